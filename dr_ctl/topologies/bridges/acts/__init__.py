@@ -1,4 +1,4 @@
-"""What is done for each verb that diverts and bridges do in their own way; a file a verb, as in `drafts`."""
+"""Acts of the verbs that diverts and bridges run in their own way; a file a verb, as in `drafts`."""
 
 from dr_ctl.topologies.bridges.acts import activate, fence, reinstate, release, shipping, trim
 

@@ -1,4 +1,4 @@
-"""What is done for `activate`: the queues that move deliver at the target and let clients in, proven by a look."""
+"""The act of `activate`: the queues that move deliver at the target and let clients in, proven by a look."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def act(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outco
 def _admitted(
     tools: BridgesTools, admits: Sequence[Call], missing: Sequence[Call], move: Move, hand: Hand
 ) -> str | None:
-    """Let the clients' roles in; says why nothing may be opened after it. That took a moment, and what lets clients in
-    follows a look at the other site; so does a second try, which reads the broker's file. They may send already."""
+    """Let the clients' roles in; gives the reason why nothing may be opened after it. Clients may send already, so the
+    other site is looked at again, also after a second try."""
     gives = [call for call in admits if call in missing and call.goal is Goal.ADMIT]
     if not gives:
         return None
@@ -55,7 +55,7 @@ def _admitted(
 
 
 def _until_held(tools: BridgesTools, calls: Sequence[Call], site: str, hand: Hand) -> Outcome | None:
-    """Wait until all of it is seen to hold; None when it is."""
+    """Wait until all calls are seen to hold; gives None once they do."""
     wanted = [call for call in calls if call.thing != ALL]
 
     def look() -> list[str]:
@@ -92,7 +92,7 @@ def _open_beside(here: Sequence[BrokerView], move: Move) -> str | None:
 def _sides(tools: BridgesTools, move: Move) -> tuple[list[BrokerView], list[BrokerView], bool]:
     """Look at both sites in the same moment: the target's brokers, the source's, and whether that one is sick."""
     if move.ask.operation == FAILOVER:
-        # Of a lost site that does not answer nothing is known: it is not seen open.
+        # # A lost site that does not answer is not seen open.
         there, seen = tools.observer.look_at(move.target), tools.observer.look_once(least_s=tools.patience.last_look_s)
         return there, seen.views(move.source), seen.roles[move.source] is Role.SICK
     sites = [tools.observer.at(site) for site in (move.target, move.source)]
@@ -101,7 +101,7 @@ def _sides(tools: BridgesTools, move: Move) -> tuple[list[BrokerView], list[Brok
 
 
 def _moved(tools: BridgesTools, here: BrokerView, there: BrokerView, move: Move) -> list[str]:
-    """What is not any more as the run's own gate saw it; of a step by itself, as the receipt says."""
+    """Name the counts that changed since the run's own gate; for a step by itself, since the receipt."""
     if (sample := tools.gate.seen.get(there.pair)) is not None:
         pairs = ((sample.source, here), (sample.target, there))
         return [why for was, now in pairs for why in changes(was, now, move.moves)]
@@ -115,6 +115,6 @@ def undo(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outc
     if not calls:
         return NotNeeded(f"{move.target} is closed")
     tools.change(calls, hand)
-    # A client that came between the look and the roles would wait there for ever: it is cut with the next try.
+    # # A client that came between the look and the roles would wait there for ever: the next try cuts that client.
     cuts = [call for call in step.inverse if call.goal is Goal.CUT and call not in calls]
     return still([*calls, *cuts], tools.observer.look_at(move.target)) or Done(f"{move.target} closed")

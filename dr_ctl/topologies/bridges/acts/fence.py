@@ -1,4 +1,4 @@
-"""What is done for `fence` and `residue`: clients of the queues that move kept out, proven, and let in again."""
+"""Acts of `fence` and `residue`: clients of the queues that move kept out, proven, and let in again."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def undo(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outc
 
 
 def _as_before(call: Call, views: Sequence[BrokerView]) -> bool:
-    """The whole file is read again only where the roles are still kept out: that is seen by the others."""
+    """Read the whole file again only where the other calls show the roles still kept out."""
     return holds(call, views) if call.thing else True
 
 

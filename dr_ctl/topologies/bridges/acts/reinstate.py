@@ -1,5 +1,5 @@
-"""What is done for `reinstate` and `reconcile`: residue and ids let in while nothing is delivered, both directions
-drained; then the copies compared by count."""
+"""Acts of `reinstate` and `reconcile`: residue and ids let in while no queue delivers, both directions drained, copies
+compared by count."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def act(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outco
     # A queue that the returned site alone serves gets messages all the time, and none of them is residue.
     closed = {unit for view in tools.views(move.target) for unit, is_open in view.units.items() if not is_open}
     back = [Direction(there, here, closed.__contains__, IdBarrier()) for here, there in pairs]
-    # Clients go on sending to the serving site: of that way only what lay there is waited for.
+    # # Clients go on sending to the serving site: in that direction the wait covers only messages that lay there.
     forth = [Direction(here, there, whole, IdBarrier(), MessageBarrier()) for here, there in pairs]
     waiting = wait(tools, [*back, *forth], hand)
     within_s, stall_s = step.limits.get("within"), step.limits["stall"]
@@ -48,15 +48,14 @@ def act(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outco
 
 
 def _nothing_left(tools: BridgesTools, move: Move) -> bool:
-    """Say whether the returned site was seen to hold nothing for the other, and its ids to be applied there. Its queues
-    are closed, so that it gets nothing new."""
+    """True if the returned site was seen to hold no messages or ids for the other; closed queues get no new ones."""
     held = list(tools.residue.values())
     empty = bool(held) and not any(each.messages or each.acks for each in held)
     return empty and total(view.link.unapplied for view in tools.views(move.source)) == 0
 
 
 def _figures(tools: BridgesTools) -> dict[str, Json]:
-    """What of the residue was let in; not known where an earlier process counted it."""
+    """Count the residue that was let in, unless an earlier process counted it."""
     held = list(tools.residue.values())
     return {
         "recovered": total(each.messages for each in held) if held else None,
@@ -71,7 +70,8 @@ def undo(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outc
 
 
 def _undo_here(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-    """Shut the way first, and let the ids that arrived be applied: what came in without its id may come twice."""
+    """Shut the way first, and let the ids that arrived be applied: a message that came in without its id may come
+    twice."""
     mine = [call for call in step.inverse if call.site == move.source]
     if not to_undo(mine, tools.views(move.source)):
         return NotNeeded("as it was")
@@ -98,7 +98,7 @@ def _undo_there(tools: BridgesTools, calls: Sequence[Call], move: Move, hand: Ha
 
 
 def _twice(tools: BridgesTools, move: Move, unapplied: int | None) -> list[Finding]:
-    """What came in whose ids did not: at most as many as ids are left there, and as messages were."""
+    """Report messages that came in without their ids: at most as many as ids are left there, and as messages came."""
     views = tools.observer.answering(move.target)
     ids = total((unapplied, *(view.ids_to_ship for view in views))) if views else None
     held = total(each.messages for each in tools.residue.values()) if tools.residue else None
@@ -114,25 +114,25 @@ def _twice(tools: BridgesTools, move: Move, unapplied: int | None) -> list[Findi
 
 
 def reconcile(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-    """That all has arrived was waited for; what found no queue at the returned site is not in its copies. Where the
-    settings say where the id stores are, all that the returned site has processed must be known at the serving one."""
+    """Compare the id stores where the settings name them: the serving site must know all ids that the returned site has
+    processed. An earlier step waited for the messages; copies that found no queue at the returned site are reported."""
     del step, hand
     found = list(_unrouted(tools, move))
     unknown: dict[str, Json] = {}
     for pair, serving in tools.observer.brokers[move.source].items():
         mine, other = tools.observer.brokers[move.target][pair].ids, serving.ids
         if mine is not None and other is not None:
-            told = _not_known(mine, other)
-            unknown[pair] = {**told} if isinstance(told, Mapping) else None
-            found += _of_ids(told, move)
+            lacking = _not_known(mine, other)
+            unknown[pair] = {**lacking} if isinstance(lacking, Mapping) else None
+            found += _of_ids(lacking, move)
     return Done("compared as far as it can be", {"ids_not_known": unknown or None}, tuple(found))
 
 
 def _unrouted(tools: BridgesTools, move: Move) -> Iterator[Finding]:
     for view in tools.observer.look_at(move.target):
-        told = [f"{unit} {count}" for unit, count in view.unrouted.items() if count and view.flow(unit) is not None]
-        if told:
-            text = f"messages found no queue at {view.site}/{view.pair}: its copies lack them: {some(told)}"
+        counts = [f"{unit} {count}" for unit, count in view.unrouted.items() if count and view.flow(unit) is not None]
+        if counts:
+            text = f"messages found no queue at {view.site}/{view.pair}: its copies lack them: {some(counts)}"
             remedy = "Find out why before moving back: these would not be served there."
             yield SET_ASIDE(text, remedy)
 
@@ -144,11 +144,11 @@ def _not_known(mine: Store, other: Store) -> Mapping[str, int] | NotRead:
         return error
 
 
-def _of_ids(told: Mapping[str, int] | NotRead, move: Move) -> Iterator[Finding]:
-    if isinstance(told, NotRead):
-        text = f"the id stores could not be compared: {told}"
+def _of_ids(lacking: Mapping[str, int] | NotRead, move: Move) -> Iterator[Finding]:
+    if isinstance(lacking, NotRead):
+        text = f"the id stores could not be compared: {lacking}"
         yield IDS_MISSING(text, "Compare them by hand before moving back.")
-    elif told:
-        named = some([f"{queue} {count}" for queue, count in told.items()])
+    elif lacking:
+        named = some([f"{queue} {count}" for queue, count in lacking.items()])
         text = f"ids that {move.target} has processed are not known at {move.source}, and may come twice: {named}"
         yield IDS_MISSING(text, f"See that the processor of the ids works at {move.source}.")

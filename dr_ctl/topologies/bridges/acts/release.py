@@ -1,4 +1,4 @@
-"""What is done for `release`: the clients of closed queues let in again at one site."""
+"""The act of `release`: the clients of closed queues let in again at one site."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done for the waits on bridges, `catch-up` and `drain`, and for a restart; a bridge is left started."""
+"""Acts of the waits on bridges, `catch-up` and `drain`, and of a restart; a bridge is left started."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def drain(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Out
 
 
 def _opened(views: Views, chosen: Chosen) -> str | None:
-    told = [(view.site, view.open_among(chosen)) for view in views.values() if isinstance(view, BrokerView)]
-    opened = [f"{site}: {some(units)}" for site, units in told if units]
+    by_site = [(view.site, view.open_among(chosen)) for view in views.values() if isinstance(view, BrokerView)]
+    opened = [f"{site}: {some(units)}" for site, units in by_site if units]
     return f"opened to clients during the drain: {some(opened)}" if opened else None
 
 

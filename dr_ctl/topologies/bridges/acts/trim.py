@@ -1,5 +1,5 @@
-"""What is done for `trim`: what is done at the serving site is told by the lowest number that lies there; once all ids
-from before that look are applied at the waiting one, copies with lower numbers go."""
+"""The act of `trim`: the lowest message number at the serving site shows which messages are done there. Once all ids
+from before that look are applied at the waiting site, copies with lower numbers are removed."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def act(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outco
         filters = {way[1].pair: _filters(*way, {name for pair, name in asked if pair == way[1].pair}) for way in ways}
     except BrokerError as error:
         return Refused(f"which copies are processed cannot be told: {error}", code=ExitCode.PRECHECK_FAILED)
-    # Whoever processes a message tells its id before it is taken out of the queue: those ids are under way by now.
+    # # A client's id is sent before its message leaves the queue: the ids are under way by now.
     waiting = wait(tools, [Direction(*way, _none, IdBarrier()) for way in ways], hand)
     within_s = step.limits["within"]
     if (late := waiting.until(tools.patience.link_poll_s, within_s=within_s, stall_s=within_s)) is not None:
         return Refused(f"processed ids of {move.target} are not applied at {move.source}: {late.text}")
     try:
-        # A number is given when a message is sent: one of a transaction that was committed meanwhile may be lower.
+        # # A number is given when a message is sent: a transaction committed meanwhile may hold a lower number.
         committed = [name for way in ways for name in _come_late(*way, filters[way[1].pair])]
     except BrokerError as error:
         return Refused(f"which copies are processed cannot be told: {error}", code=ExitCode.PRECHECK_FAILED)
@@ -102,7 +102,7 @@ def _come_late(serving: Access, waiting: Access, filters: Mapping[str, str]) -> 
 
 
 def _stays(reader: Reader, copy: Queue) -> None:
-    """Raises `BadValue` for a copy that its broker deletes once it is empty: what comes later would find no queue."""
+    """Raises `BadValue` for a copy that its broker deletes once it is empty: a later message would find no queue."""
     if Fields(copy.bean, reader.look([Read(copy.bean, ("AutoDelete",))])[0].value()).flag("AutoDelete"):
         raise BadValue(f"{copy.name} is deleted by its broker once it is empty; set auto-delete to false there first")
 
@@ -118,8 +118,8 @@ def _oldest(serving: Access, queue: Queue, origin: str) -> int | None:
 
 
 def _can_be_told(view: BrokerView, queue: Queue) -> None:
-    """Raises `BadValue` where messages may lie in a queue that no listing shows: those that wait for their time, as
-    after a failed delivery, and those of a prepared transaction."""
+    """Raises `BadValue` where no listing may show some messages: messages that wait for their time, as after a failed
+    delivery, and messages of a prepared transaction."""
     if queue.scheduled or view.prepared:
         what = (
             f"{queue.scheduled} message(s) of {queue.name} wait for their time" if queue.scheduled else "a transaction"
@@ -130,7 +130,7 @@ def _can_be_told(view: BrokerView, queue: Queue) -> None:
 def _removed(
     tools: BridgesTools, waiting: Access, filters: dict[str, str], removed: dict[str, Json], hand: Hand
 ) -> Outcome | None:
-    """Remove them, queue by queue, each counted before and after; None where all of it is gone."""
+    """Remove them, queue by queue, and count before and after; gives None where all are gone."""
     view = waiting.look()
     for name, chosen in filters.items():
         queue = view.business[name]
@@ -146,7 +146,7 @@ def _removed(
 
 
 def _count(reader: Reader, queue: Queue, chosen: str) -> int:
-    told = reader.look([Ask(queue.bean, Listing.COUNT, (chosen,))], timeout_s=LOOK_S)[0].value()
-    if isinstance(told, bool) or not isinstance(told, int):
-        raise BadValue(f"{reader.url}: a count of messages is no number: {told}")
-    return told
+    count = reader.look([Ask(queue.bean, Listing.COUNT, (chosen,))], timeout_s=LOOK_S)[0].value()
+    if isinstance(count, bool) or not isinstance(count, int):
+        raise BadValue(f"{reader.url}: a count of messages is no number: {count}")
+    return count

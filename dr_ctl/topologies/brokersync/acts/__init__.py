@@ -1,4 +1,4 @@
-"""What is done for each verb that a BrokerSync pair does in its own way; a file a verb, as in `drafts`."""
+"""Acts of the verbs that a BrokerSync pair runs in its own way; a file a verb, as in `drafts`."""
 
 from dr_ctl.topologies.brokersync.acts import reinstate, shipping
 

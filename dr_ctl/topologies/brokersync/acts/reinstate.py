@@ -1,8 +1,8 @@
-"""What is done for `residue`, `reinstate` and `reconcile`: what a returned site holds is told apart by id.
+"""Acts of `residue`, `reinstate` and `reconcile`: the messages of a returned site are told apart by id.
 
-While nothing can come in, three things are known of each message there: whether it lies in its queue, in the queue of
-copies that were not shipped, and in the queue of the site that serves. Not shipped and not in its queue: consumed there
-before the loss. In its queue, shipped, and not at the serving site: consumed there since.
+While no message can come in, each message there has three marks: whether it lies in its queue, in the queue of copies
+that were not shipped, and in the queue of the serving site. Not shipped and not in its queue: consumed there before the
+loss. In its queue, shipped, and not at the serving site: consumed at the serving site since.
 """
 
 from __future__ import annotations
@@ -91,9 +91,9 @@ def _told_apart(
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What became of the messages of one queue of a returned broker, by id: not shipped yet, and to be delivered
-    (`recovered`); consumed there, and not shipped; consumed at the serving site since; consumed there, and a copy of it
-    still at the serving site."""
+    """The messages of one queue of a returned broker, by id: not shipped yet, and to be delivered (`recovered`);
+    consumed there, and not shipped; consumed at the serving site since; consumed there, with a copy still at the
+    serving site."""
 
     queue: str
     recovered: frozenset[str]
@@ -105,8 +105,9 @@ class _Found:
     def of(
         cls, name: str, returned: Access, there: BrokerView, copies: Queue, serving: Access, here: BrokerView
     ) -> Self:
-        """In this order: the serving broker goes on, and may ship to the returned one what it takes. Of what lies only
-        at the serving one, what came over the bridge was there before the loss: the rest may have been sent since."""
+        """Look in this order: the serving broker goes on, and may ship new messages to the returned one. Messages that
+        lie only at the serving site and came over the bridge are older than the loss; clients may have sent the others
+        since."""
         lies, to_ship = ids.lying(returned, there.named.get(name)).keys(), ids.lying(returned, copies).keys()
         serves = ids.lying_at_work(serving, here.named.get(name))
         before_the_loss = {each for each, by in serves.items() if by == here.arrives_by(name)} - lies - to_ship
@@ -123,8 +124,8 @@ def _consumed_here(
     tools: SyncTools, returned: Access, there: BrokerView, serving: Access, here: BrokerView, found: _Found,
     findings: list[Finding], hand: Hand,
 ) -> Refused | None:  # fmt: skip
-    """What the serving site has consumed goes; where its counters say that it consumed less, they do not explain what
-    is missing there, and it is moved aside for a person to look at."""
+    """Remove the messages that the serving site has consumed. Where its counters say that it consumed fewer, the
+    messages are moved aside for a person to look at."""
     del serving
     gone, served = found.consumed_here, here.named.get(found.queue)
     if not gone:
@@ -146,8 +147,8 @@ def _copies_of_consumed(
     tools: SyncTools, returned: Access, there: BrokerView, serving: Access, here: BrokerView, found: _Found,
     findings: list[Finding], hand: Hand,
 ) -> Refused | None:  # fmt: skip
-    """Copies of what the returned site had consumed, and nobody has consumed once more yet. They are kept: a store that
-    came back empty would look the same."""
+    """Move aside copies of messages that the returned site had consumed. Do not remove them: a store that came back
+    empty would look the same."""
     del returned
     if not found.copies_left:
         return None

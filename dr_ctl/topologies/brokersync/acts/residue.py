@@ -1,4 +1,4 @@
-"""What was consumed at one site and lies at the other: found by id, removed, and looked for again."""
+"""Messages consumed at one site that still lie at the other: found by id, removed, and looked for again."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ def cleared(tools: SyncTools, way: Way, move: Move, hand: Hand) -> Outcome:
             continue
         if not each.source and not each.target:
             continue
-        told = ids.differing(way[0], source.named.get(each.queue), way[1], target.named.get(each.queue))
-        if told.only_here and len(told.only_here) != move.ask.accept_difference.get(each.queue):
-            return _lacks(each.queue, len(told.only_here), source, target)
-        if told.only_there and (why := source.why_kept(each.queue, len(told.only_there))) is not None:
-            if len(told.only_there) != move.ask.accept_difference.get(each.queue):
+        differing = ids.differing(way[0], source.named.get(each.queue), way[1], target.named.get(each.queue))
+        if differing.only_here and len(differing.only_here) != move.ask.accept_difference.get(each.queue):
+            return _lacks(each.queue, len(differing.only_here), source, target)
+        if differing.only_there and (why := source.why_kept(each.queue, len(differing.only_there))) is not None:
+            if len(differing.only_there) != move.ask.accept_difference.get(each.queue):
                 return Refused(
-                    f"{each.queue}: {why}", findings=(unproven(each, len(told.only_there), why, source, target),)
+                    f"{each.queue}: {why}", findings=(unproven(each, len(differing.only_there), why, source, target),)
                 )
-            left.append(may_come_twice(each.queue, len(told.only_there), target.site))
-        elif told.only_there:
-            refused = remove(tools, way[1], target, target.named[each.queue], told.only_there, hand)
+            left.append(may_come_twice(each.queue, len(differing.only_there), target.site))
+        elif differing.only_there:
+            refused = remove(tools, way[1], target, target.named[each.queue], differing.only_there, hand)
             if refused is not None:
                 return refused
-            removed[each.queue] = len(told.only_there)
+            removed[each.queue] = len(differing.only_there)
     return Done("nothing of what was consumed lies there", {"removed": removed}, tuple(left))
 
 
@@ -57,7 +57,7 @@ def _lacks(queue: str, count: int, source: BrokerView, target: BrokerView) -> Re
 def remove(
     tools: SyncTools, access: Access, view: BrokerView, queue: Queue, gone: Collection[str], hand: Hand
 ) -> Refused | None:
-    """Remove these messages, and look whether they are gone; None where they are. Raises `BrokerError`."""
+    """Remove these messages, and look whether they are gone; gives None where they are. Raises `BrokerError`."""
     outcomes = tools.change(list(removes(view, queue, gone)), hand)
     left = ids.lying(access, queue).keys() & frozenset(gone)
     if not left:

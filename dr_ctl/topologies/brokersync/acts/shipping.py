@@ -1,4 +1,4 @@
-"""What is done for the waits on copies, `catch-up` and `drain`, and for a restart; a connector is left started."""
+"""Acts of the waits on copies, `catch-up` and `drain`, and of a restart; a connector is left started."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ UNDER_WAY: Final = "copies under way between the sites"
 
 
 class Copies:
-    """What is to be shipped from one broker to its peer. A connector that is not connected although it has something
-    to ship is restarted, a few times."""
+    """The copies that one broker ships to its peer. A connector with copies to ship that is not connected is restarted,
+    a few times."""
 
     def __init__(self, here: Access, there: Access, hand: Hand, patience: Patience) -> None:
         self.here, self.there = here, there
@@ -99,12 +99,12 @@ def _cleared(tools: SyncTools, move: Move, hand: Hand) -> Outcome:
         removed[way[0].pair] = outcome.evidence["removed"]
         findings += outcome.findings
     count = sum(_count(each) for each in removed.values())
-    told = f"; {count} copies of what was consumed removed" if count else ""
-    return Done(f"nothing to ship{told}", {"removed": removed}, tuple(findings))
+    suffix = f"; {count} copies of what was consumed removed" if count else ""
+    return Done(f"nothing to ship{suffix}", {"removed": removed}, tuple(findings))
 
 
-def _count(told: Json) -> int:
-    return sum(each for each in told.values() if isinstance(each, int)) if isinstance(told, Mapping) else 0
+def _count(counts: Json) -> int:
+    return sum(each for each in counts.values() if isinstance(each, int)) if isinstance(counts, Mapping) else 0
 
 
 def restart(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:

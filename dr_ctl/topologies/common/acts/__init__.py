@@ -1,4 +1,4 @@
-"""What is done for each verb, and how it is proven and undone; a file a verb, as in `drafts`."""
+"""Acts of the verbs, their proofs and their undoing; a file a verb, as in `drafts`."""
 
 from dr_ctl.topologies.common.acts import activate, fence, proving, quarantine, quiesce, release
 from dr_ctl.topologies.common.acts.plain import nothing, put_back

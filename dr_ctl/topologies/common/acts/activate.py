@@ -1,7 +1,7 @@
-"""What is done for `activate`: the target's doors opened, pair by pair, and clients shown to be let in.
+"""The act of `activate`: the target's doors opened, pair by pair, and clients shown to be let in.
 
-A pair whose opening is refused beside others that may have opened is tried again until the time is over: from then on
-there is no way back, and a service with a part missing is worse than one that is late.
+If some pairs may have opened, the refused ones are tried again until the time is over. The run cannot go back from
+there, and late service is better than service with a part missing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outc
     kept_out = tools.admit(move.target, admits, hand, seen=views)
     if kept_out is not None and move.ask.operation != FAILOVER:
         return Refused(kept_out)
-    # That took a moment, and what lets clients in follows a look at the other site.
+    # # The calls took a moment, and a call that lets clients in must follow a look at the other site.
     if admits and (why := _may_open(tools, move)[1]) is not None:
         return Refused(why)
     tools.opened = tools.opened or bool(starts)
@@ -64,11 +64,10 @@ def undo(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Out
 
 
 def _may_open(tools: Tools[Broker], move: Move) -> tuple[list[Broker], str | None]:
-    """Look at both sites in the same moment; gives the target's brokers, and why nothing may be opened: the other
-    site is open, the way back captures nothing, or something moved since the gate was seen to hold."""
+    """Look at both sites in the same moment; gives the target's brokers, and why nothing may be opened: the other site
+    is open, the way back captures nothing, or a count moved since the gate was seen to hold."""
     if move.ask.operation == FAILOVER:
-        # Of a lost site that does not answer nothing is known: it is not seen open. Of any other, silence is an
-        # error.
+        # # A lost site that does not answer is not seen open. At any other site, silence is an error.
         there, seen = tools.observer.look_at(move.target), tools.observer.look_once(least_s=tools.patience.last_look_s)
         here = seen.views(move.source)
         if seen.roles[move.source] is Role.SICK and not any(view.open for view in there):
@@ -97,7 +96,7 @@ def _not_drained(tools: Tools[Broker], move: Move) -> str | None:
 
 
 def _moved(tools: Tools[Broker], here: Broker, there: Broker, move: Move) -> list[str]:
-    """What is not any more as the run's own gate saw it; of a step by itself, as the receipt says."""
+    """Name the counts that changed since the run's own gate; for a step by itself, since the receipt."""
     if (sample := tools.gate.seen.get(there.pair)) is not None:
         pairs = ((sample.source, here), (sample.target, there))
         return [why for was, now in pairs for why in receipts.changes(was, now, move.ask.includes)]
@@ -106,7 +105,7 @@ def _moved(tools: Tools[Broker], here: Broker, there: Broker, move: Move) -> lis
 
 
 def _until_served(tools: Tools[Broker], outcomes: dict[Call, Outcome], move: Move, hand: Hand) -> Outcome | None:
-    """Wait until every pair is shown to serve; None when all are."""
+    """Wait until every pair is shown to serve; gives None once all do."""
     accesses = tools.observer.at(move.target)
     again_at = hand.monotonic() + tools.patience.again_s
 
@@ -144,7 +143,7 @@ def _try_again(tools: Tools[Broker], pairs: set[str], outcomes: dict[Call, Outco
     """Open what was refused, or closed again, once more, where the other broker of the pair is seen closed."""
     seen = tools.observer.look_once(least_s=tools.patience.last_look_s)
     views = {pair: seen.view(move.source, pair) for pair in pairs}
-    # Of a lost site silence is all there is; of any other it says nothing, and nothing is opened beside it.
+    # # A lost site is silent. At any other site silence proves nothing, and no door is opened beside it.
     may = {
         pair
         for pair, view in views.items()
@@ -183,6 +182,6 @@ def _refused(pair: str, outcomes: Mapping[Call, Outcome]) -> bool:
 
 
 def _partly(pair: str, outcomes: Mapping[Call, Outcome]) -> bool:
-    """Say whether some of a pair's doors were opened and some refused: it serves, through what it has."""
+    """True if some of a pair's doors were opened and some refused: the pair serves, through its open doors."""
     mine = [_no(each) for call, each in outcomes.items() if call.unit == pair]
     return any(mine) and not all(mine)

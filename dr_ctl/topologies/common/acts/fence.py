@@ -1,4 +1,4 @@
-"""What is done for `fence`: clients out of a site, proven; of a lost one, the debt written down."""
+"""Acts of `fence`: clients kept out of a site, and proven to be; for a lost site, the debt written down."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outc
     before = [access.names() for access in tools.observer.at(move.source)]
     if not any(view.open for view in before):
         return NotNeeded(f"{move.source} is closed to clients already", {"proof": "flag"})
-    told = tools.change([call for call in step.calls if not holds(call, before)], hand)
-    # What was refused will not come true by waiting, and clients wait too.
-    within_s = 0.0 if any(isinstance(each, Refused) for each in told) else tools.patience.fence_s
+    outcomes = tools.change([call for call in step.calls if not holds(call, before)], hand)
+    # # A refused call will not come true by waiting, and clients wait too.
+    within_s = 0.0 if any(isinstance(each, Refused) for each in outcomes) else tools.patience.fence_s
     return tools.doors.closed(move.source, hand, within_s)
 
 
@@ -31,8 +31,8 @@ def by_itself(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -
     closes, strikes = step.part(""), step.part("strikes")
     proof: Outcome = Done(f"a hook keeps clients out of {move.source}", {"proof": "hook"})
     if not step.cut_off:
-        told = tools.change(closes, hand)
-        within_s = 0.0 if any(isinstance(each, Refused) for each in told) else tools.patience.fence_s
+        outcomes = tools.change(closes, hand)
+        within_s = 0.0 if any(isinstance(each, Refused) for each in outcomes) else tools.patience.fence_s
         proof = tools.doors.closed(move.source, hand, within_s)
     elif _answers(tools, move.source):
         return Refused(f"{move.source} answers again: a hook was to keep clients out of a site that does not")
@@ -70,8 +70,8 @@ def undo_by_itself(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Ha
 
 
 def _open_again(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand, *, sent: bool) -> Outcome:
-    """Let clients in again at the source, pair by pair: what does not answer is named, and keeps no other one shut.
-    `sent`: the run has tried to open the other site."""
+    """Let clients in again at the source, pair by pair: a silent pair is named, and keeps no other one shut. `sent`:
+    the run has tried to open the other site."""
     seen = tools.observer.look_once()
     views = seen.views(move.source)
     here = {view.pair for view in views}
@@ -95,7 +95,7 @@ def _open_again(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand,
 
 
 def _opened(tools: Tools[Broker], calls: Sequence[Call], move: Move, hand: Hand) -> str | None:
-    """Say why clients are not let in by these calls; None where they are."""
+    """Say why these calls do not let clients in, or None."""
     if (why := tools.admit(move.source, [call for call in calls if call.goal in ROLES], hand)) is not None:
         return why
     doors = [call for call in calls if call.goal is Goal.OPEN]

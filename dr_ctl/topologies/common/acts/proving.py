@@ -1,4 +1,4 @@
-"""What is done for the verbs that look, wait and prove: observe, check, settle, verify, probe."""
+"""Acts of the verbs that look, wait and prove: observe, check, settle, verify, probe."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ def check(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Ou
 
 
 def settle(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-    """A lost site sends no more, so what is not applied in time never will be: that is said, and waited out."""
+    """Wait for the acknowledgements that arrived from a lost site. The site sends no more, so acknowledgements left at
+    the end will never be applied: the step reports them."""
 
     def look() -> int | None:
         pending = tools.observer.unapplied_at(move.target, timeout_s=tools.patience.flag_s)
@@ -101,16 +102,16 @@ def probe(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Ou
     create = [call for call in step.calls if call.unit in pairs and call.goal is Goal.WRITE]
     remove = [call for call in step.calls if call.unit in pairs and call.goal is Goal.STRIKE]
     tools.change(create, hand)
-    told = [access.round_trip(name, timeout_s=tools.patience.probe_s) for access in pairs.values()]
+    round_trips = [access.round_trip(name, timeout_s=tools.patience.probe_s) for access in pairs.values()]
     removed = tools.change(remove, hand)
     findings = tuple(
         PROBE_QUEUE_LEFT(f"{move.target}: {name} is left there: {each.text}", "Remove that queue.")
         for each in removed
         if not isinstance(each, Done)
     )
-    for access, each in zip(pairs.values(), told, strict=True):
+    for access, each in zip(pairs.values(), round_trips, strict=True):
         if isinstance(each, Failed):
             text = f"{access.site}/{access.pair}: the probe message did not come back: {each.because}"
             return Refused(text, findings=findings)
-    took: list[Json] = [round(each.took_s, 4) for each in told if isinstance(each, Passed)]
+    took: list[Json] = [round(each.took_s, 4) for each in round_trips if isinstance(each, Passed)]
     return Done("a message went in and came out", {"round_trips_s": took}, findings)

@@ -1,4 +1,4 @@
-"""What is done for `quarantine`: a lost site's residue kept out of the target."""
+"""The act of `quarantine`: a lost site's residue kept out of the target."""
 
 from __future__ import annotations
 

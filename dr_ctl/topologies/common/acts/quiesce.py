@@ -1,4 +1,4 @@
-"""What is done for `quiesce`: queues paused, clients waited for; beside a drain the pauses are lifted again."""
+"""The act of `quiesce`: queues paused, clients waited for; beside a drain the pauses are lifted again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker
 
 LEFT_OUT: Final = "the call for all that begin alike left it out"
-CALM: Final = 2  # looks in a row without deliveries: one can fall between two dispatches
+CALM: Final = 2  # looks in a row without deliveries, as a look can fall between two dispatches
 
 
 def act(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outcome:
@@ -64,9 +64,9 @@ def _pause(
     calls = []
     for view in views:
         for each in pauses(tools.rules, view, move):
-            told = planned.get((each.unit, each.part, each.thing))
+            plan = planned.get((each.unit, each.part, each.thing))
             new = replace(each, when="queues were created, or paused, since the look")
-            calls.append(told if told is not None and told.request == each.request else new)
+            calls.append(plan if plan is not None and plan.request == each.request else new)
     count = sum(len(to_pause(tools.rules, view, move)) for view in views)
     if _left_out(calls, tools.change(calls, hand)):
         views = tools.observer.pauses_at(move.source)
@@ -76,16 +76,16 @@ def _pause(
 
 
 def _written_down(tools: Tools[Broker], now: _Dispatch, move: Move) -> str | None:
-    """Queues that were created between the look and a call for many are paused too: whoever comes after a run that died
-    has to know."""
+    """Write down queues that were created between the look and a call for many: the call paused them too. A later run,
+    after a crash, has to know them."""
     why = [tools.sender.paused_too(move.source, pair, names) for pair, names in now.new.items()]
     return next((each for each in why if each is not None), None)
 
 
 @dataclass
 class _Dispatch:
-    """One poll: what clients hold, by queue, which queues dispatch still, of which it cannot be told what they hold; by
-    pair, which are paused that the look did not have, and why these could not be written down."""
+    """One poll. Names the queues by what clients hold, still dispatch, or cannot be counted; by pair, the queues paused
+    since the look, and why these could not be written down."""
 
     busy: dict[str, int] = field(default_factory=dict)
     unpaused: list[str] = field(default_factory=list)
@@ -105,7 +105,7 @@ class _Dispatch:
 
 
 def _dispatch(tools: Tools[Broker], views: Iterable[Broker], move: Move) -> _Dispatch:
-    """Poll the queues that quiesce is for. One that the poll does not name counts only where it is seen to be gone."""
+    """Poll the queues that quiesce is for. A queue missing from the poll is ignored only if a look shows it gone."""
     now = _Dispatch()
     for view in views:
         access = tools.observer.brokers[move.source][view.pair]
@@ -136,16 +136,16 @@ def _not_quiet(tools: Tools[Broker], now: _Dispatch, move: Move, step: PlannedSt
             return Refused(text, {"queues": dict(busy)}, (finding,))
         return Done(text, {"come_again": None}, (replace(finding, severity=Severity.WARNING),))
     consumers = [each for view in tools.observer.look_at(move.source) for each in view.consumers if each.queue in busy]
-    told = []
+    holders = []
     for queue, count in busy.items():
         who = [each.told for each in consumers if each.queue == queue and each.holds != 0]
-        told.append(f"{queue}: {count} held by {', '.join(who) or 'a client that is gone'}")
+        holders.append(f"{queue}: {count} held by {', '.join(who) or 'a client that is gone'}")
     total = sum(busy.values())
     if move.ask.cut_in_flight:
-        text = f"{total} message(s) in delivery are cut and will come again: {some(told)}"
+        text = f"{total} message(s) in delivery are cut and will come again: {some(holders)}"
         finding = COME_AGAIN(text, "The clients must recognise what they have done.")
         return Done(text, {"come_again": total, "queues": dict(busy)}, (finding,))
-    text = f"clients did not finish what they hold within {step.limits['within']:g} s: {some(told)}"
+    text = f"clients did not finish what they hold within {step.limits['within']:g} s: {some(holders)}"
     finding = CLIENTS_HOLD_MESSAGES(
         text, "Stop that client or let it finish, then run again; with --cut-in-flight they are cut and come again."
     )
@@ -165,7 +165,7 @@ def undo(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Out
 
 @dataclass
 class Lifting:
-    """Pauses that are being lifted; `why_not` once the block has ended: None where all of them are."""
+    """Pauses that are being lifted; `why_not` once the block has ended: the pauses still on, or None."""
 
     why_not: str | None = None
 
@@ -176,27 +176,27 @@ class Lifting:
 
 @contextmanager
 def lifting(tools: Tools[Broker], move: Move, hand: Hand) -> Iterator[Lifting]:
-    """Lift them while the block runs. Its end is always waited for: its calls are in the journal."""
-    told = Lifting()
+    """Lift the pauses while the block runs. The block always waits for the end: the calls are in the journal."""
+    lifted = Lifting()
     under_way: Future[str | None] = tools.observer.pool.submit(_lift, tools, move, hand)
     try:
-        yield told
+        yield lifted
     finally:
         try:
-            told.why_not = under_way.result()
+            lifted.why_not = under_way.result()
         except BrokerError as error:
-            told.why_not = str(error)
+            lifted.why_not = str(error)
 
 
 def _lift(tools: Tools[Broker], move: Move, hand: Hand) -> str | None:
-    """None when all of it was seen to be resumed."""
+    """Gives None once all queues were seen to be resumed."""
     left = _lift_all(tools, tools.observer.pauses_at(move.source), move, hand)
     return some(left) if left else None
 
 
 def _lift_all(tools: Tools[Broker], views: Sequence[Broker], move: Move, hand: Hand) -> list[str]:
-    """Resume what is paused at these brokers and was not before, one by one what a call for many left out; what is
-    still paused then, in words. Raises `BrokerError`."""
+    """Resume the queues at these brokers that were not paused before, one by one where a call for many left some out;
+    gives the queues still paused, in words. Raises `BrokerError`."""
 
     def left() -> list[Call]:
         now = [tools.observer.brokers[move.source][view.pair].pauses() for view in views]
@@ -212,5 +212,7 @@ def _lift_all(tools: Tools[Broker], views: Sequence[Broker], move: Move, hand: H
 
 
 def _left_out(calls: Sequence[Call], outcomes: Sequence[Outcome]) -> bool:
-    """Say whether a call for many queues was not answered well: it may have been of all, of some, or of none."""
-    return any(call.part == TOGETHER and not isinstance(told, Done) for call, told in zip(calls, outcomes, strict=True))
+    """True if a call for many queues was not answered well: the broker may have paused all, some, or no queues."""
+    return any(
+        call.part == TOGETHER and not isinstance(outcome, Done) for call, outcome in zip(calls, outcomes, strict=True)
+    )

@@ -1,4 +1,4 @@
-"""What is done for `release`: clients let in again at one site, pauses lifted."""
+"""The act of `release`: clients let in again at one site, pauses lifted."""
 
 from __future__ import annotations
 

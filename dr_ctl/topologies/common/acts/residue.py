@@ -1,4 +1,4 @@
-"""What `residue` does first where clients may be at work at a returned site: it is closed, and that is told."""
+"""The first act of `residue` where clients may be at work at a returned site: close it, and report that."""
 
 from __future__ import annotations
 

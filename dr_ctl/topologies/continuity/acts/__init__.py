@@ -1,4 +1,4 @@
-"""What is done for the verbs that the continuity plugin does in its own manner; a file a verb, as in `drafts`."""
+"""Acts of the verbs that the continuity plugin runs in its own manner; a file a verb, as in `drafts`."""
 
 from dr_ctl.topologies.continuity.acts import activate, catch_up, drain, reconcile, reinstate, residue
 

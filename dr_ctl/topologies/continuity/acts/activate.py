@@ -1,7 +1,7 @@
-"""What is done for `activate` and `probe`: the delivery waited for, then a watch until no late command can undo it.
+"""Acts of `activate` and `probe`: the delivery waited for, then a watch until no late command can undo it.
 
-What the plugin answers to an activation is never the proof: its acceptor says that it is started while another process
-has its port, and a command that was stuck behind a bridge can take the activation back much later.
+The plugin's answer to an activation is never the proof: an acceptor says that it is started while another process has
+its port. A command that was stuck behind a bridge can take the activation back much later.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
 
 
 def _let_begin(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> None:
-    """Wait for a delivery that is about to begin: an activation that went out before a crash is not sent again, for
-    each tells the other site to stop. Where no client is let in it has failed, and nothing is to be waited for. A gate
-    that was seen to hold saw the target closed: nothing is about to begin there."""
+    """Wait for a delivery that is about to begin. An activation sent before a crash is not sent again, for each
+    activation tells the other site to stop. Where no client is let in, the activation has failed, and waiting is
+    useless. A gate that was seen to hold saw the target closed: no delivery is about to begin there."""
     if tools.gate.seen:
         return
     within_s = WAITS_MS[peer_of(move.ask.operation)] / 1000 if step.part("doors") else 0.0
@@ -148,7 +148,7 @@ def _hold_s(tools: ContinuityTools, views: Sequence[SiteView]) -> float:
 
 
 def _not_taken(tools: ContinuityTools, move: Move, hand: Hand) -> tuple[Finding, ...]:
-    """What has been handed to its queue and is not taken, for longer than bridges confirm late."""
+    """Report messages that were handed to their queue and are not taken, for longer than bridges confirm late."""
     first = _handed(tools.observer.look_at(move.target))
     if not first:
         return ()
@@ -179,14 +179,14 @@ def _stands(flow: Flow) -> tuple[int, int]:
 
 
 def _not_left_alone(move: Move, why: str) -> Refused:
-    """It serves as long as nothing undoes it: what it looks like now is for a person to see."""
+    """Refuse: the target serves only until a late command undoes it, so a person has to look."""
     remedy = f"`dr-ctl status` says whether {move.target} serves; `dr-ctl activate {move.target}` activates it again."
     finding = COMMANDS_MAY_UNDO(f"{move.target} may be deactivated again: {why}", remedy)
     return Refused(f"{move.target} was opened, but {why}", findings=(finding,), code=ExitCode.INCOMPLETE)
 
 
 def _commands(view: SiteView) -> int | None:
-    """None where the plugin has not started."""
+    """Count the commands under way, if the plugin has started."""
     return view.commands.out.depth + view.commands.into.depth if view.commands is not None else None
 
 

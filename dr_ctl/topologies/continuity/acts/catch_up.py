@@ -1,8 +1,8 @@
-"""What is done for `catch-up`: a wait while clients work, until little is under way and staged.
+"""The act of `catch-up`: a wait while clients work, until little is under way and staged.
 
-Then what lies at the target twice is removed, which the drain would have to do while clients are kept out. What is
-staged there and was consumed at the source is not: a message that a client has acknowledged in a transaction is listed
-nowhere, and may come back to its queue.
+Messages that lie at the target twice are then removed, or the drain would do so while clients are kept out. Staged
+messages that were consumed at the source stay: a message acknowledged in an open transaction is listed nowhere, and may
+come back to its queue.
 """
 
 from __future__ import annotations
@@ -90,12 +90,12 @@ class _Look:
 
 
 def under_way(pairs: Sequence[Both]) -> int | None:
-    """What is to ship, and what is not applied, at all of them; None where that was not read."""
+    """Count the messages to ship and the acknowledgements to apply, or None if a count was not read."""
     return total(each for both in pairs for view in both for each in (view.link.to_ship, view.link.unapplied))
 
 
 def _not_taken(pairs: Sequence[Both]) -> Iterator[Finding]:
-    """What each serving site has staged, which its queues do not take: what to do about it."""
+    """Report the messages each serving site has staged and its queues do not take, with a remedy."""
     for source, _ in pairs:
         staged = [f"{flow.queue}: {flow.in_mirror.depth}" for flow in source.flows if flow.in_mirror.depth]
         if staged:
@@ -110,8 +110,8 @@ def _not_taken(pairs: Sequence[Both]) -> Iterator[Finding]:
 
 
 def _without_echoes(tools: ContinuityTools, ways: Sequence[Way], pairs: Sequence[Both], hand: Hand) -> int:
-    """Remove what lies at the target twice from what is staged there, and say how many were seen to be gone; none where
-    they could not be read, for the drain compares all of it."""
+    """Remove staged messages that also lie in the target's queue, and count how many were seen to be gone. Remove no
+    message where the ids could not be read, for the drain compares all of them."""
     removed = 0
     for (_, there), (_, target) in zip(ways, pairs, strict=True):
         try:
@@ -127,8 +127,8 @@ def _without_echoes(tools: ContinuityTools, ways: Sequence[Way], pairs: Sequence
 
 @dataclass(frozen=True, slots=True)
 class _Still:
-    """What is staged of a flow, how much of what was delivered is confirmed; since when that is so, and how many
-    messages its queue had been given by then."""
+    """The staged and confirmed counts of a flow; since when they are the same, and how many messages the queue had been
+    given by then."""
 
     staged: int
     confirmed: int
@@ -137,14 +137,15 @@ class _Still:
 
 
 class _Idle:
-    """What is staged at a serving site and has not moved: `had` by pair and queue what was had there before."""
+    """Messages staged at a serving site that do not move: `had` by pair and queue the ids that the site had before."""
 
     def __init__(self, patience: Patience, had: dict[str, dict[str, frozenset[str]]]) -> None:
         self._patience, self._had = patience, had
         self._still: dict[tuple[str, str], _Still] = {}
 
     def why(self, way: Way, both: Both, now_s: float) -> list[str]:
-        """Say what is still being delivered: all but what was seen to be refused for long enough, and was had there."""
+        """Name the messages still being delivered, except messages refused for long enough, and had at this site
+        before."""
         source, found = both[0], []
         for flow in source.flows:
             queue = source.business.get(flow.queue)
@@ -166,9 +167,9 @@ class _Idle:
         return found
 
     def _refused(self, way: Way, both: Both, queue: str, *, takes: bool) -> bool:
-        """Say whether a queue that takes nothing of it lacks none of it. What lies in neither its queue nor at the
-        other site was consumed. What is not in its queue any more, and still at the other site, was had here where the
-        queue takes what others send; else the address may be full, or the disk."""
+        """True if a queue that takes no staged message also lacks none. A message in neither its queue nor at the other
+        site was consumed. A message still at the other site but not in this queue was had here, if the queue takes
+        other messages; else the address or the disk may be full."""
         here, there = way
         if queue in copies.one_sided(*both):
             return False

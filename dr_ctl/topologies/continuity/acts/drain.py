@@ -1,8 +1,8 @@
-"""What is done for `drain`: a wait behind the fence until both sites hold the same, pauses lifted beside it.
+"""The act of `drain`: a wait behind the fence until both sites hold the same, pauses lifted beside it.
 
-A zero is only worth something once the bridges' confirmations are in, which come up to two seconds late. Then the ids
-decide: what must not be delivered at the other site is removed there, what lacks its copy there refuses the move.
-Removing does not wait for the plugin's commands, which say nothing of messages and are confirmed as late.
+A zero counts only once the bridges' confirmations are in, which come up to two seconds late. Then the ids decide:
+messages that must not be delivered at the other site are removed there, and a message without its copy there refuses
+the move. Removing does not wait for the plugin's commands, which say nothing of messages and are confirmed as late.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from dr_ctl.topologies.continuity.tools import Both, ContinuityTools
 from dr_ctl.topologies.continuity.view import SiteView
 
 CALM: Final = 2
-# Who is missing, of a queue: so many ids are named in the finding; the journal has all.
+# # The finding names so many missing ids of a queue; the journal has all.
 _NAMED: Final = 5
 
 
@@ -57,14 +57,14 @@ def _look(tools: ContinuityTools, drain: _Drain) -> list[Both] | BrokerError:
     return pairs
 
 
-def _until_same(tools: ContinuityTools, drain: _Drain, told: list[Both] | BrokerError) -> Outcome:
+def _until_same(tools: ContinuityTools, drain: _Drain, answer: list[Both] | BrokerError) -> Outcome:
     # A law of its own: the first look is from before the lifts, and what a comparison removes begins the calm anew.
     while drain.ways:
-        pairs = told if isinstance(told, list) else []
+        pairs = answer if isinstance(answer, list) else []
         views = [view for both in pairs for view in both]
         reasons = [reason for view in views for reason in view.link.unsettled()]
         reasons += [f"{view.site} was opened" for view in views if view.open]
-        reasons += [] if isinstance(told, list) else [str(told)]
+        reasons += [] if isinstance(answer, list) else [str(answer)]
         quiet = not reasons
         still = quiet or (bool(views) and not any([*view.uncomparable(), *clients_of(view)] for view in views))
         drain.hand.waiting("reasons that keep the drain going", len(reasons), some(reasons) if reasons else None)
@@ -75,12 +75,13 @@ def _until_same(tools: ContinuityTools, drain: _Drain, told: list[Both] | Broker
         if (late := drain.why_late(reasons)) is not None:
             return late
         drain.hand.wait(tools.patience.plugin_poll_s)
-        told = _look(tools, drain)
+        answer = _look(tools, drain)
     return drain.done()
 
 
 def _compare(tools: ContinuityTools, drain: _Drain, pairs: Sequence[Both]) -> Refused | None:
-    """Remove what must not be delivered. Says what speaks against the move; what was removed has to settle."""
+    """Remove messages that must not be delivered, and wait for the counts to settle. Gives the reason against the
+    move."""
     removed = False
     for (here, there), (source, target) in zip(drain.ways, pairs, strict=True):
         if lacking := copies.one_sided(source, target):
@@ -138,7 +139,8 @@ class _Drain:
 
     def _note_begun(self, pairs: Sequence[Both]) -> None:
         for source, target in pairs:
-            # Its end: what it read it may have read then, and a window that is too short would prove nothing.
+            # # The time when the look ended: its numbers may be that young, and a window that is too short would prove
+            # nothing.
             now = Sample(self.hand.monotonic(), source, target)
             was = self.begun.get(source.pair)
             if not all(view.link.attached and not view.open and not [*view.under_way()] for view in (source, target)):
@@ -175,12 +177,13 @@ class _Drain:
 
     def done(self) -> Done:
         removed: dict[str, Json] = {queue: len(ids) for queue, ids in self.removed.items()}
-        told = f"; {sum(map(len, self.removed.values()))} message(s) removed that had been done" if removed else ""
-        return Done(f"nothing is under way, and both sites hold the same{told}", {"removed": removed})
+        suffix = f"; {sum(map(len, self.removed.values()))} message(s) removed that had been done" if removed else ""
+        return Done(f"nothing is under way, and both sites hold the same{suffix}", {"removed": removed})
 
 
 def _differs(source: SiteView, target: SiteView, queues: Sequence[str], move: Move) -> bool:
-    """Say whether one of the queues, which only have a count, differs from what was accepted: none was is no zero."""
+    """True if a queue that only has a count differs from the accepted number: a queue without an accepted number always
+    differs."""
     accepted = move.ask.accept_difference
     return any(source.business[name].depth - target.lies(name) != accepted.get(name) for name in queues)
 
@@ -195,22 +198,23 @@ def _one_sided(queues: Sequence[str], source: str, target: str) -> Refused:
 
 
 def _undelivered(compared: Sequence[Compared], move: Move) -> Refused | None:
-    """What the site that is left has not delivered: nobody can have done it there, and its copies must stay."""
+    """Refuse messages that the source has not delivered: nobody can have done them there, and their copies must
+    stay."""
     waiting = {each.queue: sorted(each.undelivered) for each in compared if each.known and each.undelivered}
     if not waiting:
         return None
-    told = f"staged at {move.source} and never delivered there: {_named(waiting)}"
+    text = f"staged at {move.source} and never delivered there: {_named(waiting)}"
     remedy = (
         f"`dr-ctl activate {move.source}`, and let it deliver: see that the address takes messages (its size and "
         "policy, the disk). What it goes on refusing was done there: remove that by hand from its queue of what is "
         "staged."
     )
     evidence: dict[str, Json] = {"undelivered": {name: [*ids] for name, ids in waiting.items()}}
-    return Refused(told, evidence, (STAGED_NOT_DELIVERED(told, remedy),))
+    return Refused(text, evidence, (STAGED_NOT_DELIVERED(text, remedy),))
 
 
 def _named(messages: Mapping[str, Sequence[str]]) -> str:
-    """So many of each queue, and who the first of them are."""
+    """Count the messages of each queue, and name the first ids."""
     return some(
         [
             f"{name}: {len(ids)} ({', '.join(ids[:_NAMED])}{', …' if len(ids) > _NAMED else ''})"
@@ -220,7 +224,7 @@ def _named(messages: Mapping[str, Sequence[str]]) -> str:
 
 
 def _missing(compared: Sequence[Compared], move: Move) -> Refused | None:
-    """What would be lost: refused, and named, unless exactly that many were accepted."""
+    """Refuse and name messages that would be lost, unless exactly that many were accepted."""
     lacking = {each.queue: sorted(each.missing) for each in compared if each.known and each.missing}
     wrong = {name: ids for name, ids in lacking.items() if move.ask.accept_difference.get(name) != len(ids)}
     if not wrong:

@@ -1,4 +1,4 @@
-"""What is done for `reconcile`: what lies only at the returned site is taken out of the way."""
+"""The act of `reconcile`: messages that lie only at the returned site are moved out of its queues."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ from dr_ctl.topologies.continuity.view import SiteView
 
 
 def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-    """Take out of the way what lies only at the returned site: done by a client whose acknowledgement is gone.
-
-    What the serving site's consumers acknowledged lies only there as well, until that is applied."""
+    """Move aside messages that lie only at the returned site: a client has done them, and its acknowledgement is gone.
+    Wait first: until acknowledgements are applied, messages consumed at the serving site lie only there as well."""
     first = _only_there(tools, move)
     if first and (late := _until_applied(tools, step, move, hand)) is not None:
         return late
@@ -44,8 +43,8 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
         text = f"{number} message(s) that lay only at {move.target} moved to {some(list(moved))}"
         remedy = "Look at them there: each was done already, or never; move back by hand what was not."
         findings.append(SET_ASIDE(text, remedy))
-    told = "how many were recovered is not known" if tools.number is None else f"{tools.number} recovered"
-    return Done(f"{told}; {len(moved)} queue(s) with something left over", {"quarantined": moved}, tuple(findings))
+    recovered = "how many were recovered is not known" if tools.number is None else f"{tools.number} recovered"
+    return Done(f"{recovered}; {len(moved)} queue(s) with something left over", {"quarantined": moved}, tuple(findings))
 
 
 def _until_applied(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Refused | None:
@@ -82,8 +81,8 @@ def _only_there(tools: ContinuityTools, move: Move) -> dict[tuple[str, str], fro
         # A queue that is gone there has nothing.
         places = [(name, queue) for name in names for queue in serving.lying(name)]
         theirs = dict.fromkeys(names, frozenset[str]())
-        for (name, _), told in zip(places, copies.present(here.reader(), [queue for _, queue in places]), strict=True):
-            theirs[name] |= told
+        for (name, _), ids in zip(places, copies.present(here.reader(), [queue for _, queue in places]), strict=True):
+            theirs[name] |= ids
         found |= {
             (serving.pair, name): only for name, ours in zip(names, mine, strict=True) if (only := ours - theirs[name])
         }

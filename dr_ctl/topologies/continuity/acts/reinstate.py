@@ -1,8 +1,8 @@
-"""What is done for `reinstate`: messages in, then acknowledgements, then what was never done is delivered.
+"""The act of `reinstate`: messages in, then acknowledgements, then messages that were never done are delivered.
 
-The plugin starts deliveries by itself when the other site talks to it, so each hold is looked at with every poll, and
-made again. What is staged in the end and is not at the returned site any more was done there, and is removed. Nothing
-of it is ever delivered that was not compared, not by an undo either.
+The plugin starts deliveries by itself when the other site talks to it, so each poll looks at every hold, and makes it
+again. Messages still staged in the end that are not at the returned site any more were done there, and are removed. No
+message is delivered that was not compared, not by an undo either.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
 
 
 def _bring_in(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Refused | None:
-    """Messages, then acknowledgements, then away with what was done; nothing of it is delivered yet."""
+    """Bring in messages, then acknowledgements, then remove messages that were done; the delivery stays held."""
     hold, ship_acks = step.part("hold"), step.part("ship acks")
     tools.make(step.part("doors"), hand, move.source, move.target)
     applied = {pair: Applied() for pair in tools.observer.brokers[move.source]}
@@ -85,7 +85,7 @@ def _until_calm(
     move: Move,
     hand: Hand,
 ) -> Refused | None:
-    """Wait until nothing keeps it from going on, several polls in a row; what is to be held is held again."""
+    """Wait until no reason is left to wait, several polls in a row; make the holds again with each poll."""
 
     def look() -> tuple[list[str], list[str]]:
         """Say what keeps it from going on, and which queues were deleted."""
@@ -124,8 +124,9 @@ def _view(pairs: Sequence[Both], call: Call) -> SiteView:
 
 
 def _remove_done(tools: ContinuityTools, move: Move, hand: Hand) -> Refused | None:
-    """What is staged and is not at the returned site any more was acknowledged there, or here; what lies in the
-    queue as well is there twice. None once all that is staged was never done, as far as anybody can know."""
+    """Remove staged messages that are not at the returned site any more, for they were acknowledged, and staged
+    messages that also lie in the queue. Gives None once every staged message was never done, as far as anybody can
+    know."""
     tools.recovered, tools.removed = {}, {}
     ends_s, poll_s = hand.monotonic() + tools.patience.compared_s, tools.patience.taken_in_poll_s
     for way in tools.ways(move):
@@ -138,8 +139,8 @@ def _remove_done(tools: ContinuityTools, move: Move, hand: Hand) -> Refused | No
 
 
 def _compared(tools: ContinuityTools, way: Way, hand: Hand) -> str | None:
-    """One try at one pair: remove what must not be delivered. Says what is still staged that must not be, or could
-    not be read."""
+    """One try at one pair: remove messages that must not be delivered. Gives the reason to try again: messages still
+    staged, or not read."""
     [(serving, returned)] = tools.look([way])
     here, there = way
     flows = [flow for flow in serving.flows if flow.in_mirror.depth]
@@ -153,7 +154,7 @@ def _compared(tools: ContinuityTools, way: Way, hand: Hand) -> str | None:
     found: dict[str, frozenset[str]] = {}
     surplus: dict[str, frozenset[str]] = {}
     for flow, mine, theirs, ours in zip(flows, staged, still, lying, strict=True):
-        # It may grow less meanwhile: consumers of the serving site go on, and their acknowledgements come in.
+        # # The queue may grow less meanwhile: consumers of the serving site go on, and their acknowledgements come in.
         depth, now = returned.business[flow.queue].depth, later.business.get(flow.queue)
         if mine is None or now is None or not now.depth <= len(theirs) <= depth:
             return f"{flow.queue}: who its messages are could not be read at both sites"
@@ -171,8 +172,8 @@ def _compared(tools: ContinuityTools, way: Way, hand: Hand) -> str | None:
 
 
 def undo(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-    """Shut the way first, then compare: what came in and was done there must not be delivered now either. One that
-    is away again can neither be compared with nor be put back: what came in stays held."""
+    """Shut the way first, then compare: messages that came in and were done at the returned site must not be delivered.
+    If that site is away again, no compare is possible: messages that came in stay held."""
     there = {(view.site, view.pair): view for view in _answering(tools, move)}
     inverse = [each for each in step.inverse if each.goal is not Goal.REMOVE and (each.site, each.unit) in there]
     inverse = [each for each in inverse if not there[each.site, each.unit].gone_with_its_queue(each)]
@@ -212,7 +213,7 @@ def _not_forgotten(calls: Sequence[Call], views: Sequence[SiteView]) -> list[str
 
 
 def _messages_in(both: Both) -> list[str]:
-    """What keeps the messages of the returned site from being in."""
+    """Give the reasons why messages of the returned site are not all in."""
     here, there = both
     found = [f"{flow.out_mirror.depth} in {flow.out_mirror.name}" for flow in there.flows if flow.out_mirror.depth]
     found += [f"{flow.mirror_bridge.name} is not connected" for flow in there.flows if not flow.out_mirror.consumers]
@@ -220,7 +221,7 @@ def _messages_in(both: Both) -> list[str]:
 
 
 def _acks_in(both: Both) -> list[str]:
-    """What keeps what was acknowledged, at either site, from being applied at the other."""
+    """Give the reasons why acknowledgements of either site are not all applied at the other."""
     here, there = both
     found = _messages_in(both)
     found += [f"{flow.out_acks.depth} in {flow.out_acks.name}" for flow in there.flows if flow.out_acks.depth]

@@ -1,4 +1,5 @@
-"""What is done for `residue`: what the returned site still holds is counted; an open one is closed first."""
+"""The act of `residue`: an open returned site is closed, and its messages and acknowledgements for the other are
+counted."""
 
 from __future__ import annotations
 
@@ -33,8 +34,9 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
 
 
 def _residue(access: Access) -> Residue | None:
-    """What a closed broker still holds for its peer, None where that was not read; by their ids, which of the messages
-    to ship lie in their queue without an acknowledgement. Where the ids cannot be had the counts bound it."""
+    """Count the messages and acknowledgements that a closed broker holds for its peer; None where a count was not read.
+    Ids show which messages to ship lie in their queue without an acknowledgement; without the ids, the counts give an
+    upper bound."""
     view = access.look()
     counted = view.link.residue
     if counted is None:

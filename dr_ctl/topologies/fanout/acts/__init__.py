@@ -1,4 +1,4 @@
-"""What is done for each verb that a fan-out pair does in its own way; a file a verb, as in `drafts`."""
+"""Acts of the verbs that a fan-out pair runs in its own way; a file a verb, as in `drafts`."""
 
 from dr_ctl.topologies.fanout.acts import evening, reinstate
 

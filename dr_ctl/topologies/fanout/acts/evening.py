@@ -1,5 +1,5 @@
-"""What is done for `catch-up`, `drain`, `trim` and `settle`: both sites are compared by the producers' ids, and the
-waiting one is made to hold what the serving one does. Nothing is removed there but what was consumed."""
+"""Acts of `catch-up`, `drain`, `trim` and `settle`: compare both sites by the producers' ids, and give the waiting site
+the messages of the serving one. Only consumed messages are removed there."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def drain(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Outc
 
 
 def trim(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-    """The site that is named waits: the other one serves."""
+    """Compare towards the named site, which waits."""
     del step
     return _all(tools, tools.between(move.target, move.source), hand, copied=False)
 
@@ -49,8 +49,8 @@ def _all(tools: FanoutTools, ways: Collection[Way], hand: Hand, *, copied: bool)
 
 
 def even(tools: FanoutTools, way: Way, hand: Hand, *, copied: bool) -> Refused | None:
-    """Remove at the second broker what was consumed at the first, of every queue; copy there what it lacks where that
-    is meant. None where all of it came true. Raises `BrokerError`."""
+    """Remove at the second broker the messages that were consumed at the first, in every queue. If `copied`, also copy
+    the messages that the second lacks. Gives None where all calls came true. Raises `BrokerError`."""
     source, target = (access.look() for access in way)
     for each in parity.counts(source, target, Queues()):
         if not each.source and not each.target:
@@ -70,7 +70,7 @@ def even(tools: FanoutTools, way: Way, hand: Hand, *, copied: bool) -> Refused |
 
 
 def remove(tools: FanoutTools, access: Access, queue: str, gone: Collection[str], hand: Hand) -> Refused | None:
-    """Remove these messages, and look whether they are gone; None where they are. Raises `BrokerError`."""
+    """Remove these messages, and look whether they are gone; gives None where they are. Raises `BrokerError`."""
     view = access.names()
     outcomes = tools.change(list(removes(view, view.named[queue], gone)), hand)
     left = ids.lying(access, view.named[queue]) & frozenset(gone)
@@ -82,7 +82,7 @@ def remove(tools: FanoutTools, access: Access, queue: str, gone: Collection[str]
 
 
 def _copy(tools: FanoutTools, way: Way, queue: str, lacks: frozenset[str], hand: Hand) -> Refused | None:
-    """Copy these messages as they lie at the first broker; one that is not there any more was consumed meanwhile."""
+    """Copy these messages from the first broker; a message that is gone from there was consumed meanwhile."""
     source, target = way
     letters = source.letters(queue, lacks)
     target.carries = {(queue, ident): letter for ident, letter in letters.items()}
@@ -97,7 +97,8 @@ def _copy(tools: FanoutTools, way: Way, queue: str, lacks: frozenset[str], hand:
 
 
 def settle(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-    """Take out what the lost site's consumers had done. What cannot be told comes twice: nobody waits for it."""
+    """Remove the messages that the lost site's consumers had done. Messages without a record come twice: nobody waits
+    for them."""
     del step
     tools.evened = Evened()
     if (store := tools.observer.store) is None:

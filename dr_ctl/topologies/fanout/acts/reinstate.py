@@ -1,4 +1,4 @@
-"""What is done for `residue`, `reinstate` and `reconcile`: a returned site is closed, and evened out by id."""
+"""Acts of `residue`, `reinstate` and `reconcile`: a returned site is closed, and evened out by id."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ ROUNDS: Final = 20
 
 
 def residue(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-    """Close the returned site to clients where it is open, and count what it holds. Its producers may write to it: what
-    they bring lies at the other site as well."""
+    """Close the returned site to clients where it is open, and count its messages. Producers may still write to it:
+    their messages lie at the other site as well."""
     findings = closed_first(tools, step, move, hand)
     if isinstance(findings, Refused):
         return findings

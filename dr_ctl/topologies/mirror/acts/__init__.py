@@ -1,4 +1,4 @@
-"""What is done for the verbs that a mirror does in its own manner; named as in `drafts`."""
+"""Acts of the verbs that a mirror runs in its own manner; named as in `drafts`."""
 
 from dr_ctl.topologies.mirror.acts import reconcile, reinstate, residue, shipping
 

@@ -1,8 +1,8 @@
-"""What is done for `reconcile`: both sites compared, and what nothing explains taken out.
+"""The act of `reconcile`: compare both sites, and move unexplained messages aside.
 
-What lies only at the returned site after both directions have drained can be neither shipped nor acknowledged: it
-would be delivered, once more or for the first time, as soon as that site serves. It is moved to a queue of dr-ctl's own
-there, never removed, for a person to look at.
+After both directions have drained, a message that lies only at the returned site can be neither shipped nor
+acknowledged. Clients would get it, once more or for the first time, as soon as that site serves. A person has to look:
+dr-ctl moves the message to a queue of its own there, and never removes it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class LeftOver:
 
 
 def act(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-    """Both sites hold the same, up to what is under way; what differs for longer is named, and taken out."""
+    """Compare both sites, up to messages under way; name queues that differ for longer, and move their messages
+    aside."""
     del step
     first: dict[tuple[str, str], LeftOver] = {}
 
@@ -97,12 +98,12 @@ def _unexplained(tools: MirrorTools, seen: MirrorSeen, move: Move) -> dict[tuple
 def _left_over(
     tools: MirrorTools, seen: MirrorSeen, wrong: Iterable[tuple[str, str]], move: Move
 ) -> dict[tuple[str, str], LeftOver]:
-    """Who lies at one side alone, of the queues that are shallow enough to look at each message."""
+    """Name the messages that lie at one side alone, of the queues that are shallow enough to look at each message."""
     found = {}
     for pair, name in wrong:
         views = [view for site in (move.source, move.target) if (view := seen.view(site, pair)) is not None]
         queues = [view.business.get(name) for view in views]
-        # What a client holds is not browsed: it would look as if it lay only at the other side.
+        # # A message that a client holds is not browsed: the message would seem to lie only at the other side.
         held = any(queue is not None and queue.delivering for queue in queues)
         if len(views) == 2 and not held and all(q is None or q.depth <= parity.ORIGINS_UP_TO for q in queues):  # noqa: PLR2004
             here, there = (
@@ -116,12 +117,12 @@ def _left_over(
 
 def _messages(tools: MirrorTools, view: BrokerView, name: str) -> dict[Origin, int]:
     reader = tools.observer.brokers[view.site][view.pair].reader()
-    queue = view.business.get(name)  # one that is empty may have been removed by its broker
+    queue = view.business.get(name)  # an empty queue may have been removed by its broker
     return numbered(reader, view, queue, limit=RESIDUE_UP_TO) if queue is not None else {}
 
 
 def _still(first: Mapping[tuple[str, str], LeftOver], now: Mapping[tuple[str, str], LeftOver]) -> list[LeftOver]:
-    """What lay at one side alone at the beginning and still does: clients of the other side go on meanwhile."""
+    """Keep only messages that lie at one side alone since the beginning: clients of the other side go on meanwhile."""
     found = []
     for key, each in now.items():
         was = first.get(key)

@@ -1,4 +1,4 @@
-"""What is done for `reinstate`: the residue let in while nothing is delivered, and compared."""
+"""The act of `reinstate`: the residue let in while no queue delivers, and compared."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ from dr_ctl.topologies.mirror.tools import MirrorTools
 from dr_ctl.topologies.mirror.view import BrokerView
 
 CALM: Final = 5
-# The serving site's producers go on: what they send is under way all the time, and is no residue.
+# # The serving site's producers go on: their messages are under way all the time, and are no residue.
 SMALL: Final = 500
 
 
 @dataclass
 class _Taken:
-    """One pair before its residue is let in. None: a queue too deep to look at each message, a residue not counted."""
+    """One pair before its residue is let in. A None means: a queue too deep to look at each message, or a residue not
+    counted."""
 
     before: Mapping[str, frozenset[Origin] | None]
     removed: int
@@ -41,7 +42,7 @@ class _Taken:
 
 def act(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
     if nothing_owed(tools.observer.observe(), move):
-        # Its process may have died right after it had struck out the debts: delivery is not paused once more.
+        # # A process may have died right after striking out the debts: delivery is not paused once more.
         if all(not each.messages and not each.acks for each in tools.residue.values()):
             tools.taken_in.begin()
         return NotNeeded(f"{move.target} is taken in already")
@@ -80,7 +81,7 @@ def _before(tools: MirrorTools, view: BrokerView) -> _Taken:
 
 
 def _origins(tools: MirrorTools, view: BrokerView) -> dict[str, frozenset[Origin] | None]:
-    """Who the messages of each queue are; None of one that is too deep to look at each."""
+    """Give the origins of each queue's messages, or None if the queue is too deep to look at each."""
     chosen = selected(view, tools.observer.queues)
     shallow = [queue for queue in chosen.values() if queue.depth <= parity.ORIGINS_UP_TO]
     reader = tools.observer.brokers[view.site][view.pair].reader()
@@ -89,8 +90,8 @@ def _origins(tools: MirrorTools, view: BrokerView) -> dict[str, frozenset[Origin
 
 
 def _compare(tools: MirrorTools, view: BrokerView, taken: _Taken) -> None:
-    """Nothing was delivered meanwhile: what is new and was not born here came out of the residue; what had been
-    acknowledged there and was not here any more came twice, unless its acknowledgement had been applied before."""
+    """Compare while no queue delivers: new messages that were not born here came out of the residue. A message
+    acknowledged at the returned site, and gone here before, came twice, unless its acknowledgement had been applied."""
     for name, ids in _origins(tools, view).items():
         was = taken.before.get(name, frozenset())  # a queue that came with the residue was not there
         if ids is None or was is None:
@@ -112,7 +113,8 @@ def _compare(tools: MirrorTools, view: BrokerView, taken: _Taken) -> None:
 
 
 def undo(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-    """Shut the way first. What came in ahead of its acknowledgement is taken out before anything is delivered."""
+    """Shut the way first. Messages that came in ahead of their acknowledgements are moved aside before any queue
+    delivers."""
     if not to_undo(step.inverse, tools.views(move.source)):
         return NotNeeded("as it was")
     doors = [call for call in step.inverse if call.goal is Goal.CLOSE]
@@ -134,7 +136,7 @@ class _Residue(PairWait):
         self._lessened_at = self.began
 
     def left(self, now: Flows) -> int | None:
-        """How much of the residue is under way; None where a link is not attached or a broker does not answer."""
+        """Count the residue under way, if every link is attached and every broker answers."""
         here, there = now[self._move.source], now[self._move.target]
         if isinstance(here, BrokerError) or isinstance(there, BrokerError) or not (here.attached and there.attached):
             return None
@@ -154,7 +156,7 @@ class _Residue(PairWait):
         return Refused(text, code=ExitCode.DRAIN_TIMEOUT)
 
     def stalled_s(self, hand: Hand) -> float:
-        """Since when there was never less of it: what the serving site's producers send comes and goes."""
+        """Seconds since the residue was last seen to shrink: messages of the serving site's producers come and go."""
         if self.last is not None and (self._least is None or self.last < self._least):
             self._least, self._lessened_at = self.last, hand.monotonic()
         return hand.monotonic() - self._lessened_at

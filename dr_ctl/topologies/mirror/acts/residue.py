@@ -1,4 +1,5 @@
-"""What is done for `residue`: what the returned site still holds is counted; an open one is closed first."""
+"""The act of `residue`: an open returned site is closed, and its messages and acknowledgements for the other are
+counted."""
 
 from __future__ import annotations
 
@@ -29,8 +30,8 @@ def act(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outcom
             for queue in view.business.values()
             if queue.added or queue.acked
         ]
-        told = some(done) or "nothing came or went"
-        text = f"{move.target} came back open; since its start, by its clients and by the mirror: {told}"
+        changes = some(done) or "nothing came or went"
+        text = f"{move.target} came back open; since its start, by its clients and by the mirror: {changes}"
         remedy = "Its clients may have worked beside those of the other site: compare what they did."
         findings.append(TRAFFIC_WHILE_OPEN(text, remedy))
     for access in tools.observer.at(move.target):

@@ -1,4 +1,4 @@
-"""What is done for the waits on links, `catch-up` and `drain`, and for a restart; a link is left started."""
+"""Acts of the waits on links, `catch-up` and `drain`, and of a restart; a link is left started."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ CALM: Final = 2
 
 
 def catch_up(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-    """While the source serves: both links attached, and little enough under way that a drain takes a moment."""
+    """Wait, while the source serves, until both links are attached and so little is under way that a drain takes a
+    moment."""
     within_s = step.limits["within"]
     waits = [_Small(way, tools, hand, within_s) for way in tools.observer.ways(move)]
     failed = until_all(tools, waits, hand, UNDER_WAY, tools.patience.link_poll_s) if waits else None
@@ -42,7 +43,7 @@ class _Small(PairWait):
         self._within_s = within_s
 
     def ended(self, now: Flows, hand: Hand) -> Outcome | None:
-        attached = all(isinstance(told, Flow) and told.attached for told in now.values())
+        attached = all(isinstance(flow, Flow) and flow.attached for flow in now.values())
         total = self.left(now)
         if attached and total is not None and total <= SMALL:
             return Done("little is under way")
@@ -73,9 +74,9 @@ class _Empty(PairWait):
         self._calm = 0
 
     def ended(self, now: Flows, hand: Hand) -> Outcome | None:
-        if opened := [site for site, told in now.items() if isinstance(told, Flow) and told.doors_open]:
+        if opened := [site for site, flow in now.items() if isinstance(flow, Flow) and flow.doors_open]:
             return Refused(f"{opened[0]} was opened to clients during the drain")
-        empty = all(isinstance(told, Flow) and told.attached and told.empty for told in now.values())
+        empty = all(isinstance(flow, Flow) and flow.attached and flow.empty for flow in now.values())
         self._calm = self._calm + 1 if empty else 0
         if self._calm >= CALM:
             return Done("nothing is under way")
@@ -92,7 +93,7 @@ class _Empty(PairWait):
 
 def restart(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
     """Whether it attached is looked at, not what the call answered."""
-    tools.change(step.calls, hand)  # in one request: nothing can come between and leave the link stopped
+    tools.change(step.calls, hand)  # in one request, so no call comes between and leaves the link stopped
     brokers, about = tools.observer.at(move.source), f"the link of {move.source} attaches"
     waited = until(
         hand,

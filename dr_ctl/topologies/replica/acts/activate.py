@@ -1,7 +1,7 @@
-"""What is done for `activate`: the target becomes the source, and gets back what a return had set aside there.
+"""The act of `activate`: the target becomes the source, and gets back the messages that a return had set aside there.
 
-The source is asked to hand over, or, where it is lost, the replica to take over. A request that was answered and of
-which nothing is seen had no effect, and all is undone: no event was written, both parts are as before.
+The source is asked to hand over, or, where it is lost, the replica to take over. A request that was answered and
+changed no part and no event had no effect: the run undoes all steps.
 """
 
 from __future__ import annotations

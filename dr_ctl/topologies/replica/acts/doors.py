@@ -1,5 +1,5 @@
-"""What is done for clients' doors at one site, `fence` undone and `release`: those of a replica are the plugin's, and
-nobody else opens them."""
+"""Acts of clients' doors at one site, `fence` undone and `release`: the plugin opens the doors of a replica, and dr-ctl
+never does."""
 
 from __future__ import annotations
 

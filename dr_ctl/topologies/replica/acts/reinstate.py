@@ -1,8 +1,8 @@
-"""What is done for `residue`, `reinstate` and `reconcile`: a returned source is closed, made the replica, and compared.
+"""Acts of `residue`, `reinstate` and `reconcile`: a returned source is closed, made the replica, and compared.
 
-As the replica it does all that the other site has done since. What it still has then and the other has not was never
-shipped: it is set aside until this site serves again. What the other has and it has not was consumed there before the
-loss: that is set aside for a person, because a store that came back empty would look the same.
+The replica repeats all events of the other site since the loss. A message that only the replica still has was never
+shipped: the message is set aside until this site serves again. A message that only the other site has was consumed here
+before the loss. A person has to look at it, because a store that came back empty would look the same.
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ def _ways(tools: ReplicaTools, move: Move) -> list[Way]:
 
 
 def _gives_way(tools: ReplicaTools, step: PlannedStep, move: Move, hand: Hand) -> Refused | None:
-    """Make it the replica, and wait until it says so; None where it does. Raises `BrokerError`."""
+    """Make the returned site the replica, and wait until its broker says so; gives None once it does. Raises
+    `BrokerError`."""
     calls = step.part(GIVES_WAY)
     tools.change([call for call in calls if not holds(call, tools.observer.look_at(move.target))], hand)
     waited = until(
@@ -105,15 +106,15 @@ def _told_apart(
     only_here = {name: _lying(here, name) - _lying(there, name) for name in names}
     if not any(only_there.values()) and not any(only_here.values()):
         return None
-    # All of it that has happened at the source by now, and that explains a difference, is done there then.
+    #  # # The replica first repeats all events that the source has written by now, as they may explain the difference.
     if (refused := _until_done(tools, here, hand)) is not None:
         return refused
     for name in names:
         kept = only_there[name] & _lying(there, name)
         done = (only_here[name] - _lying(there, name)) & _lying(here, name)
-        for told in (_keep(tools, there, name, kept, hand), _done(tools, here, there, name, done, findings, hand)):
-            if told is not None:
-                return told
+        for refused in (_keep(tools, there, name, kept, hand), _done(tools, here, there, name, done, findings, hand)):
+            if refused is not None:
+                return refused
     return None
 
 

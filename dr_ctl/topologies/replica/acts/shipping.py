@@ -1,4 +1,4 @@
-"""What is done for the waits on events that the replica lacks. It fetches by itself: nothing is started."""
+"""Acts of the waits on events that the replica lacks. The replica fetches by itself: no call starts it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UNDER_WAY: Final = "events that the replica lacks"
 
 
 class Events:
-    """What a source has written down that its replica has not fetched; `lag_s`: how far that may be behind."""
+    """The events of a source that its replica has not fetched; `lag_s`: how far the replica may be behind."""
 
     def __init__(self, here: Access, there: Access, lag_s: float | None = None) -> None:
         self.here, self.there, self._lag_s = here, there, lag_s

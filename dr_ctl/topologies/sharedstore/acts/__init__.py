@@ -1,4 +1,4 @@
-"""What is done for each verb that brokers of a shared store do in their own way; a file a verb, as in `drafts`."""
+"""Acts of the verbs that brokers of a shared store run in their own way; a file a verb, as in `drafts`."""
 
 from dr_ctl.topologies.sharedstore.acts import activate, reinstate, shipping
 

@@ -1,6 +1,6 @@
-"""What is done for `activate`: the holder of the store gives it up, and the other broker is shown to serve from it.
+"""The act of `activate`: the holder of the store gives it up, and the other broker is shown to serve from it.
 
-The call that stops a broker may be answered or not. What came of it is told by the lock and by the two brokers alone.
+The call that stops a broker may be answered or not. Only the lock and the two brokers show its effect.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ def _may_not(tools: StoreTools, seen: Seen[BrokerView], move: Move) -> str | Non
     if any(view.open for view in here):
         return f"{move.source} is open: it would give up the store while clients work"
     if len(here) < len(seen.sites[move.source]) or seen.roles[move.target] is not Role.STANDBY:
-        told = ", ".join(f"{site} is {role.value}" for site, role in seen.roles.items())
-        return f"the store cannot be handed over: {told}"
+        roles = ", ".join(f"{site} is {role.value}" for site, role in seen.roles.items())
+        return f"the store cannot be handed over: {roles}"
     moved = [why for view in here if view.answered for why in _moved(tools, view, seen, move)]
     return some(moved) if moved else None
 
 
 def _moved(tools: StoreTools, here: BrokerView, seen: Seen[BrokerView], move: Move) -> list[str]:
-    """What is not any more as the run's own gate saw it; of a step by itself, as the receipt says."""
+    """Name the counts that changed since the run's own gate; for a step by itself, since the receipt."""
     if (sample := tools.gate.seen.get(here.pair)) is not None:
         return receipts.changes(sample.source, here, move.ask.includes)
     there = seen.view(move.target, here.pair)
@@ -99,7 +99,7 @@ def _handed_over(tools: StoreTools, holding: Sequence[Call], hand: Hand) -> Refu
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """A look at a handover: why that is not over yet, and why it never will be; None where nothing says so."""
+    """A look at a handover. `why_not`: the reason why the target does not serve yet; `lost`: why it never will."""
 
     seen: Seen[BrokerView]
     why_not: str | None
@@ -107,7 +107,7 @@ class _Look:
 
 
 def _until_served(tools: StoreTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome | None:
-    """Wait until the target is shown to serve, and the source not to; None when so."""
+    """Wait until the target is shown to serve, and the source not to; gives None once both are."""
     accesses = tools.observer.at(move.target)
     before_s: float | None = None
 
@@ -149,7 +149,7 @@ def _lost(seen: Seen[BrokerView], move: Move, was_s: float | None, left_s: float
 
 
 def _left_s(seen: Seen[BrokerView], move: Move) -> float | None:
-    """How long the lease of the source lasts; None where it has none."""
+    """Seconds until the lease of the source ends, or None without a lease."""
     names = {view.config.broker for view in seen.views(move.source)}
     locks = [view.lock for site in seen.sites for view in seen.views(site) if view.lock is not None]
     return next((each.left_s for each in locks if each.held and each.holder in names), None)
@@ -198,8 +198,8 @@ def _counted(tools: StoreTools, move: Move, hand: Hand, evidence: dict[str, Json
 
 
 def _beside(tools: StoreTools, step: PlannedStep, move: Move, hand: Hand) -> list[Finding]:
-    """Where the process that gave up the store has ended it is started, or that is said. One that was told to stop a
-    moment ago, also by an earlier process of this run, is waited for. Of a lost site nothing is asked."""
+    """Start the process that gave up the store, once it has ended, or report that it is down. Wait for a process that
+    was asked to stop a moment ago, also by an earlier process of this run. A lost site gets no call."""
     if move.ask.operation == FAILOVER:
         return []
     found = []
@@ -221,7 +221,7 @@ def _beside(tools: StoreTools, step: PlannedStep, move: Move, hand: Hand) -> lis
 
 
 def _runs_still(tools: StoreTools, view: BrokerView, hand: Hand) -> bool | None:
-    """Wait until a process has ended, as long as one takes at most; its keeper may start it again at once."""
+    """Wait until a process has ended, for at most `store_ends_s`."""
     process = tools.observer.brokers[view.site][view.pair].process
     about, why = f"the process of {view.broker} ends", "it was told to stop, and runs still"
     return until(

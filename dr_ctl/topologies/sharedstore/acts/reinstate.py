@@ -1,4 +1,4 @@
-"""What is done for `reinstate`: a broker that came back waits."""
+"""The act of `reinstate`: a broker that came back waits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dr_ctl.topologies.sharedstore.tools import StoreTools
 
 
 def act(tools: StoreTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-    """See that it waits. Where nothing tells of its process, that its ports refuse is all that is seen."""
+    """See that the broker waits. Where no command tells of its process, its closed ports are the only sign."""
     for view in tools.observer.look_at(move.target):
         if view.role is not Role.STANDBY:
             state = "its process does not run" if view.runs is False else f"it is {view.role.value}"

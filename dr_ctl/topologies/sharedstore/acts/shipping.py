@@ -1,4 +1,4 @@
-"""What is done for the waits on a replica; without one there is nothing to wait for."""
+"""Acts of the waits on a replica; a site without a replica waits for no step."""
 
 from __future__ import annotations
 
