@@ -1,4 +1,4 @@
-"""The way to an Artemis broker: what is looked at, and how a change is sent."""
+"""The way to an Artemis broker, for looks and for changes."""
 
 from __future__ import annotations
 
@@ -23,15 +23,13 @@ from dr_ctl.topologies.console.access import ConsoleAccess
 
 
 class Access(ConsoleAccess[B_co]):
-    """One Artemis broker of one site."""
-
     def __init__(self, installation: Installation, site: str, pair: str) -> None:
         self._settings = installation.broker(site, pair, ArtemisBroker)
         super().__init__(installation, site, pair, self._settings)
         self._broker = self._settings.broker
 
     def _config(self) -> Config:
-        """What the settings of all such brokers say; a topology adds what its own say beside."""
+        """Read the settings that all such brokers have; a topology adds its own."""
         stomp = self._settings.stomp
         greets_at = parse_address(stomp).port if stomp is not None else None
         return Config(self._settings.clients, self._settings.link_doors, None, greets_at=greets_at)
@@ -45,7 +43,7 @@ class Access(ConsoleAccess[B_co]):
 
     @staticmethod
     def clock(broker: str) -> Read:
-        """What is read to know the broker's own time."""
+        """The read that gives the broker's own time."""
         return Read(beans.server(broker), ("CurrentTimeMillis",))
 
     @staticmethod

@@ -1,8 +1,8 @@
 """A fence by doors and, where the settings name them, by the rights of the clients' roles, which outlast a restart.
 
-A broker keeps security settings in its journal, above what broker.xml says. Taking one away again is enough for a match
-that broker.xml does not have; one that it has, as `#`, is only read again with the whole file. A match has one entry: a
-fence replaces what somebody has set through management, so that the entry of the fence keeps it.
+A broker keeps security settings in its journal, above broker.xml. Removing a setting is enough for a match that
+broker.xml lacks; a match in the file, as `#`, is only read again with the whole file. A match has one entry: a fence
+replaces rights that somebody set through management, so the fence's entry keeps a copy of them.
 """
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ class DoorsAndRoles(Fence):
         return own | {role: may for role, may in grants.items() if not role.startswith(ASIDE)}
 
     def _noted(self, match: str) -> bool:
-        """Say whether somebody gave rights of its own to a match: then nothing but a note of them gives them back. Of
-        the match for all addresses the file is the only other word."""
+        """True if somebody gave a match rights of its own: only a note can give those back. For the match of all
+        addresses, broker.xml is the only other source."""
         noted = any(role.startswith(ASIDE) for role in self.view.grants.get(match, {}))
         narrower = (
             self.view.usual is not None and match != EVERY and _words(self._before(match)) != _words(self.view.usual)

@@ -21,25 +21,25 @@ from dr_ctl.topologies.common.view import Config
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """Whom a fence keeps out. Of which addresses is found out: those of the queues that are to move."""
+    """The roles that a fence keeps out. The addresses are found at run time: a fence is for the queues that move."""
 
     roles: Sequence[str]
     matches: Sequence[str] = ()
 
 
 class Access(access.Access[BrokerView]):
-    """One such broker."""
-
     def _config(self) -> Config:
-        told = self._installation.broker(self.site, self.pair, BridgesBroker).lasting_fence
-        return replace(super()._config(), lasting=Roles(told.roles) if told is not None else None)
+        fence = self._installation.broker(self.site, self.pair, BridgesBroker).lasting_fence
+        return replace(super()._config(), lasting=Roles(fence.roles) if fence is not None else None)
 
     @property
     def ids(self) -> Store | None:
-        """The id store of its site; None where the settings do not say where it is."""
-        told = self._installation.broker(self.site, self.pair, BridgesBroker).ids
+        """The id store of the site, if the settings name it."""
+        settings = self._installation.broker(self.site, self.pair, BridgesBroker).ids
         return (
-            Store(self._installation.path(told.sqlite), told.table, told.queue, told.id) if told is not None else None
+            Store(self._installation.path(settings.sqlite), settings.table, settings.queue, settings.id)
+            if settings is not None
+            else None
         )
 
     def _ask(self, broker: str, timeout_s: float) -> BrokerView:
@@ -51,7 +51,7 @@ class Access(access.Access[BrokerView]):
         return glance(self.reader(), self.names(), timeout_s=timeout_s)
 
     def open_doors(self, *, timeout_s: float) -> tuple[str, ...]:
-        """The acceptors through which clients of an open queue come; none where no queue is open."""
+        """The acceptors through which clients of an open queue come."""
         view = self.look(timeout_s=timeout_s)
         return tuple(door.name for door in view.doors if door.started) if view.open else ()
 

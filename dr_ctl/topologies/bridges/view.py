@@ -1,4 +1,4 @@
-"""What one look at a broker with diverts and bridges told: frozen values, and what follows from them."""
+"""A look at a broker with diverts and bridges: frozen values, and facts that follow from them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ from dr_ctl.topologies.common.calls import Request
 from dr_ctl.topologies.common.view import Queue
 
 ORIGIN: Final = "ARTEMIS_MESSAGE_ORIGIN"
-# Which units are meant: those that are asked for, or those of them that are still to move.
+# Chooses units: the units that are asked for, or the units still to move.
 Chosen = Callable[[str | None], bool]
 
 
 def whole(unit: str | None) -> bool:
-    """All of them."""
     return unit is not None
 
 
@@ -44,7 +43,7 @@ class Bridge:
 
 @dataclass(frozen=True, slots=True)
 class Divert:
-    """One divert: what is sent to `address` goes `to` another one, instead of it where it is `exclusive`."""
+    """A divert: messages sent to `address` go `to` another one as well, or only there if it is `exclusive`."""
 
     name: str
     address: str
@@ -55,7 +54,7 @@ class Divert:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """What carries what is sent to one address: the divert puts it into the buffer, the bridges ship it. `buffer` is
+    """The way of messages sent to one address: the divert puts them into the buffer, the bridges ship them. `buffer` is
     None where no queue stands at the divert's other end."""
 
     divert: Divert
@@ -78,12 +77,12 @@ class Flow:
 
     @property
     def to_ship(self) -> int | None:
-        """What the buffer holds, in delivery to the bridge included. A bridge's own counters are never asked."""
+        """Messages in the buffer, in delivery to the bridge included. A bridge's own counters are never asked."""
         return self.buffer.depth if self.buffer is not None and self.buffer.counted else None
 
 
 class Requests(ArtemisRequests):
-    """A queue is paused so that it stays paused when its broker is restarted: that is this topology's gate."""
+    """A pause outlasts a restart of the broker: paused queues keep clients out here."""
 
     def pause(self, queue: Queue) -> Request:
         return self.pause_lasting(queue)
@@ -91,10 +90,10 @@ class Requests(ArtemisRequests):
 
 @dataclass(frozen=True, slots=True)
 class BrokerView(ArtemisBroker):
-    """One broker as it answered. `ids` ships what was processed here, `arrived` are the queues in which such ids of the
-    peer wait to be applied, `unrouted` counts by address what came for no queue. `idle` are the units where no client
-    works while one does at the peer, although nothing keeps clients out at either. `forwarded` counts by unit what
-    a client sent with another site's origin, where that was read: no divert copied it."""
+    """A broker as it answered. `ids` ships the ids processed here, `arrived` are the queues where such ids of the peer
+    wait to be applied, `unrouted` counts by address messages that found no queue. `idle` are the units where no client
+    works while one does at the peer, although nothing keeps clients out at either. `forwarded` counts by unit messages
+    that a client sent with another site's origin, where that was read: no divert copied them."""
 
     active: bool
     flows: tuple[Flow, ...]
@@ -133,7 +132,7 @@ class BrokerView(ArtemisBroker):
         """The queues from which clients take what is sent to a unit's address."""
         return self._queues.get(unit, ())
 
-    # Who is let in, unit by unit.
+    # Access of clients, unit by unit.
 
     def kept_out(self, unit: str) -> bool:
         """Say whether the clients' roles may do nothing at a unit's address; where the settings name none, no."""
@@ -145,15 +144,14 @@ class BrokerView(ArtemisBroker):
         return bool(queues) and all(queue.paused and queue.name not in by_runs for queue in queues)
 
     def among(self, chosen: Chosen) -> list[str]:
-        """Its units of those that are chosen."""
         return [flow.unit for flow in self.flows if chosen(flow.unit)]
 
     def open_among(self, chosen: Chosen) -> list[str]:
-        """Those of them whose clients it lets in."""
+        """The chosen units whose clients are let in."""
         return [unit for unit, is_open in self.units.items() if is_open and chosen(unit)]
 
     def carrying_among(self, chosen: Chosen) -> list[Flow]:
-        """What carries them, and what carries the ids."""
+        """The flows of the chosen units, and the flow of the ids."""
         return [flow for flow in self.carrying if flow is self.ids or chosen(flow.unit)]
 
     @property
@@ -175,7 +173,7 @@ class BrokerView(ArtemisBroker):
 
     @property
     def paused(self) -> tuple[str, ...]:
-        """Without those of a closed unit: there that is the gate."""
+        """The paused queues, without queues of a closed unit, where a pause keeps clients out."""
         closed = {flow.unit for flow in self.flows if self.kept_out(flow.unit) or self.gated(flow.unit)}
         held = (queue for queue in self.business.values() if queue.paused and queue.address not in closed)
         return tuple(sorted(queue.name for queue in held))
@@ -187,7 +185,7 @@ class BrokerView(ArtemisBroker):
 
     @property
     def ids_to_ship(self) -> int | None:
-        """Processed ids that the peer does not have yet: what they are of comes twice there."""
+        """Processed ids that the peer does not have yet: their messages come twice there."""
         return self.ids.to_ship if self.ids is not None else None
 
     @property
@@ -201,7 +199,7 @@ class BrokerView(ArtemisBroker):
 
 @dataclass(frozen=True)
 class BridgesSeen(seen.Seen[BrokerView]):
-    """One look at both sites; what moves is a queue."""
+    """A look at both sites; an address moves with its queues."""
 
     @property
     def units(self) -> Sequence[UnitSeen]:

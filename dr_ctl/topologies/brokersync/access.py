@@ -24,8 +24,6 @@ from dr_ctl.topologies.common.view import fields_of
 
 
 class Access(access.Access[BrokerView]):
-    """One such broker."""
-
     config: SyncConfig
 
     def __init__(self, installation: Installation, site: str, pair: str, documents: Path, clock: Clock) -> None:
@@ -33,14 +31,14 @@ class Access(access.Access[BrokerView]):
         super().__init__(installation, site, pair, documents, clock)
 
     def _config(self) -> SyncConfig:
-        told = self._installation.broker(self.site, self.pair, BrokerSyncBroker)
+        settings = self._installation.broker(self.site, self.pair, BrokerSyncBroker)
         other = next(site for site in self._installation.settings.sites if site != self.site)
         peer = self._installation.broker(other, self.pair, BrokerSyncBroker)
         return SyncConfig(
-            **fields_of(super()._config()) | {"link": told.network, "mirror": told.bridge},
-            copies=told.copies,
+            **fields_of(super()._config()) | {"link": settings.network, "mirror": settings.bridge},
+            copies=settings.copies,
             arrives=peer.copies,
-            agent=told.sync.connector if told.sync is not None else None,
+            agent=settings.sync.connector if settings.sync is not None else None,
         )
 
     def _ask(self, broker: str, timeout_s: float) -> BrokerView:
@@ -52,7 +50,7 @@ class Access(access.Access[BrokerView]):
         return self._seen(statistics.ask(*self._doors(timeout_s), timeout_s=timeout_s))
 
     def glance(self, *, timeout_s: float = READ_S) -> BrokerView | None:
-        """None where the statistics are all there is: they tell everything or nothing."""
+        """Gives no glance without a console: the statistics show everything or nothing."""
         if self._settings.jolokia is None:
             return None
         return glance(self.reader(), self.names(), timeout_s=timeout_s)
@@ -77,9 +75,9 @@ class Access(access.Access[BrokerView]):
             return super().open_doors(timeout_s=timeout_s)
         return tuple(door.name for door in self.look(timeout_s=timeout_s).doors if door.started)
 
-    def _seen(self, told: Answered) -> BrokerView:
-        view = seen(told, self.papers, pair=self.pair, site=self.site, config=self.config)
-        consumed = proven.consumed(told, self.site, self.pair, self._documents)
+    def _seen(self, answered: Answered) -> BrokerView:
+        view = seen(answered, self.papers, pair=self.pair, site=self.site, config=self.config)
+        consumed = proven.consumed(answered, self.site, self.pair, self._documents)
         return replace(view, consumed=consumed, held=proven.held(self._documents))
 
 

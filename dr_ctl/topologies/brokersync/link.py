@@ -36,7 +36,7 @@ class SyncLink(Link["BrokerView"]):
 
     @property
     def unapplied(self) -> int | None:
-        """The agent removes copies at the broker itself: nothing waits there to be applied."""
+        """Always zero: the agent removes copies at the broker itself."""
         return 0
 
     def unsettled(self) -> Iterator[str]:
@@ -94,8 +94,8 @@ class SyncLink(Link["BrokerView"]):
         return sum(each.removed - before.copying[name].removed for name, each in view.copying.items()) / took_s
 
     def ahead(self, peer: BrokerView | None) -> dict[str, int | None]:
-        """By queue, how many copies of what was consumed here the peer holds, shipped or not: they would come twice
-        there. None where that was not read."""
+        """By queue, how many copies of messages consumed here the peer holds, shipped or not: clients there would get
+        them again. An unread count is None."""
         return {name: self._ahead(name, peer) for name in self.view.copying}
 
     def _ahead(self, name: str, peer: BrokerView | None) -> int | None:

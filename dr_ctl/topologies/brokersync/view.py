@@ -1,4 +1,4 @@
-"""What one look at a broker of a BrokerSync pair told: its copy queues, its network connector, and what follows."""
+"""A look at a broker of a BrokerSync pair, with its copy queues and its network connector."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class SyncConfig(Config):
 
 @dataclass(frozen=True, slots=True)
 class BrokerView(ClassicBroker):
-    """One broker as it answered. `copying` gives by a queue's name the queue that holds its copies until they are
-    shipped; `consumed` how many of its messages the broker's clients consumed since its start whose copies are not
+    """A broker as it answered. `copying` gives by a queue's name the queue that holds its copies until they are
+    shipped. `consumed` counts messages of a queue that clients consumed here since the start and whose copies are not
     deleted yet. `held` says who lets no copy be deleted."""
 
     config: SyncConfig
@@ -45,13 +45,13 @@ class BrokerView(ClassicBroker):
 
     @property
     def network(self) -> Network | None:
-        """The network connector to the peer: as set, else the only one there is."""
+        """The network connector to the peer, as set or the only one."""
         if self.config.link is not None:
             return next((each for each in self.networks if each.name == self.config.link), None)
         return self.networks[0] if len(self.networks) == 1 else None
 
     def why_kept(self, queue: str, copies: int) -> str | None:
-        """Why so many copies of messages that do not lie here may not be removed at the peer; None where they may."""
+        """Say why so many copies without a message here may not be removed at the peer, or None if they may."""
         if self.held is not None:
             return f"nothing may be deleted: held by {self.held}"
         if (consumed := self.consumed.get(queue, 0)) < copies:

@@ -1,4 +1,4 @@
-"""The way to a Classic broker: what is looked at, and how a change is sent; its documents are files of this machine."""
+"""The way to a Classic broker, for looks and for changes; documents are files of this machine."""
 
 from __future__ import annotations
 
@@ -27,8 +27,6 @@ from dr_ctl.topologies.console.access import ConsoleAccess
 
 
 class Access(ConsoleAccess[B_co]):
-    """One Classic broker of one site."""
-
     def __init__(self, installation: Installation, site: str, pair: str, documents: Path, clock: Clock) -> None:
         self._settings = installation.broker(site, pair, Settings)
         super().__init__(installation, site, pair, self._settings)
@@ -36,7 +34,7 @@ class Access(ConsoleAccess[B_co]):
         self.papers = Papers(documents, site, pair, clock)
 
     def _config(self) -> Config:
-        """What the settings of all such brokers say; a topology adds what its own say beside."""
+        """Read the settings that all such brokers have; a topology adds its own."""
         stomp = self._settings.stomp
         greets_at = parse_address(stomp).port if stomp is not None else None
         return Config(self._settings.clients, None, None, greets_at=greets_at)
@@ -84,15 +82,15 @@ class Channel:
         self._wire, self._changer, self._papers = wire, Changer(wire), papers
 
     def send(self, calls: Sequence[Call]) -> list[Outcome]:
-        """One by one where a document comes in between, so that their order is kept."""
-        told: list[Outcome] = []
+        """Send the calls in batches between documents, so that their order is kept."""
+        outcomes: list[Outcome] = []
         for batch in _batches(calls):
             if DOCUMENT in batch[0].request:
-                told.append(self._file(batch[0]))
+                outcomes.append(self._file(batch[0]))
             else:
                 changes = [change(call) for call in batch]
-                told += [_outcome(answer) for answer in self._changer.change(changes, timeout_s=CHANGE_S)]
-        return told
+                outcomes += [_outcome(answer) for answer in self._changer.change(changes, timeout_s=CHANGE_S)]
+        return outcomes
 
     def _file(self, call: Call) -> Outcome:
         name = str(call.request[DOCUMENT])

@@ -1,4 +1,4 @@
-"""The way to one broker: its management, which a family supplies, and its STOMP door, opened when first needed."""
+"""The way to one broker: management, which a family supplies, and a STOMP door, opened when first needed."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def gate(installation: Installation, site: str, stomp: str, login: Login) -> Gat
 
 
 class Clients(Protocol):
-    """What the settings of any kind of broker say of the way that its clients take."""
+    """The settings of any kind of broker that say how clients connect."""
 
     @property
     def stomp(self) -> str | None: ...
@@ -65,13 +65,13 @@ class Channel(Protocol):
     """A way to change one broker, on a connection of its own: a change never waits behind a look."""
 
     def send(self, calls: Sequence[Call]) -> list[Outcome]:
-        """Send the calls in their order, at once; what came of each. Raises `BrokerError`."""
+        """Send the calls in their order, at once; gives an outcome for each. Raises `BrokerError`."""
 
     def close(self) -> None: ...
 
 
 class Access(ABC, Generic[V_co]):
-    """One broker of one site. Its secret is resolved at the first need; one that cannot be had is that broker's fault
+    """A broker of one site. The secret is resolved at the first need; a missing secret is an error of this broker
     alone. Raises `BrokerError` from every method that asks the broker."""
 
     def __init__(self, installation: Installation, site: str, pair: str, settings: Clients) -> None:
@@ -79,7 +79,7 @@ class Access(ABC, Generic[V_co]):
         self._installation = installation
         self.config = self._config()
         self._password: str | None = None
-        # The newest look, and the moment at which it began: what is in it is no older.
+        # The newest look, and the moment at which it began: the values are no older.
         self.newest: tuple[float, V_co] | None = None
 
     @property
@@ -88,11 +88,11 @@ class Access(ABC, Generic[V_co]):
 
     @abstractmethod
     def _config(self) -> Config:
-        """What the settings say of its doors and names."""
+        """The broker's doors and names, by the settings."""
 
     @abstractmethod
     def store(self) -> Store:
-        """Its documents, on a connection of their own."""
+        """The broker's documents, on a connection of their own."""
 
     @abstractmethod
     def channel(self) -> Channel:
@@ -108,7 +108,7 @@ class Access(ABC, Generic[V_co]):
 
     @abstractmethod
     def dispatch(self) -> Mapping[str, tuple[int, bool]]:
-        """What each queue has in delivery and whether it is paused, and nothing else: the poll of a quiesce."""
+        """Messages in delivery of each queue, and whether it is paused: the poll of a quiesce."""
 
     @abstractmethod
     def uncovered(self) -> list[str]:
@@ -119,7 +119,7 @@ class Access(ABC, Generic[V_co]):
 
     @property
     def host(self) -> str | None:
-        """Where clients find it; None where the settings name no STOMP address."""
+        """The host that clients use, if the settings name a STOMP address."""
         return parse_address(self.settings.stomp).host if self.settings.stomp is not None else None
 
     def look(self, *, timeout_s: float = READ_S) -> V_co:
@@ -138,8 +138,8 @@ class Access(ABC, Generic[V_co]):
         return timeout_s + known * A_QUEUE_S if timeout_s >= READ_S else timeout_s
 
     def counts(self) -> V_co:
-        """A look for the gate: of queues that are known, at least what lies in them, is in delivery, and was added. The
-        rest of them may be as the last look told it."""
+        """A look for the gate: of queues that are known, at least what lies in them, is in delivery, and was added.
+        Other values may be from the last look."""
         return self.look()
 
     def pauses(self) -> V_co:
@@ -147,7 +147,7 @@ class Access(ABC, Generic[V_co]):
         return self.look()
 
     def doors(self) -> V_co:
-        """A look for doors, links, clients and what their roles may do; queues may be as the last look told them."""
+        """A look for doors, links, clients and the rights of their roles; queues may be from the last look."""
         return self.look()
 
     def aged(self, *, timeout_s: float = READ_S) -> V_co:
@@ -155,13 +155,13 @@ class Access(ABC, Generic[V_co]):
         return self.look(timeout_s=timeout_s)
 
     def moving(self, *, timeout_s: float = READ_S) -> V_co:
-        """A look for the history: of queues that are known, at least what it keeps of them. The rest of them may be as
-        the last look told it."""
+        """A look for the history: of queues that are known, at least what it keeps of them. Other values may be from
+        the last look."""
         return self.aged(timeout_s=timeout_s)
 
     def glance(self, *, timeout_s: float = READ_S) -> V_co | None:
-        """What it still has to ship, its role and its links, and no other queue; None where it cannot be asked so
-        little. What its last look told of names says where to look."""
+        """Look at the role, the links and the queues to ship alone, by the names of the last look. Gives None if the
+        broker cannot be asked so little."""
         del timeout_s
         return None
 
@@ -170,13 +170,13 @@ class Access(ABC, Generic[V_co]):
         return self._last if self._last is not None else self.look()
 
     def gate(self) -> Gate | None:
-        """None where the settings name no STOMP address."""
+        """The STOMP door, if the settings name one."""
         if self.settings.stomp is None:
             return None
         return gate(self._installation, self.site, self.settings.stomp, Login(self.settings.username, self._secret()))
 
     def greet(self, *, timeout_s: float) -> Greeting | None:
-        """One attempt to connect as a client; None where the settings name no STOMP address."""
+        """Connect once as a client, if the settings name a STOMP address."""
         from dr_ctl.stomp_io.client import greet  # noqa: PLC0415 - stomp.py is loaded by who asks a port, not by a look
 
         gate = self.gate()

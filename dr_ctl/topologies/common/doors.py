@@ -50,8 +50,10 @@ class Doors:
         self.greeted: set[Key] = set()
 
     def greetings(self, accesses: Sequence[Access[Broker]]) -> dict[Key, Greeting | None]:
-        told = self._observer.together(lambda access: access.greet(timeout_s=self._observer.patience.greet_s), accesses)
-        return {(access.site, access.pair): greeting for access, greeting in zip(accesses, told, strict=True)}
+        answers = self._observer.together(
+            lambda access: access.greet(timeout_s=self._observer.patience.greet_s), accesses
+        )
+        return {(access.site, access.pair): greeting for access, greeting in zip(accesses, answers, strict=True)}
 
     def greet(self, site: str) -> list[Finding]:
         """Connect to a serving site as clients do, and remember where that worked."""
@@ -82,15 +84,17 @@ class Doors:
             return Refused(f"{site}: {why}")
         found = tuple(self._not_lasting(views))
         lasts = bool(views) and not found and all(view.fence.shut_out for view in views)
-        told = "; a restart does not let clients in" if lasts else ""
+        suffix = "; a restart does not let clients in" if lasts else ""
         if len(greeted) == len(self._observer.at(site)):
-            text = f"no client gets in: doors closed, and no greeting where there was one{told}"
+            text = f"no client gets in: doors closed, and no greeting where there was one{suffix}"
             return Done(text, {"proof": "attempt", "roles_kept_out": lasts}, found)
         finding = FENCED_BY_FLAG(f"{site}: the fence is shown by flag only", checks.NAME_STOMP)
-        return Done(f"doors closed, by flag only{told}", {"proof": "flag", "roles_kept_out": lasts}, (finding, *found))
+        return Done(
+            f"doors closed, by flag only{suffix}", {"proof": "flag", "roles_kept_out": lasts}, (finding, *found)
+        )
 
     def _answering(self, site: str) -> Sequence[Broker]:
-        """Its brokers; one that is down lets nobody in, any other that does not answer is an error."""
+        """The brokers that answer. A broker that is down lets nobody in; any other silent broker is an error."""
         try:
             return self._observer.doors_at(site)
         except BrokerError:
@@ -101,13 +105,13 @@ class Doors:
         return seen.views(site)
 
     def _not_lasting(self, views: Sequence[Broker]) -> Iterator[Finding]:
-        """What the lasting fence that the settings ask for lacks; the doors are closed all the same."""
-        keep_out = [(view, told) for view in views if (told := view.config.lasting) is not None]
+        """Report the gaps of the lasting fence that the settings ask for; the doors are closed all the same."""
+        keep_out = [(view, lasting) for view in views if (lasting := view.config.lasting) is not None]
         shut_out = [self._observer.brokers[view.site][view.pair] for view, _ in keep_out if view.fence.shut_out]
         left = dict(zip(shut_out, self._observer.together(lambda access: access.uncovered(), shut_out), strict=True))
-        for view, told in keep_out:
+        for view, lasting in keep_out:
             access = self._observer.brokers[view.site][view.pair]
-            name, roles = f"{view.site}/{view.pair}", ", ".join(told.roles)
+            name, roles = f"{view.site}/{view.pair}", ", ".join(lasting.roles)
             if access not in left:
                 text = f"{name}: role {roles} is not kept out: a restart would end the fence"
                 yield FENCE_ENDS_AT_RESTART(text, "May the user of dr-ctl call addSecuritySettings?")
@@ -116,7 +120,7 @@ class Doors:
                 yield ADDRESSES_LEFT_OUT(text, "Name their match under `lasting_fence:` too.")
 
     def why_not_serving(self, accesses: Sequence[Access[Broker]]) -> dict[str, WhyNot | None]:
-        """Say of each pair why it is not shown to serve; None where it is."""
+        """Say of each pair why it is not shown to serve, or None."""
 
         def flags(access: Access[Broker]) -> tuple[str, ...] | BrokerError:
             try:
@@ -126,33 +130,33 @@ class Doors:
 
         asked = self._observer.pool.submit(self._observer.together, flags, accesses)
         greetings = self.greetings(accesses)
-        told: dict[str, WhyNot | None] = {}
+        why_not: dict[str, WhyNot | None] = {}
         for access, opened in zip(accesses, asked.result(), strict=True):
             greeting = greetings[access.site, access.pair]
             if isinstance(opened, BrokerError):
-                told[access.pair] = WhyNot(f"it does not answer: {opened}", by_flag=False)
+                why_not[access.pair] = WhyNot(f"it does not answer: {opened}", by_flag=False)
                 continue
             shut = [name for name in access.config.clients if name not in opened]
-            told[access.pair] = None
+            why_not[access.pair] = None
             if shut:
-                told[access.pair] = WhyNot(
+                why_not[access.pair] = WhyNot(
                     f"acceptor {', '.join(shut)} is closed", by_flag=True, lets_in=isinstance(greeting, Connected)
                 )
             if isinstance(greeting, Closed | Silent):
                 # A refused login is an answer of the broker all the same: the door is open, only not to this user.
-                told[access.pair] = WhyNot(f"no client is let in: {greeting.because}", by_flag=False)
-        return told
+                why_not[access.pair] = WhyNot(f"no client is let in: {greeting.because}", by_flag=False)
+        return why_not
 
     def let_in(self, accesses: Sequence[Access[Broker]]) -> bool:
         """Say whether a client is let in anywhere, whatever the flags say."""
-        return any(isinstance(told, Connected) for told in self.greetings(accesses).values())
+        return any(isinstance(greeting, Connected) for greeting in self.greetings(accesses).values())
 
     def why_not(self, site: str, *, serving: bool) -> str | None:
-        """Attempt what one look says of a site: that it serves with every pair, or that it lets nobody in."""
+        """Prove by attempts that a site serves with every pair, or lets nobody in; gives the reason if not."""
         accesses = self._observer.at(site)
         if serving:
-            told = self.why_not_serving(accesses)
-            return next((why.text for why in told.values() if why is not None), None)
+            by_pair = self.why_not_serving(accesses)
+            return next((why.text for why in by_pair.values() if why is not None), None)
         try:
             opened = self._observer.together(
                 lambda access: access.open_doors(timeout_s=self._observer.patience.flag_s), accesses

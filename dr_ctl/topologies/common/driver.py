@@ -1,6 +1,6 @@
-"""The half of a topology that acts: each step by the table of its procedure, guarded, and undone until it is verified.
+"""The half of a topology that acts, step by step by its procedure's table; an undo is tried until it is verified.
 
-Every step ends with a look or an attempt that shows its effect; what a call answered is never the proof. Flags lie: an
+Every step ends with a look or an attempt that shows its effect; the answer to a call is never the proof. Flags lie: an
 acceptor whose port is taken by another process says that it is started.
 """
 
@@ -21,7 +21,7 @@ from dr_ctl.topologies.procedure import Procedure
 
 
 class Driver(Generic[V_co]):
-    """One instance serves one command. `by_console` is how a person opens a site in its console."""
+    """An instance serves one command. `by_console` is how a person opens a site in its console."""
 
     def __init__(self, procedure: Procedure[Any, Any, Any], tools: Tools[V_co], by_console: str) -> None:
         self._procedure, self._tools, self._by_console = procedure, tools, by_console
@@ -65,7 +65,7 @@ def _is_stranded(outcome: Outcome) -> bool:
 
 
 def _guarded(act: Callable[[], Outcome]) -> Outcome:
-    """A broker that stops answering in the middle is an outcome: what it did then is not known."""
+    """Give `Unknown` if a broker stops answering in the middle."""
     try:
         return act()
     except BrokerError as error:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Fence:
-    """One broker's fence, by one look at the broker."""
+    """A broker's fence, by one look at the broker."""
 
     def __init__(self, view: Broker) -> None:
         self.view = view
@@ -34,8 +34,8 @@ class Fence:
         return tuple(close_door(self.view, door, when) for door in doors)
 
     def shutting_out(self, when: str | None = None) -> list[Call]:
-        """The calls that keep the clients' roles out beyond a restart: none where the settings name none. Without
-        `when`, only where they may do something now."""
+        """The calls that keep the clients' roles out beyond a restart, if the settings name any. Without `when`, only
+        where they may do something now."""
         del when
         return []
 
@@ -52,7 +52,7 @@ class Fence:
 
     @property
     def boots_closed(self) -> bool | None:
-        """Say whether clients stay out when the broker is restarted; None where nothing tells that."""
+        """Say whether clients stay out when the broker is restarted, or None if unknown."""
         return not any(door.opens_at_boot for door in self.view.doors)
 
     @property
@@ -78,6 +78,6 @@ class Fence:
         ]
 
     def holds(self, call: Call) -> bool | None:
-        """Say whether the effect of a call is seen that this kind of fence alone has; None for any other call."""
+        """Say whether the effect of a call of this kind of fence is seen, or None for any other call."""
         del call
         return None

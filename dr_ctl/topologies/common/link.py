@@ -20,7 +20,7 @@ V = TypeVar("V", bound="Broker")
 
 
 class Link(ABC, Generic[V]):
-    """One broker's link, by one look at the broker; `peer` is the other broker of the pair by the same look."""
+    """A broker's link, by one look at the broker; `peer` is the other broker of the pair by the same look."""
 
     def __init__(self, view: V) -> None:
         self.view = view
@@ -28,17 +28,17 @@ class Link(ABC, Generic[V]):
     @property
     @abstractmethod
     def attached(self) -> bool | None:
-        """Say whether the broker ships to its peer now; None where nothing shows that."""
+        """Say whether the broker ships to its peer now, or None if unknown."""
 
     @property
     @abstractmethod
     def to_ship(self) -> int | None:
-        """How much the broker still has to ship; None where nothing shows that."""
+        """How much the broker still has to ship, or None if unknown."""
 
     @property
     @abstractmethod
     def unapplied(self) -> int | None:
-        """How many acknowledgements of the peer have arrived and are not applied; None where nothing shows that."""
+        """How many acknowledgements of the peer have arrived and are not applied, or None if unknown."""
 
     @abstractmethod
     def unsettled(self) -> Iterator[str]:
@@ -68,7 +68,7 @@ class Link(ABC, Generic[V]):
 
     @property
     def residue(self) -> Residue | None:
-        """How much comes in when the broker is let in; None where nothing tells that before."""
+        """How much comes in when the broker is let in, or None if unknown before."""
         return None
 
     @property
@@ -98,7 +98,7 @@ class Link(ABC, Generic[V]):
         return {door.name for door in self.doors}
 
     def holds(self, call: Call) -> bool | None:
-        """Say whether the effect of a call to the link is seen; None for any other call."""
+        """Say whether the effect of a call to the link is seen, or None for any other call."""
         del call
         return None
 

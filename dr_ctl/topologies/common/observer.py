@@ -48,8 +48,8 @@ class Observer(ABC, Generic[V_co, A_co]):
         self.installation, self.queues = installation, settings.queues
         self.clock, self.patience, self.documents = clock, patience, documents
         self.brokers: Mapping[str, Mapping[str, A_co]] = {
-            site: {broker.name: self._access(installation, site, broker.name) for broker in told.brokers}
-            for site, told in settings.sites.items()
+            site: {broker.name: self._access(installation, site, broker.name) for broker in section.brokers}
+            for site, section in settings.sites.items()
         }
         self._left_s: dict[str, float] = {}
         self.pool = ThreadPoolExecutor(
@@ -75,7 +75,7 @@ class Observer(ABC, Generic[V_co, A_co]):
         return self._unlike(source, target, seen.moved.get(pair, {}))
 
     def unapplied_at(self, site: str, *, timeout_s: float) -> int | None:
-        """How many acknowledgements have arrived at a site and are not applied; None where that was not read. Raises
+        """How many acknowledgements have arrived at a site and are not applied, or None if unread. Raises
         `BrokerError`."""
 
         def look(access: Access[V_co]) -> V_co:
@@ -84,7 +84,6 @@ class Observer(ABC, Generic[V_co, A_co]):
         return total(view.link.unapplied for view in self.together(look, self.at(site)))
 
     def _seen(self, sites: Mapping[str, Mapping[str, V_co | Silent]]) -> Seen[V_co]:
-        """One look at both sites, as the topology tells it."""
         return Seen(sites)
 
     def spend_at_most(self, seconds: float, site: str) -> None:
@@ -109,7 +108,7 @@ class Observer(ABC, Generic[V_co, A_co]):
         return self.together(look, [each for each in self.at(site) if pairs is None or each.pair in pairs])
 
     def pauses_at(self, site: str) -> list[V_co]:
-        """The same for what is paused: the rest of the queues may be as it was."""
+        """Look at every broker's pauses; the queues may be as they were otherwise."""
 
         def pauses(access: Access[V_co]) -> V_co:
             return access.pauses()
@@ -117,7 +116,7 @@ class Observer(ABC, Generic[V_co, A_co]):
         return self.together(pauses, self.at(site))
 
     def doors_at(self, site: str, pairs: Collection[str] | None = None) -> list[V_co]:
-        """The same for doors, clients and what their roles may do: the queues may be as they were."""
+        """Look at doors, clients and the rights of their roles; the queues may be as they were."""
 
         def doors(access: Access[V_co]) -> V_co:
             return access.doors()
@@ -133,7 +132,7 @@ class Observer(ABC, Generic[V_co, A_co]):
         return [each for each in self.together(view, self.at(site)) if not isinstance(each, Silent)]
 
     def ways(self, move: Move) -> Sequence[tuple[A_co, A_co]]:
-        """Both brokers of each pair that is still to move, the source's first."""
+        """The brokers of each pair that is still to move, the source's first."""
         there = self.brokers[move.target]
         return [(here, there[pair]) for pair, here in self.brokers[move.source].items() if not move.leaves(pair)]
 
@@ -180,18 +179,18 @@ class Observer(ABC, Generic[V_co, A_co]):
         return self._told(self.together(view, self.all()))
 
     def glance(self, *, whole: bool) -> Glance[Seen[V_co]] | None:
-        """Look once, as who watches all the time, at everything or at the outflows alone; None where some broker cannot
-        be asked so little."""
+        """Look once for a watch, at everything or at the outflows alone; gives None if some broker cannot be asked so
+        little."""
 
         def view(access: Access[V_co]) -> V_co | Silent | None:
             return self._answer(access, partial(access.moving if whole else access.glance, timeout_s=READ_S))
 
-        all_told, ago_s = self._watch.ask(self.all(), view, small=not whole)
-        told = [each for each in all_told if each is not None]
-        return Glance(self._told(told), ago_s) if len(told) == len(all_told) else None
+        answers, ago_s = self._watch.ask(self.all(), view, small=not whole)
+        views = [each for each in answers if each is not None]
+        return Glance(self._told(views), ago_s) if len(views) == len(answers) else None
 
-    def _told(self, told: Sequence[V_co | Silent]) -> Seen[V_co]:
-        views = dict(zip(((each.site, each.pair) for each in self.all()), told, strict=True))
+    def _told(self, answers: Sequence[V_co | Silent]) -> Seen[V_co]:
+        views = dict(zip(((each.site, each.pair) for each in self.all()), answers, strict=True))
         sites = {
             site: {pair: self._alive_if_seen(access, views) for pair, access in brokers.items()}
             for site, brokers in self.brokers.items()
@@ -239,8 +238,8 @@ class Observer(ABC, Generic[V_co, A_co]):
             self._left_s[site] = max(0.0, self._left_s[site] - (self.clock.monotonic() - began))
 
     def _alive_if_seen(self, access: Access[V_co], views: Mapping[tuple[str, str], V_co | Silent]) -> V_co | Silent:
-        """A broker whose link is attached lives, even when its console and its clients' door refuse; so does one that
-        takes a connection at another port that its peer knows of as a client's."""
+        """A broker whose link is attached lives, even when its console and its clients' door refuse. A broker also
+        lives if it takes a connection at another port that its peer knows of as a client's."""
         view = views[access.site, access.pair]
         if isinstance(view, Silent) and view.ports_refuse:
             peers = [each for (site, pair), each in views.items() if site != view.site and pair == view.pair]
@@ -257,16 +256,16 @@ class Observer(ABC, Generic[V_co, A_co]):
             return False
         began = self.clock.monotonic()
         ports = [door.port for door in peer.doors if door.port is not None]
-        told = self.together(lambda port: takes_connections(host, port, timeout_s=self.patience.knock_s), ports)
+        taken = self.together(lambda port: takes_connections(host, port, timeout_s=self.patience.knock_s), ports)
         self._spent(access.site, began)
-        return any(told)
+        return any(taken)
 
     def _puzzling(self, seen: Seen[V_co]) -> bool:
         first, second = seen.sites
         for pair in seen.sites[first]:
             here, there = seen.view(first, pair), seen.view(second, pair)
             if here is None or there is None:
-                # Its ports refuse, and its peer's link is connected: that can be of the moment in which it died.
+                # The ports refuse, and the peer's link is connected: the broker may have died a moment ago.
                 silent = [seen.sites[site][pair] for site in (first, second) if seen.view(site, pair) is None]
                 refuses = any(_refuses(each) for each in silent)
                 if refuses and any(view is not None and view.link.attached for view in (here, there)):

@@ -1,4 +1,4 @@
-"""The half of a topology that decides: what speaks against a move, and each step by its procedure's table. Pure."""
+"""The half of a topology that decides: the reasons against a move, and every step by its procedure's table. Pure."""
 
 from __future__ import annotations
 
@@ -25,8 +25,6 @@ V = TypeVar("V", bound=Broker)
 
 @dataclass(frozen=True, slots=True)
 class Checks(Generic[V]):
-    """What speaks for and against, by the way between the sites."""
-
     of_move: Callable[[Rules, Seen[V], Move], Sequence[Finding]]
     of_broker: Callable[[V], Iterable[Finding]]
     of_both: Callable[[Rules, Seen[V], Move, V, V], Iterable[Finding]]

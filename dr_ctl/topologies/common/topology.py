@@ -1,4 +1,4 @@
-"""A topology of brokers in pairs as a whole: one installation, opened for one command."""
+"""A topology of brokers in pairs, for one installation, opened for one command."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from dr_ctl.topologies.common.names import OTHERS
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """One queue at one broker, with the counters of this start of the broker."""
+    """A queue at one broker, with the counters of this start of the broker."""
 
     name: str
     address: str
@@ -55,7 +55,7 @@ class Queue:
         return not self.internal and not self.name.startswith(OTHERS)
 
     def row(self, broker: Broker, at: datetime, *, acked: int | None = None) -> Row:
-        """It as the history keeps it. `acked`: of a queue of clients; of others it tells nothing."""
+        """The queue as the history keeps it. `acked` is only known for a queue of clients."""
         return Row(
             ts=at,
             site=broker.site,
@@ -74,7 +74,7 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Acceptor:
-    """One door of a broker. `port` is None where the broker does not tell it."""
+    """A door of a broker. `port` is None where the broker does not show it."""
 
     name: str
     bean: str
@@ -86,7 +86,7 @@ class Acceptor:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """One connection that came in through an acceptor's port, or went out (`port` of no acceptor)."""
+    """A connection that came in through an acceptor's port, or went out (`port` of no acceptor)."""
 
     id: str
     port: int | None
@@ -98,7 +98,8 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class Consumer:
-    """One consumer, with what it holds that it has not acknowledged; None where the broker does not tell."""
+    """A consumer. `holds` counts messages that it has not acknowledged, or is None where the broker does not show
+    that."""
 
     queue: str
     port: int | None
@@ -125,9 +126,8 @@ class LastingFence(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What the settings say of one broker: which acceptors are whose, the names not left to be found out, how many
-    message ids it remembers for an address, where that is set because it does not tell, and the port where a client is
-    greeted."""
+    """The settings of one broker: the owners of acceptors, names that are set, and the port where a client is greeted.
+    `id_cache` is how many message ids the broker remembers for an address, if the settings have to say it."""
 
     clients: tuple[str, ...]
     mirror: tuple[str, ...] | None
@@ -143,24 +143,24 @@ def fields_of(config: Config) -> dict[str, Any]:
 
 
 class Peer(Enum):
-    """What is known of a site's peer when its doors are opened."""
+    """The state of a site's peer when the site's doors are opened."""
 
-    DRAINED = "drained"  # this run's gate has shown that nothing of it is missing
-    CLOSED = "closed"  # it lets nobody in; what it has may still come
+    DRAINED = "drained"  # the run's gate has shown that no message of the peer is missing
+    CLOSED = "closed"  # the peer lets nobody in, but may still ship messages
     NOT_DRAINED = "not drained"  # the site goes on where it was, or once more
-    AWAY = "away"  # nothing can come any more
+    AWAY = "away"  # no message can come any more
 
 
-# What each role may do, by the broker's own words for it, in the order in which they are set.
+# The rights of each role, by the broker's own words, in the order in which they are set.
 Grants = Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Broker(ABC):
-    """One broker as it answered. `grants`, by match, and `users` with their roles are only asked for where the settings
-    name a lasting fence; `users` is None too where the broker cannot tell them. `usual` is what roles may do where
-    nothing but the broker's own file says so; None where that was not asked for. `forged` are queues with the name of a
-    document that clients can have made: none of them is believed."""
+    """A broker as it answered. `grants`, by match, and `users` with their roles are only asked for where the settings
+    name a lasting fence; `users` is None too where the broker cannot show them. `usual` are the rights by the broker's
+    own file alone, or None if not asked for. `forged` are queues with the name of a document that clients can have
+    made: dr-ctl believes no such queue."""
 
     pair: str
     site: str
@@ -181,7 +181,7 @@ class Broker(ABC):
     users: Mapping[str, frozenset[str]] | None = field(default=None, kw_only=True)
     usual: Grants | None = field(default=None, kw_only=True)
     disk_used: float | None = field(default=None, kw_only=True)
-    # Made of `queues` once: there may be ten thousand, and each is asked for by its name.
+    # Made of `queues` once: a broker may have ten thousand, each asked for by name.
     named: Mapping[str, Queue] = field(init=False, repr=False, compare=False)
     business: Mapping[str, Queue] = field(init=False, repr=False, compare=False)
 
@@ -192,16 +192,16 @@ class Broker(ABC):
 
     @property
     def answered(self) -> bool:
-        """Say whether it told this itself; else it is told of it by others."""
+        """True if the broker itself answered, and the view is not made of signs of a waiting broker."""
         return True
 
     @property
     def units(self) -> Mapping[str, bool]:
-        """What of it moves by itself, by name, and whether it lets clients in; empty where that cannot be told."""
+        """The units that move by themselves, and whether clients are let in; empty while the role is not known."""
         return {self.pair: self.role is Role.SERVING} if self.role in (Role.SERVING, Role.STANDBY) else {}
 
     def unit_of(self, queue: str) -> str | None:
-        """The unit that a queue moves with; None of one that stays where it is."""
+        """The unit that a queue moves with, or None if the queue stays where it is."""
         del queue
         return self.pair
 
@@ -229,12 +229,12 @@ class Broker(ABC):
     @property
     @abstractmethod
     def role(self) -> Role:
-        """What it is for clients."""
+        """The broker's role for clients."""
 
     @property
     @abstractmethod
     def requests(self) -> Requests:
-        """What is sent to it for what a recipe means."""
+        """The requests that carry out a recipe's calls at this broker."""
 
     @final
     def holds(self, call: Call) -> bool:

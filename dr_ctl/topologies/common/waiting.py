@@ -1,4 +1,4 @@
-"""Waits on what is under way between the sites until little or nothing is left; what is stopped is started."""
+"""Waits until little or nothing is under way between the sites; a stopped link is started."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Views = dict[tuple[str, str], V | BrokerError]
 
 
 class Direction(Protocol[V_contra]):
-    """What is under way from one broker to its peer."""
+    """The messages under way from one broker to its peer."""
 
     @property
     def here(self) -> Access[Any]: ...
@@ -34,13 +34,13 @@ class Direction(Protocol[V_contra]):
     def there(self) -> Access[Any]: ...
 
     def left(self, here: V_contra, there: V_contra) -> int | None:
-        """How much; None where that was not read."""
+        """The number under way, or None if unread."""
 
     def why(self, here: V_contra, there: V_contra) -> list[str]:
-        """What keeps it from ending."""
+        """The reasons why the wait cannot end."""
 
     def mends(self, here: V_contra) -> list[Call]:
-        """The calls that are due now, because what ships is stopped or hangs; none where it does not."""
+        """The calls that are due now, because a link is stopped or hangs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +74,8 @@ class Wait(Generic[V]):
         guard: Callable[[Views[V]], str | None] | None = None,
         calms: int = 2,
     ) -> Refused | None:
-        """Poll until no more is left than is small, so often in a row; None when so. `guard` says why it makes no sense
-        to go on."""
+        """Poll until at most `small` is left, `calms` times in a row. Gives a refusal if not; `guard` says why to give
+        up."""
         waited = until(
             self._hand,
             lambda: self._noted(guard),
@@ -112,8 +112,8 @@ class Wait(Generic[V]):
         every = list(
             {(each.site, each.pair): each for way in self._directions for each in (way.here, way.there)}.values()
         )
-        told = self._tools.observer.together(ask, every)
-        return {(access.site, access.pair): each for access, each in zip(every, told, strict=True)}
+        answers = self._tools.observer.together(ask, every)
+        return {(access.site, access.pair): each for access, each in zip(every, answers, strict=True)}
 
     def _told(self, views: Views[V]) -> tuple[int | None, list[str]]:
         left: list[int | None] = []
@@ -144,7 +144,7 @@ class Wait(Generic[V]):
         return Refused(f"not drained after {duration(took)}: {under_way}; {reason}", code=ExitCode.DRAIN_TIMEOUT)
 
     def _mend(self, views: Views[V]) -> None:
-        """Start what is stopped. What is not connected tries by itself."""
+        """Start stopped links. A started link connects by itself."""
         for way in self._directions:
             here = views[way.here.site, way.here.pair]
             if isinstance(here, BrokerError):

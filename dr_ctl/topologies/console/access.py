@@ -16,7 +16,7 @@ from dr_ctl.topologies.common.seen import V_co
 def account(
     installation: Installation, site: str, url: str, username: str, secret: Secret, password: str | None = None
 ) -> Account:
-    """Who asks a console of that site, with the site's TLS. `password`: where the secret is resolved already."""
+    """The login for a console of that site, with the site's TLS. `password`: the secret, if resolved already."""
     settings = installation.settings.sites[site]
     tls, parts = settings.tls, urlsplit(url)
     ca = str(installation.path(tls.ca)) if tls.ca is not None else True
@@ -33,8 +33,6 @@ def account(
 
 
 class ConsoleAccess(Access[V_co]):
-    """One broker behind its console."""
-
     def __init__(self, installation: Installation, site: str, pair: str, settings: Clients) -> None:
         super().__init__(installation, site, pair, settings)
         self._reading: Wire | None = None

@@ -16,11 +16,9 @@ from dr_ctl.topologies.continuity.view import SiteView
 
 
 class Access(access.Access[SiteView]):
-    """One broker with the plugin."""
-
     def _config(self) -> Config:
-        told = self._installation.broker(self.site, self.pair, ContinuityBroker)
-        return replace(super()._config(), id_cache=told.id_cache_size)
+        settings = self._installation.broker(self.site, self.pair, ContinuityBroker)
+        return replace(super()._config(), id_cache=settings.id_cache_size)
 
     def _ask(self, broker: str, timeout_s: float) -> SiteView:
         return look.look(
@@ -34,7 +32,7 @@ class Access(access.Access[SiteView]):
         return look.glance(self.reader(), self.names(), timeout_s=timeout_s)
 
     def open_doors(self, *, timeout_s: float) -> tuple[str, ...]:
-        """None while the plugin does not deliver: an acceptor whose port is taken says that it is started."""
+        """Empty while the plugin does not deliver: an acceptor whose port is taken says that it is started."""
         delivers, started = look.serving(self.reader(), self.names().broker, timeout_s=timeout_s)
         return started if delivers else ()
 

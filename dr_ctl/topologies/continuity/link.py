@@ -30,7 +30,7 @@ class ContinuityLink(Link["SiteView"]):
 
     @property
     def reserved(self) -> Collection[str]:
-        """Doors of the host itself, too, as the plugin's own sessions use one: none has a port."""
+        """Doors without a port, too: the plugin's own sessions use one."""
         return {*super().reserved, *(each.name for each in self.view.acceptors if each.port is None)}
 
     @property
@@ -89,8 +89,8 @@ class ContinuityLink(Link["SiteView"]):
         return bridge is not None and bridge.started is (call.goal is Goal.LINK_UP)
 
     def linked(self, before: SiteView | None, took_s: float) -> LinkSeen:
-        """All bridges as one, with the four figures that the plugin's own design asked for: what may be lost, what may
-        come twice, how old the oldest of it is, how long it would take to be even."""
+        """The bridges as one link, with the four figures that the plugin's own design asked for: loss risk, duplicate
+        risk, recovery point, recovery time."""
         view = self.view
         rate = self._shipping_rate(before, took_s)
         messages = acks = unapplied = even_s = oldest_s = None
@@ -137,10 +137,10 @@ class ContinuityLink(Link["SiteView"]):
         return shipped / took_s
 
     def rows(self, peer: SiteView | None, at: datetime) -> Iterator[Row]:
-        """Each flow carries messages and acknowledgements by themselves.
+        """The flows carry messages and acknowledgements by themselves.
 
-        Depths saw-tooth by up to two seconds of traffic because confirmations come in batches: an upper bound, as it
-        must. What lies at the peer goes with it: lost acknowledgements show nowhere else.
+        Depths saw-tooth by up to two seconds of traffic because confirmations come in batches: the depth is an upper
+        bound. Messages at the peer are shown too: lost acknowledgements show nowhere else.
         """
         view = self.view
         for flow in view.flows:
@@ -173,8 +173,8 @@ class ContinuityLink(Link["SiteView"]):
 
     @property
     def residue(self) -> Residue | None:
-        """A message that comes in late comes twice only if it is to be shipped and still lies in its queue,
-        unacknowledged: never more than either. None where the plugin has not started, or the broker counts wrongly."""
+        """A late message comes twice only if it is to be shipped and still lies in its queue, unacknowledged. Gives
+        None if the plugin has not started, or the broker counts wrongly."""
         view = self.view
         if view.service is None:
             return None

@@ -18,7 +18,7 @@ from dr_ctl.topologies.continuity.tools import ContinuityTools
 from dr_ctl.topologies.continuity.view import ContinuitySeen
 from dr_ctl.topologies.procedure import Procedure, Row
 
-# What the plugin's way between the sites does not bring over.
+# Losses of the plugin's way between the sites.
 LOST_ON_THE_WAY: Final = (
     "what was rolled back, or held by a session that closed: the plugin deletes its copies (the drain names them)",
     "the time of delivery of scheduled messages: the plugin replaces it by its staging delay",

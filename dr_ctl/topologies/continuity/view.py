@@ -1,4 +1,4 @@
-"""What one look at a broker with the continuity plugin told: frozen values, and what follows from them."""
+"""A look at a broker with the continuity plugin: frozen values, and facts that follow from them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class Bridge:
-    """One bridge. Both counters only ever grow; what is between them is under way."""
+    """A bridge. The counters only ever grow, and the difference between them is under way."""
 
     name: str
     bean: str
@@ -48,7 +48,7 @@ class Bridge:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """What carries one queue: its four queues, the two bridges that ship and the one that delivers."""
+    """The way of one queue's messages: four queues, the two bridges that ship and the one that delivers."""
 
     queue: str
     address: str
@@ -70,8 +70,8 @@ class Flow:
 
     @property
     def stuck(self) -> bool:
-        """Say whether all that is staged has been handed to the queue and was not taken: it lies there already, or the
-        queue takes nothing. Only the ids tell these apart."""
+        """True if all staged messages were handed to the queue and not taken: the queue has them already, or takes no
+        message. Only the ids tell these apart."""
         staged = self.in_mirror
         return staged.depth > 0 and staged.scheduled == 0 and staged.delivering == staged.depth
 
@@ -87,7 +87,7 @@ class Commands:
 
 @dataclass(frozen=True, slots=True)
 class SiteView(ArtemisBroker):
-    """One broker as it answered. `service` is None where the plugin has not started."""
+    """A broker as it answered. `service` is None where the plugin has not started."""
 
     service: Service | None
     flows: tuple[Flow, ...]
@@ -139,7 +139,7 @@ class SiteView(ArtemisBroker):
         return self.business[queue], flow.in_mirror
 
     def lying(self, queue: str) -> list[Queue]:
-        """The same, of what there is, in the order in which a message goes through them."""
+        """The queues of a flow that exist here, in the order in which a message goes through them."""
         flow, there = self.flow(queue), self.business.get(queue)
         return [*([flow.in_mirror] if flow is not None else []), *([there] if there is not None else [])]
 
@@ -148,8 +148,8 @@ class SiteView(ArtemisBroker):
         return sum(each.depth for each in self.lying(queue))
 
     def uncomparable(self) -> Iterator[str]:
-        """What keeps the messages of both sites from being compared by id: all but commands, which say nothing of
-        them."""
+        """The reasons why messages of both sites cannot be compared by id. Commands are left out: a command says
+        nothing of messages."""
         if self.service is None or self.commands is None:
             yield f"{self.site}: the continuity plugin has not started"
             return
@@ -163,8 +163,8 @@ class SiteView(ArtemisBroker):
                 yield f"{self.site}: {flow.in_mirror.scheduled} in {flow.in_mirror.name} for the staging delay"
 
     def under_way(self) -> Iterator[str]:
-        """What of messages and acknowledgements is on its way between the sites. What waits for the staging delay has
-        arrived, and a command says nothing of them."""
+        """Messages and acknowledgements on their way between the sites. Messages in the staging delay have arrived, and
+        a command says nothing of messages."""
         for flow in self.flows:
             for queue in (*flow.outflow, flow.in_acks):
                 if queue.depth:
@@ -176,8 +176,8 @@ class SiteView(ArtemisBroker):
         return call.goal in (Goal.LINK_UP, Goal.LINK_DOWN) and call.thing not in self.bridges
 
     def as_it_lies(self, call: Call) -> Call:
-        """The same, by the bean that a staging queue has now where the queue that it was for was deleted. What lies in
-        it was not compared: then it stays held."""
+        """The call with the present bean of a staging queue whose own queue was deleted. A staging queue with messages
+        stays held, as they were not compared."""
         carried = {flow.in_mirror.name for flow in self.flows}
         left = next((each for each in self.queues if each.name == call.thing and each.name not in carried), None)
         if call.goal is not Goal.RESUME or left is None or left.depth:

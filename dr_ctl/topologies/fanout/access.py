@@ -29,14 +29,13 @@ from dr_ctl.topologies.fanout.view import BrokerView, FanoutConfig
 
 
 def of_fanout(installation: Installation) -> ClassicFanout:
-    """What the settings of such an installation say beside its brokers."""
     settings = installation.settings
     assert isinstance(settings, ClassicFanout)
     return settings
 
 
 class Access(access.Access[BrokerView]):
-    """One such broker. `carries` holds what was read at its peer and is to be put down here, by queue and id."""
+    """`carries` holds messages read at the peer that are to be put down here, by queue and id."""
 
     config: FanoutConfig
 
@@ -70,17 +69,17 @@ class Access(access.Access[BrokerView]):
 
     def _own_gate(self) -> Gate:
         """dr-ctl's own way in for messages. Raises `BrokerError`."""
-        told = self._told.sync
-        if told is None:
+        sync = self._told.sync
+        if sync is None:
             raise CannotCopy(
                 f"{self.site}/{self.pair}: the settings name no `sync:`, so no message can be copied",
                 remedy="Name there a STOMP connector that no client uses.",
             )
-        login = Login(told.username, resolve(told.password, self._installation.file.parent))
-        return gate(self._installation, self.site, told.stomp, login)
+        login = Login(sync.username, resolve(sync.password, self._installation.file.parent))
+        return gate(self._installation, self.site, sync.stomp, login)
 
     def letters(self, queue: str, wanted: Collection[str]) -> Mapping[str, Letter]:
-        """These messages as they lie here. Raises `BrokerError`."""
+        """Read these messages as they lie here. Raises `BrokerError`."""
         return read(self._own_gate(), queue, self.id_header, wanted)
 
     def put(self, queue: str, ids: Sequence[str]) -> int:
@@ -102,11 +101,11 @@ class Channel(access.Channel):
         self._here = here
 
     def send(self, calls: Sequence[Call]) -> list[Outcome]:
-        told: list[Outcome] = []
+        outcomes: list[Outcome] = []
         for copies, several in groupby(calls, lambda call: COPY in call.request):
             batch = [*several]
-            told += [self._copied(call) for call in batch] if copies else super().send(batch)
-        return told
+            outcomes += [self._copied(call) for call in batch] if copies else super().send(batch)
+        return outcomes
 
     def _copied(self, call: Call) -> Outcome:
         ids = call.request[IDS]
@@ -121,8 +120,8 @@ class Observer(observer.Observer[BrokerView, Access]):
     """Looks at both sites of such an installation, and at the store of ids that their consumers share."""
 
     def __init__(self, installation: Installation, clock: Clock, patience: Patience, documents: Path) -> None:
-        told = of_fanout(installation).ids
-        self.store = Store(installation.path(told.sqlite), told.table, told.queue, told.id) if told else None
+        ids = of_fanout(installation).ids
+        self.store = Store(installation.path(ids.sqlite), ids.table, ids.queue, ids.id) if ids else None
         super().__init__(installation, clock, patience, documents)
 
     def _access(self, installation: Installation, site: str, pair: str) -> Access:

@@ -1,4 +1,4 @@
-"""A fence beside which producers go on: each client is known by its connector's name."""
+"""A fence beside which producers go on, as a client is known by its connector's name."""
 
 from __future__ import annotations
 

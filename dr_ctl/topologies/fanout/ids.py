@@ -19,8 +19,8 @@ TRYING_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Apart:
-    """Of one queue, while `source` serves or did last. `done`: consumed there, and at the target still. `lacks`: not at
-    the target. `alone`: at the target only, and nothing says that anybody has consumed them."""
+    """The difference of a queue, while `source` serves or did last. `done`: consumed there, and at the target still.
+    `lacks`: not at the target. `alone`: at the target only, and not known to be consumed."""
 
     done: frozenset[str]
     lacks: frozenset[str]
@@ -28,11 +28,12 @@ class Apart:
 
 
 def lying(access: Access, queue: Queue | None, *, whole: bool = True) -> frozenset[str]:
-    """The ids of what lies in a queue now, in delivery included; nothing lies in a queue that is not there.
+    """The ids of all messages in a queue now, in delivery included; an absent queue has no ids.
 
-    A broker ends a listing silently where its policy says so (400 where it says nothing), and leaves some out while
-    consumers take messages: one that is shorter than the queue is not believed where it has to be `whole`, because what
-    it leaves out would look as if it were consumed. Raises `BrokerError`."""
+    A broker cuts a listing silently where its policy says so (400 by default), and leaves messages out while consumers
+    take some. If `whole`, a listing shorter than the queue is not believed: the messages left out would look consumed.
+    Raises `BrokerError`.
+    """
     if queue is None:
         return frozenset()
     # A law of its own: no hand is here, and a listing that was cut by a consumer is asked for again at once.
@@ -50,7 +51,7 @@ def lying(access: Access, queue: Queue | None, *, whole: bool = True) -> frozens
 
 
 def _listed(access: Access, queue: Queue) -> tuple[list[Any], int]:
-    """What a listing shows, and how many messages it has to show at least."""
+    """The rows of a listing, and how many messages it has to show at least."""
     size = Read(queue.bean, ("QueueSize",))
     before, listed, after = access.reader().look([size, Ask(queue.bean, Listing.BROWSE_ALL), size], timeout_s=BROWSE_S)
     rows = listed.value()
@@ -60,15 +61,16 @@ def _listed(access: Access, queue: Queue) -> tuple[list[Any], int]:
 
 
 class Comparing:
-    """Compares queues of both sites for one command, and remembers what stays alone: it is waited for once."""
+    """Compares queues of both sites for one command, and remembers ids that stay alone: only the first comparison
+    waits."""
 
     def __init__(self, store: Store | None, within_s: float) -> None:
         self._store, self._within_s = store, within_s
         self._alone: dict[tuple[str, str], frozenset[str]] = {}
 
     def done(self, target: Access, queue: Queue | None) -> frozenset[str] | None:
-        """What lies at the target and was consumed, as the store says; None where there is none. The serving site need
-        not be listed for that. Raises `BrokerError`."""
+        """The ids at the target that the store knows as consumed, or None without a store. The serving site need not be
+        listed for that. Raises `BrokerError`."""
         if self._store is None or queue is None:
             return None if self._store is None else frozenset()
         return self._store.known(queue.name, lying(target, queue))
@@ -84,8 +86,9 @@ class Comparing:
     ) -> Apart:
         """`queues` are those of the source and of the target; `busy`: consumers work at the source.
 
-        Producers write to both in the same moment and not in the same instant, and go on: so what lies at one site
-        alone is looked for again, with a `pause` between, for as long as was said. Raises `BrokerError`."""
+        Producers write to both sites, but not in the same instant. Ids at one site alone are looked for again, with a
+        `pause` between, for as long as was set. Raises `BrokerError`.
+        """
         name = next(each.name for each in queues if each is not None)
         settled = self._alone.get((way[1].site, name), frozenset())
         # Where the store says what was consumed, nothing rests on what a listing of a busy queue leaves out.
@@ -104,9 +107,9 @@ class Comparing:
     def _looked(
         self, name: str, way: Way, queues: tuple[Queue | None, Queue | None], *, whole: bool
     ) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
-        """What lies at the source only and at the target only, unless the store knows it; and what of the target's it
-        knows. The waiting one is listed first: what lies there and not where it is served, a moment later, came or was
-        consumed."""
+        """The ids at the source only and at the target only, unless the store knows them; the ids at the target that
+        the store knows. List the waiting site first: an id that is not at the serving site a moment later was consumed,
+        or never came there."""
         there = lying(way[1], queues[1])
         here = lying(way[0], queues[0], whole=whole)
         known = self._store.known(name, here ^ there) if self._store is not None else frozenset[str]()
@@ -118,8 +121,8 @@ def _size(value: Mapping[str, Any]) -> int:
 
 
 def _id(access: Access, queue: str, row: Any) -> str:
-    told = row.get("StringProperties") if isinstance(row, dict) else None
-    ident = told.get(access.id_header) if isinstance(told, dict) else None
+    properties = row.get("StringProperties") if isinstance(row, dict) else None
+    ident = properties.get(access.id_header) if isinstance(properties, dict) else None
     if not isinstance(ident, str):
         raise BadValue(
             f"{access.site}: a message of {queue} has no {access.id_header}: it cannot be told from others",

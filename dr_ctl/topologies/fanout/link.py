@@ -26,7 +26,7 @@ class FanoutLink(NoLink["BrokerView"]):
 
     @property
     def hears_peer(self) -> bool:
-        """By the peer's network connectors: none carries these messages, and each needs a peer that lives."""
+        """The peer's network connectors carry no messages here, but show that the peer lives."""
         return bool(self.view.bridges)
 
     @property
@@ -44,9 +44,9 @@ class FanoutLink(NoLink["BrokerView"]):
         )
 
     def rows(self, peer: BrokerView | None, at: datetime) -> Iterator[Row]:
-        """Of a site that serves: what its peer has not, and what its peer has although it was consumed here. Beside a
-        peer that was not read, or that was not taken in again, all that lies here may lie here alone; figures of both
-        states never make one rate, as those of two starts of a broker do not."""
+        """Rows of a serving site: messages that its peer lacks, and messages that its peer has although they were
+        consumed here. Beside a peer that was not read, or not taken in again, all messages here may lie here alone.
+        Figures of the two states never make one rate, like figures of two starts of a broker."""
         view = self.view
         if not view.open:
             return

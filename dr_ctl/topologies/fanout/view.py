@@ -1,4 +1,4 @@
-"""What one look at a broker told whose producers write to its peer too, and what follows."""
+"""A look at a broker whose producers write to its peer too."""
 
 from __future__ import annotations
 
@@ -25,8 +25,6 @@ class FanoutConfig(Config):
 
 @dataclass(frozen=True, slots=True)
 class BrokerView(ClassicBroker):
-    """One broker as it answered."""
-
     config: FanoutConfig
 
     @property
@@ -43,12 +41,12 @@ class BrokerView(ClassicBroker):
 
     @property
     def producers(self) -> list[Connection]:
-        """Whoever is connected where producers are."""
+        """The connections at the producers' connectors."""
         return [each for each in self.connections if each.protocol in self.config.producers]
 
     @property
     def alone(self) -> bool:
-        """Whether its peer is known to lack what came since: it was lost, and was not taken in again."""
+        """True if the peer is known to lack newer messages: the peer was lost, and not taken in again."""
         return any(each.kind is DebtKind.QUARANTINE for each in debts_of(self.documents))
 
 

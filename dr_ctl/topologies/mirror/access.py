@@ -35,11 +35,9 @@ SMALL_S: Final = 2.0
 
 
 class Access(access.Access[BrokerView]):
-    """One mirrored broker."""
-
     def _config(self) -> Config:
-        told = self._installation.broker(self.site, self.pair, MirrorBroker)
-        return replace(super()._config(), link=told.link, lasting=told.lasting_fence)
+        settings = self._installation.broker(self.site, self.pair, MirrorBroker)
+        return replace(super()._config(), link=settings.link, lasting=settings.lasting_fence)
 
     def _ask(self, broker: str, timeout_s: float) -> BrokerView:
         ask = partial(look, self.reader(), pair=self.pair, site=self.site, config=self.config, broker=broker)

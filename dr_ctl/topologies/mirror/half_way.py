@@ -1,8 +1,8 @@
-"""A return that does not come to its end: of what came in, what was done at the returned site is not delivered.
+"""A return that does not come to its end: messages that came in and were done at the returned site are not delivered.
 
-An outflow is shipped in its order, messages first and their acknowledgements behind. So the way is shut before this,
-what has arrived is applied, and what the returned site still acknowledges is taken out by id; what cannot be named is
-counted.
+An outflow is shipped in its order, messages first and their acknowledgements behind. The way is shut first, and all
+that has arrived is applied. Messages that the returned site still acknowledges are taken out by id; messages without a
+known id are counted.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ CALM: Final = 5
 
 def withheld(tools: MirrorTools, move: Move, hand: Hand) -> HalfWay | Refused:
     """Take out of the serving site what the returned one has done. The way between them is shut. Twice is once."""
-    told = tools.half_way
-    told.twice, told.why = 0, None
+    half_way = tools.half_way
+    half_way.twice, half_way.why = 0, None
     _settled(tools, move, hand)
     for view in tools.observer.look_at(move.source):
         residue, why = _still_held(tools, move.target, view.pair)
         if residue is None or residue.done is None:
-            _count(told, view, residue.acks if residue is not None else None, why)
+            _count(half_way, view, residue.acks if residue is not None else None, why)
             continue
-        moved = taken_out(tools, _done(tools, view, residue.done, told), hand)
+        moved = taken_out(tools, _done(tools, view, residue.done, half_way), hand)
         if isinstance(moved, Refused):
             return moved
         for name, count in moved.items():
-            told.taken_out[name] = told.taken_out.get(name, 0) + count
-    return told
+            half_way.taken_out[name] = half_way.taken_out.get(name, 0) + count
+    return half_way
 
 
 def _settled(tools: MirrorTools, move: Move, hand: Hand) -> None:
@@ -58,7 +58,7 @@ def _settled(tools: MirrorTools, move: Move, hand: Hand) -> None:
 
 
 def _still_held(tools: MirrorTools, site: str, pair: str) -> tuple[Residue | None, str]:
-    """What the returned broker holds, as it says now; else as it was counted: closed to clients, it does no more."""
+    """The returned broker's residue, by a look now or as counted before: a broker closed to clients does no more."""
     access = tools.observer.brokers[site][pair]
     counted = tools.residue.get(pair)
     try:
@@ -70,16 +70,16 @@ def _still_held(tools: MirrorTools, site: str, pair: str) -> tuple[Residue | Non
 
 
 def _done(
-    tools: MirrorTools, view: BrokerView, done: Mapping[str, frozenset[origins.Origin]], told: HalfWay
+    tools: MirrorTools, view: BrokerView, done: Mapping[str, frozenset[origins.Origin]], half_way: HalfWay
 ) -> list[LeftOver]:
-    """What of it lies here, by queue. Of a queue that is too deep to look at each it is only counted."""
+    """The done messages that lie here, by queue. A queue too deep to look at each message is only counted."""
     reader = tools.observer.brokers[view.site][view.pair].reader()
     found = []
     for name in [name for name in done if name in view.business and view.business[name].depth]:
         queue = view.business[name]
         if queue.depth > origins.RESIDUE_UP_TO:
-            told.twice += min(queue.depth, len(done[name]))
-            told.why = f"{name} is too deep to look at each message"
+            half_way.twice += min(queue.depth, len(done[name]))
+            half_way.why = f"{name} is too deep to look at each message"
             continue
         here = origins.numbered(reader, view, queue, limit=origins.RESIDUE_UP_TO)
         mine = {origin: number for origin, number in here.items() if origin in done[name]}
@@ -87,8 +87,8 @@ def _done(
     return found
 
 
-def _count(told: HalfWay, view: BrokerView, acks: int | None, why: str) -> None:
+def _count(half_way: HalfWay, view: BrokerView, acks: int | None, why: str) -> None:
     """No more than lies here, and than is acknowledged there where that is known."""
     lying = sum(max(0, queue.depth) for queue in view.business.values())
-    told.twice += lying if acks is None else min(lying, acks)
-    told.why = why
+    half_way.twice += lying if acks is None else min(lying, acks)
+    half_way.why = why

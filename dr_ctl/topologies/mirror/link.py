@@ -1,4 +1,4 @@
-"""The mirror of one broker: its broker connection, and the store-and-forward queue that this ships from."""
+"""The mirror of one broker: the broker connection, and the store-and-forward queue that it ships from."""
 
 from __future__ import annotations
 

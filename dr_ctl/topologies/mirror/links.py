@@ -1,6 +1,6 @@
 """Waits for the links of all pairs side by side, and restarts one that hangs instead of waiting it out.
 
-One poll asks every broker; each pair ends for itself.
+A poll asks every broker; every pair ends for itself.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def flows(tools: MirrorTools, brokers: Sequence[Access]) -> dict[tuple[str, str]
         except BrokerError as error:
             return error
 
-    told = tools.observer.together(ask, brokers)
-    return {(access.site, access.pair): each for access, each in zip(brokers, told, strict=True)}
+    answers = tools.observer.together(ask, brokers)
+    return {(access.site, access.pair): each for access, each in zip(brokers, answers, strict=True)}
 
 
 class Movement:
@@ -44,12 +44,12 @@ class Movement:
         self._shipped: dict[str, tuple[int, float]] = {}
 
     def note(self, now: Flows, at_s: float) -> None:
-        for site, told in now.items():
-            if isinstance(told, BrokerError):
+        for site, flow in now.items():
+            if isinstance(flow, BrokerError):
                 continue
-            shipped = told.outflow_added - told.to_ship
+            shipped = flow.outflow_added - flow.to_ship
             was, _ = self._shipped.get(site, (None, at_s))
-            if shipped != was or not told.to_ship or not told.attached:
+            if shipped != was or not flow.to_ship or not flow.attached:
                 self._shipped[site] = shipped, at_s
 
     def idle_s(self, site: str, at_s: float) -> float:
@@ -73,7 +73,7 @@ class Mender:
         """Look at one poll, whose movement is noted; restart what hangs, a bounded number of times."""
         for site, access in self._brokers.items():
             mine = now[site]
-            peer = next(told for other, told in now.items() if other != site)
+            peer = next(flow for other, flow in now.items() if other != site)
             idle = self._movement.idle_s(site, hand.monotonic()) > self._tools.patience.link_hung_s
             hangs = isinstance(mine, Flow) and mine.link_started and (idle or not mine.attached)
             if not (hangs and isinstance(peer, Flow) and peer.mirror_open):
@@ -92,7 +92,7 @@ class Mender:
             self._movement.begin_anew(site)
             what = "ships nothing" if idle else "is not attached"
             hand.notice(f"{site}: the link {what} although the peer answers: restarting it")
-            # Stop and start travel in one POST: nothing can come between them and leave the link stopped.
+            # Stop and start travel in one POST, so no call comes between and leaves the link stopped.
             self._tools.change(restarts([access.names()]), hand)
 
     @property
@@ -101,24 +101,24 @@ class Mender:
 
 
 def why_not_moving(now: Flows) -> str | None:
-    """Say what keeps the outflows from emptying; None while nothing seems to."""
-    for site, told in now.items():
-        if isinstance(told, BrokerError):
-            return f"{site} does not answer: {told}"
-        if not told.link_started:
+    """Say why the outflows do not empty, or None if no reason is seen."""
+    for site, flow in now.items():
+        if isinstance(flow, BrokerError):
+            return f"{site} does not answer: {flow}"
+        if not flow.link_started:
             return f"the link of {site} is not started"
-        if not told.attached:
+        if not flow.attached:
             return f"the link of {site} is not attached"
-    pending = {site: told.unapplied for site, told in now.items() if isinstance(told, Flow) and told.unapplied}
-    shipping = any(isinstance(told, Flow) and told.to_ship for told in now.values())
+    pending = {site: flow.unapplied for site, flow in now.items() if isinstance(flow, Flow) and flow.unapplied}
+    shipping = any(isinstance(flow, Flow) and flow.to_ship for flow in now.values())
     if pending and not shipping:
         return "acknowledgements wait to be applied at " + ", ".join(f"{site} ({n})" for site, n in pending.items())
     return None
 
 
 def depth(now: Flows) -> int | None:
-    """All that is under way in both directions; None where a broker did not answer."""
-    return total(None if isinstance(told, BrokerError) else told.to_ship + told.unapplied for told in now.values())
+    """The number under way in both directions, or None if a broker did not answer."""
+    return total(None if isinstance(flow, BrokerError) else flow.to_ship + flow.unapplied for flow in now.values())
 
 
 class PairWait(ABC):
@@ -146,29 +146,29 @@ class PairWait(ABC):
 
     def why(self, now: Flows, hand: Hand) -> str | None:
         """Say what keeps it from ending: by the links' state, or because the peer takes nothing."""
-        told = why_not_moving(now)
+        reason = why_not_moving(now)
         idle = {site: self._movement.idle_s(site, hand.monotonic()) for site in now}
         hung = (
             f"the peer has taken nothing from {site} for {seconds:.0f} s: its link hangs"
             for site, seconds in idle.items()
             if seconds > self._tools.patience.link_idle_s
         )
-        return told if told is not None else next(hung, None)
+        return reason if reason is not None else next(hung, None)
 
     def stalled_s(self, hand: Hand) -> float:
         return hand.monotonic() - self._moved_at
 
     def left(self, now: Flows) -> int | None:
-        """How much is still to come; None where it is not known."""
+        """The number still to come, or None if unknown."""
         return depth(now)
 
     @abstractmethod
     def ended(self, now: Flows, hand: Hand) -> Outcome | None:
-        """Say how it ended; None while it has not."""
+        """Say how the wait ended, or None while it goes on."""
 
 
 def until_all(tools: MirrorTools, waits: Sequence[PairWait], hand: Hand, about: str, poll_s: float) -> Outcome | None:
-    """Poll until every wait has ended; the first that did not end well ends all. None when all did."""
+    """Poll until every wait has ended; the first that did not end well ends all, and is returned."""
 
     def look() -> Mapping[str, Flows]:
         going_on = [wait for wait in waits if wait.outcome is None]

@@ -1,4 +1,4 @@
-"""What one look at a mirrored pair told: frozen values, and what follows from them without asking again."""
+"""A look at a mirrored broker: frozen values, and facts that follow from them without asking again."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from dr_ctl.topologies.mirror.link import MirrorLink
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One broker connection."""
-
     name: str
     started: bool
     connected: bool
@@ -25,8 +23,6 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class BrokerView(ArtemisBroker):
-    """One mirrored broker as it answered."""
-
     active: bool
     pending_acks: int
     links: tuple[Link, ...]
@@ -38,13 +34,14 @@ class BrokerView(ArtemisBroker):
 
     @property
     def takes_beginnings(self) -> bool:
-        """The console executes by pattern since 2.50. What the mirror needs begins as nothing of a client's does."""
+        """The console executes by pattern since 2.50. The names of the mirror's own queues begin as no client's queue
+        does."""
         found = re.match(r"(\d+)\.(\d+)", self.version)
         return found is not None and (int(found[1]), int(found[2])) >= (2, 50)
 
     @property
     def broker_connection(self) -> Link | None:
-        """The broker connection that mirrors to the peer: as set, else the only AMQP one that has an outflow."""
+        """The broker connection that mirrors to the peer, as set or the only AMQP one that has an outflow."""
         if self.config.link is not None:
             return next((each for each in self.links if each.name == self.config.link), None)
         amqp = [each for each in self.links if each.protocol.upper() == "AMQP"]
@@ -54,7 +51,7 @@ class BrokerView(ArtemisBroker):
 
     @property
     def outflow(self) -> Queue | None:
-        """The store-and-forward queue of the link: what this broker still has to ship to its peer."""
+        """The store-and-forward queue of the link, with the events still to ship to the peer."""
         link = self.broker_connection
         return self.named.get(f"{OUTFLOW_PREFIX}{link.name}") if link is not None else None
 

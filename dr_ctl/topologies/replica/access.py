@@ -34,8 +34,6 @@ Sites = Mapping[str, Mapping[str, BrokerView | Silent]]
 
 
 class Access(access.Access[BrokerView]):
-    """One such broker."""
-
     config: ReplicaConfig
 
     def __init__(
@@ -72,7 +70,7 @@ class Access(access.Access[BrokerView]):
         return glance(self.reader(), self.names(), timeout_s=timeout_s)
 
     def lives(self, *, timeout_s: float) -> bool | None:
-        """Knock at the door that a replica has open; None where the settings do not name it."""
+        """Knock at the door that a replica has open, if the settings name it."""
         if self._replication is None:
             return None
         parts = urlsplit(self._replication)
@@ -91,7 +89,7 @@ class Access(access.Access[BrokerView]):
 
 
 class Channels:
-    """Implements `common.access.Channel`: what is done to one broker, some of it by asking the other."""
+    """Implements `common.access.Channel`: changes of one broker, some of them made by asking the other."""
 
     def __init__(self, site: str, open_: Callable[[str], Channel]) -> None:
         self._site, self._open_ = site, open_
@@ -124,7 +122,7 @@ class Observer(observer.Observer[BrokerView, Access]):
         return Access(installation, site, pair, self.documents, self.clock, at)
 
     def _seen(self, sites: Sites) -> ReplicaSeen:
-        """Each view with the name of its peer, which is asked to hand over."""
+        """Add to every view the name of its peer, which is asked to hand over."""
         peers = {(view.site, view.pair): Peer(view.site, view.broker) for view in _answering(sites)}
         return ReplicaSeen(
             {
@@ -137,27 +135,27 @@ class Observer(observer.Observer[BrokerView, Access]):
         return source.open and bool(parity.unexplained(source, target, self.queues, moved))
 
     def _puzzling(self, seen: Seen[BrokerView]) -> bool:
-        """One that has just become a replica connects in a moment."""
+        """A broker that has just become a replica connects in a moment."""
         brokers = (each for site in seen.sites.values() for each in site.values())
         return super()._puzzling(seen) or any(isinstance(each, Shut) and not each.fetches for each in brokers)
 
     def _answer(self, access: Asked, look: Callable[[], T]) -> T | Silent:
-        told, mine = super()._answer(access, look), self.brokers[access.site][access.pair]
-        if isinstance(told, Silent) and mine.hung_up(told.error):
-            told = super()._answer(access, look)
-        if not isinstance(told, Silent) or not told.ports_refuse:
-            return told
+        answer, mine = super()._answer(access, look), self.brokers[access.site][access.pair]
+        if isinstance(answer, Silent) and mine.hung_up(answer.error):
+            answer = super()._answer(access, look)
+        if not isinstance(answer, Silent) or not answer.ports_refuse:
+            return answer
         lives = mine.lives(timeout_s=self.patience.knock_s)
         if lives is None:
-            return replace(told, ports_refuse=False)
-        return Shut(told.pair, told.site, told.error) if lives else told
+            return replace(answer, ports_refuse=False)
+        return Shut(answer.pair, answer.site, answer.error) if lives else answer
 
     def _alive_if_seen(self, access: Asked, views: Views) -> BrokerView | Silent:
-        told = super()._alive_if_seen(access, views)
-        peers = [each for (site, pair), each in views.items() if site != told.site and pair == told.pair]
-        if isinstance(told, Shut) and any(not isinstance(each, Silent) and each.link.attached for each in peers):
-            return replace(told, fetches=True)
-        return told
+        view = super()._alive_if_seen(access, views)
+        peers = [each for (site, pair), each in views.items() if site != view.site and pair == view.pair]
+        if isinstance(view, Shut) and any(not isinstance(each, Silent) and each.link.attached for each in peers):
+            return replace(view, fetches=True)
+        return view
 
 
 def _answering(sites: Sites) -> list[BrokerView]:

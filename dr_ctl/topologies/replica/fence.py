@@ -1,4 +1,4 @@
-"""A fence by connectors that belong to the plugin: whoever is the replica keeps its own closed."""
+"""A fence by connectors that belong to the plugin: a replica keeps its own closed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Part(Connectors):
         return self.view.is_replica if self.view.plugin is not None else None
 
     def opening(self, doors: Iterable[Acceptor], peer: Peer, when: str | None = None) -> tuple[Call, ...]:
-        """A replica becomes the source, which opens its doors; those of a source are opened one by one."""
+        """A replica becomes the source, which opens its doors; the doors of a source are opened one by one."""
         listed = tuple(doors)
         if not listed or not self.view.is_replica or peer is Peer.NOT_DRAINED:
             return super().opening(listed, peer, when)

@@ -49,7 +49,7 @@ class ReplicaLink(Link["BrokerView"]):
 
     @property
     def ships(self) -> Mapping[str, bool]:
-        """A plugin cannot be stopped: whoever is the source writes down what its replica lacks."""
+        """A plugin cannot be stopped: the source always writes down events for its replica."""
         return {beans.DOOR: True} if self.view.plugin is not None else {}
 
     @property
@@ -58,7 +58,7 @@ class ReplicaLink(Link["BrokerView"]):
 
     @property
     def doors(self) -> tuple[Acceptor, ...]:
-        """No door has to be closed: nothing comes in but events that a replica fetches itself."""
+        """Always empty: a replica fetches its events itself, so no door has to be closed."""
         return ()
 
     @property
@@ -99,7 +99,7 @@ class ReplicaLink(Link["BrokerView"]):
         return (now.removed - was.removed) / took_s if now is not None and was is not None else None
 
     def rows(self, peer: BrokerView | None, at: datetime) -> Iterator[Row]:
-        """One stream carries messages and acknowledgements of all queues."""
+        """A single stream carries messages and acknowledgements of all queues."""
         del peer
         view = self.view
         if view.is_source and view.main is not None and self.to_ship is not None:
@@ -107,7 +107,7 @@ class ReplicaLink(Link["BrokerView"]):
             yield replace(row, kind="mixed", name="*", depth=self.to_ship, pending=0, link=self.attached)
 
     def stake(self, peer: BrokerView | None) -> Stake:
-        """Its events are of both kinds, and do not say of which queue."""
+        """The events are messages and acknowledgements, and do not say of which queue."""
         del peer
         return Stake(self.to_ship, self.to_ship, None)
 

@@ -1,4 +1,4 @@
-"""What one look at a broker with the replication plugin told: its part, how far it is behind, and what follows."""
+"""A look at a broker with the replication plugin: frozen values, and facts that follow from them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class ReplicaConfig(Config):
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """What the plugin tells. `part` is `source` or `replica`; `lag_ms` how old the last event is that the replica has,
-    and `wait_ms` how long the next one waits: None until something was measured."""
+    """The plugin's answer. `part` is `source` or `replica`; `lag_ms` is the age of the replica's last event, and
+    `wait_ms` how long the next one waits, or None until measured."""
 
     part: str
     lag_ms: int | None
@@ -31,7 +31,7 @@ class Plugin:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """The other broker of a pair, where both answered."""
+    """The peer of a broker, where both answered."""
 
     site: str
     broker: str
@@ -39,8 +39,8 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class BrokerView(ClassicBroker):
-    """One broker as it answered. `plugin` is None where it has none, or does not tell; `events` are the queues of what
-    its replica does not have yet: what waits to be put together, and what is put together."""
+    """A broker as it answered. `plugin` is None where the broker has none, or gives no answer. `events` are the queues
+    of events that its replica lacks: events to be put together, and events that are."""
 
     config: ReplicaConfig
     plugin: Plugin | None = field(default=None, kw_only=True)
@@ -70,5 +70,5 @@ class BrokerView(ClassicBroker):
 
     @property
     def backlog(self) -> int | None:
-        """What lies in the queues of events, whoever it is."""
+        """The number of events in the queues, at a source or a replica."""
         return total(each.depth if each.counted else None for each in self.events) if self.main is not None else None

@@ -1,4 +1,4 @@
-"""The way to each broker of a shared store: its management where it answers, else the lock and its process."""
+"""The way to each broker of a shared store, by management where it answers, or by the lock and its process."""
 
 from __future__ import annotations
 
@@ -42,34 +42,32 @@ class Between(BrokerError):
 
 
 class Access(access.Access[BrokerView]):
-    """One such broker."""
-
     config: StoreConfig
 
     def __init__(
         self, installation: Installation, site: str, pair: str, documents: Path, clock: Clock, shared: SharedStore
     ) -> None:
-        told = installation.broker(site, pair, SharedStoreBroker)
+        settings = installation.broker(site, pair, SharedStoreBroker)
         place = Place(installation.file.parent, variables(installation.settings))
-        self.process = BrokerProcess(told.process, place, told.broker, site, clock)
-        self._shared, self._own_name = shared, told.broker
+        self.process = BrokerProcess(settings.process, place, settings.broker, site, clock)
+        self._shared, self._own_name = shared, settings.broker
         super().__init__(installation, site, pair, documents, clock)
 
     def _config(self) -> StoreConfig:
-        told = self._shared.settings
+        settings = self._shared.settings
         return StoreConfig(
             **fields_of(super()._config()),
             broker=self._own_name,
-            by_row=told.dsn is not None,
-            lease_s=told.lease,
-            keep_alive_s=told.keep_alive,
+            by_row=settings.dsn is not None,
+            lease_s=settings.lease,
+            keep_alive_s=settings.keep_alive,
             commands=self.process.commands,
-            replicated=told.replica is not None,
+            replicated=settings.replica is not None,
         )
 
     def _look(self, timeout_s: float) -> BrokerView:
-        """Refused ports are those of a waiting broker, where the lock can be read; else nothing is known. One that has
-        lost the store has its management still, which says that it waits and cannot tell anything else."""
+        """Take refused ports for a waiting broker, where the lock can be read. A broker that has lost the store still
+        has its management, which says only that it waits."""
         try:
             return self._ask(self._own_name, timeout_s)
         except BadValue as error:
@@ -89,11 +87,11 @@ class Access(access.Access[BrokerView]):
 
     def _says_that_it_waits(self, timeout_s: float) -> bool:
         bean = beans.broker(self._own_name)
-        told = self.reader().look([Read(bean, ("Slave",))], timeout_s=timeout_s)[0]
-        return Fields(bean, told.value()).flag("Slave")
+        answer = self.reader().look([Read(bean, ("Slave",))], timeout_s=timeout_s)[0]
+        return Fields(bean, answer.value()).flag("Slave")
 
     def _alive_by_its_lease(self, error: BrokerError) -> BrokerError:
-        """One that cannot be reached and holds a lease that lasts has lived a moment ago."""
+        """Report as sick a silent broker whose lease lasts: the broker has lived a moment ago."""
         lock, _ = self._lock()
         if lock is None or not lock.held or lock.holder != self._own_name:
             return error
@@ -112,28 +110,28 @@ class Access(access.Access[BrokerView]):
             return None, str(error)
 
     def _ask(self, broker: str, timeout_s: float) -> BrokerView:
-        told = ask(self.reader(), broker, timeout_s=timeout_s)
+        answers = ask(self.reader(), broker, timeout_s=timeout_s)
         lock, unread = self._lock()
         return BrokerView(
             pair=self.pair,
             site=self.site,
             config=self.config,
-            broker=told.broker.text("BrokerName"),
-            version=told.broker.text("BrokerVersion"),
-            node=told.broker.text("BrokerName"),
-            start=told.broker.text("BrokerId"),
+            broker=answers.broker.text("BrokerName"),
+            version=answers.broker.text("BrokerVersion"),
+            node=answers.broker.text("BrokerName"),
+            start=answers.broker.text("BrokerId"),
             now_ms=self.papers.now_ms,
-            acceptors=told.connectors,
-            queues=told.queues,
-            connections=tuple(each for each, network in told.connections if not network),
-            consumers=tuple(each for each, network in told.consumers if not network),
-            prepared=told.prepared,
+            acceptors=answers.connectors,
+            queues=answers.queues,
+            connections=tuple(each for each, network in answers.connections if not network),
+            consumers=tuple(each for each, network in answers.consumers if not network),
+            prepared=answers.prepared,
             documents=self.papers.texts(),
-            disk_used=told.share,
-            slave=told.broker.flag("Slave"),
-            networks=told.networks,
-            denied=told.denied,
-            bridges=tuple(each for each, network in told.connections if network),
+            disk_used=answers.share,
+            slave=answers.broker.flag("Slave"),
+            networks=answers.networks,
+            denied=answers.denied,
+            bridges=tuple(each for each, network in answers.connections if network),
             lock=lock,
             unread=unread,
             runs=True,
@@ -168,18 +166,17 @@ class Access(access.Access[BrokerView]):
 
 
 class Channel:
-    """Implements `common.access.Channel`: what is done to a process beside what goes to the broker's management or into
-    a document."""
+    """Implements `common.access.Channel` for a broker's process, its management and its documents."""
 
     def __init__(self, broker: Access, to: common.Channel) -> None:
         self._broker, self._to = broker, to
 
     def send(self, calls: Sequence[Call]) -> list[Outcome]:
-        told: list[Outcome] = []
+        outcomes: list[Outcome] = []
         for call in calls:
             goal = call.request.get(RUN)
-            told += [self._broker.process.send(Goal(str(goal)))] if goal is not None else self._to.send([call])
-        return told
+            outcomes += [self._broker.process.send(Goal(str(goal)))] if goal is not None else self._to.send([call])
+        return outcomes
 
     def close(self) -> None:
         self._to.close()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class StoreLink(NoLink["BrokerView"]):
     @property
     def to_ship(self) -> int | None:
-        """Both sites use one store; where a replica follows, what that has not got."""
+        """The messages that a replica has not got; zero without a replica, as the sites use one store."""
         view = self.view
         if not view.config.replicated:
             return 0
@@ -67,7 +67,7 @@ class StoreLink(NoLink["BrokerView"]):
         return f"its ports refuse, as those of a waiting broker do{state}; {lock}"
 
     def rows(self, peer: BrokerView | None, at: datetime) -> Iterator[Row]:
-        """Nothing is to be shipped; what clients have in delivery would come twice."""
+        """Rows of the holder: messages that clients have in delivery would come twice."""
         del peer
         view = self.view
         if not view.has_the_store or self.to_ship is None:

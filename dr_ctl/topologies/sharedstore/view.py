@@ -1,7 +1,7 @@
-"""What one look at a broker of a shared store told: whether it holds the store, or waits for it, and what follows.
+"""A look at a broker of a shared store: whether it holds the store, or waits for it.
 
-A broker that waits has no port open and no management: what is known of it is that its ports refuse, who holds the
-lock, and what its process is said to do, where something says that.
+A waiting broker has no port open and no management. The signs are the refused ports, the holder of the lock, and the
+state of the process, where a command tells it.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from dr_ctl.topologies.topology import Stake
 
 @dataclass(frozen=True, slots=True)
 class StoreConfig(Config):
-    """Beside what is said of any broker: its own name, how long its lease lasts and how often that is renewed, which
-    of its process's commands there are, whether a replica follows the store, and how long its process takes to end."""
+    """The settings of any broker, and of its store: the broker's name, the lease and its renewal, the commands of the
+    process, whether a replica follows, and how long the process takes to end."""
 
     broker: str = ""
     by_row: bool = False
@@ -43,9 +43,9 @@ STOPPED: Final = f"{OWN}stopped"
 
 @dataclass(frozen=True, slots=True)
 class BrokerView(ClassicBroker):
-    """One broker of a shared store. `answered` says whether its management did: else its ports refuse. `lock` is None
-    where it was not read, and `unread` says why. `runs` is what its process is said to do, None where nothing says it.
-    `lag` is how much the replica has not got; None where there is none, or it was not read."""
+    """A broker of a shared store. `answered` says whether its management did, or its ports refuse. `lock` is None where
+    unread, and `unread` says why. `runs` is the state of its process, or None if unknown. `lag` is how much the replica
+    has not got, or None if there is none, or unread."""
 
     config: StoreConfig
     answered: bool = field(default=True, kw_only=True)
@@ -64,19 +64,19 @@ class BrokerView(ClassicBroker):
 
     @property
     def others(self) -> str | None:
-        """Whose the store is, where the lock tells that it is another broker's."""
+        """The holder of the store, if the lock names another broker."""
         if self.lock is None or not self.lock.held or self.lock.holder in (None, self.config.broker):
             return None
         return self.lock.holder
 
     @property
     def has_the_store(self) -> bool:
-        """Say whether it serves from the store, or could: it answers, and the lock is held and not another's."""
+        """True if the broker serves from the store, or could, as it answers and the lock is held and not another's."""
         return self.answered and not self.slave and self.lock is not None and self.lock.held and self.others is None
 
     @property
     def named_in_vain(self) -> bool:
-        """Say whether the lock is its own and lasts, and its ports refuse: it is starting, or has died."""
+        """True if the broker's own lock lasts while its ports refuse, as it is starting or has died."""
         held = self.lock is not None and self.lock.held and self.lock.holder == self.config.broker
         return held and not self.answered and self.runs is not False
 
@@ -88,16 +88,16 @@ class BrokerView(ClassicBroker):
 
     @property
     def ending(self) -> bool:
-        """Say whether a run told it to stop so short a time ago that its process may still be on its way out."""
-        told = self.documents.get(STOPPED)
-        stopped_ms = int(told) if told is not None and told.isdecimal() else None
+        """Say whether a run text it to stop so short a time ago that its process may still be on its way out."""
+        text = self.documents.get(STOPPED)
+        stopped_ms = int(text) if text is not None and text.isdecimal() else None
         since = stopped_ms is not None and 0 <= self.now_ms - stopped_ms < 1000 * self.config.ends_s
         return since and not self.answered and self.runs is not False
 
     @property
     def role(self) -> Role:
-        """The lock decides: of two that let clients in, the one that it does not name is sick. A broker whose ports
-        refuse waits, unless its process is said not to run, or the lock names it: then it has died, or is starting."""
+        """The lock decides: if both brokers let clients in, the one not named is sick. A broker whose ports refuse
+        waits, unless its process is said not to run. If the lock names it, the broker has died or is starting."""
         if self.answered:
             return Role.SICK if self.others is not None else self.by_doors
         named = self.lock is not None and self.lock.holder == self.config.broker
@@ -114,10 +114,10 @@ class BrokerView(ClassicBroker):
 
 
 class StoreSeen(seen.Seen[BrokerView]):
-    """One look at both brokers: implements `WithOneStore` too."""
+    """A look at both brokers; implements `WithOneStore` too."""
 
     def stake(self, site: str) -> Sequence[Stake]:
-        """Of each broker, whether it answered or not: none of them holds anything of its own."""
+        """Zero for the store, whether a broker answered or not: no broker holds messages of its own."""
         return [Stake(0, None, None)] if self.one_store else super().stake(site)
 
     @property

@@ -1,7 +1,7 @@
-"""What is done for workloads, around what a topology does: stopped before dispatch is, started once clients are in.
+"""Stops and starts workloads around a topology's steps: stopped before dispatch is, started once clients are in.
 
-Nothing is taken for stopped or started but what was seen so. A singleton is started only while the same one is seen not
-to run at the other site.
+A workload counts as stopped or started only if it was seen so. A singleton is started only while the same one is seen
+not to run at the other site.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FIRST: Final = ("quiesce", "residue")
 
 
 class DriverWithWorkloads(Generic[S]):
-    """Implements `Driver`. One instance serves one command."""
+    """Implements `Driver`. An instance serves one command."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class DriverWithWorkloads(Generic[S]):
         return self._started(starts, outcome, move, hand) if starts else outcome
 
     def undo(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-        """The brokers first: what is started again finds them as they were."""
+        """Undo the brokers first: workloads that start again find them as they were."""
         bare = without_mine(step)
         back = self._bare.undo(bare, move, hand) if bare.inverse else NotNeeded("as it was")
         both = (back, self._brought_back(mine(step.inverse), move, hand))
@@ -80,7 +80,7 @@ class DriverWithWorkloads(Generic[S]):
     # Before a step of the topology.
 
     def _stopped(self, calls: Sequence[Call], hand: Hand) -> Refused | Unknown | None:
-        """Stop one after the other, up to the first that will not; None where all were seen to be stopped."""
+        """Stop one after the other, up to the first that will not stop; gives its failure."""
         for call in calls:
             seen, why = self._made(call, hand)
             if why is not None:
@@ -95,8 +95,8 @@ class DriverWithWorkloads(Generic[S]):
         if step.verb != "verify":
             return None
         units = self._bare.observe().units if move.ask.units is not None else ()
-        told = self._yard.told.items()
-        keys = [key for key, each in told if key[0] == move.source and concerned(each, move.ask, units)]
+        workloads = self._yard.told.items()
+        keys = [key for key, each in workloads if key[0] == move.source and concerned(each, move.ask, units)]
         left = [each for each in self._yard.look_at(*keys) if each.runs is not False]
         if not left or part_of(self._bare.observe(), move.ask).roles[move.source] is Role.SERVING:
             return None
@@ -115,8 +115,8 @@ class DriverWithWorkloads(Generic[S]):
     # After it.
 
     def _stopped_late(self, calls: Sequence[Call], outcome: Outcome, hand: Hand) -> Outcome:
-        """Stop what is left at a site that is closed or lost. One that will not keeps nobody from being served: it may
-        wait for a broker that is gone."""
+        """Stop the rest at a site that is closed or lost. A workload that waits for a broker that is gone, and will not
+        stop, keeps no client from being served."""
         findings = []
         for call in calls:
             seen, why = self._made(call, hand)
@@ -136,12 +136,12 @@ class DriverWithWorkloads(Generic[S]):
                 findings.append(checks.did_not_start(seen, why))
         if not findings:
             return _with(outcome, calls, "running")
-        told = some([each.text for each in findings])
-        text = f"{outcome.text}; {told}" if isinstance(outcome, Refused) else f"{calls[0].site} serves, but {told}"
+        texts = some([each.text for each in findings])
+        text = f"{outcome.text}; {texts}" if isinstance(outcome, Refused) else f"{calls[0].site} serves, but {texts}"
         return Refused(text, outcome.evidence, (*outcome.findings, *findings), code=ExitCode.INCOMPLETE)
 
     def _why_not_beside(self, call: Call, move: Move) -> str | None:
-        """Say why a singleton is not started: it runs at the other site, or it may."""
+        """Say why a singleton is not started, if it runs at the other site or may run there."""
         for other in self._yard.others(call.site, call.thing) if self._yard.is_singleton(call.thing) else ():
             if other.runs:
                 return f"it is a singleton, and it runs at {other.site}"
@@ -179,7 +179,7 @@ class DriverWithWorkloads(Generic[S]):
         return waited.look, None if waited.held else _why(outcome, waited.look)
 
     def _brought_back(self, calls: Sequence[Call], move: Move, hand: Hand) -> Outcome:
-        """Make the calls of an undo until all of them hold or the time is over. Nothing starts again at a site that is
+        """Make the calls of an undo until all of them hold or the time is over. Start no workload at a site that is
         left closed because somebody has opened the other one."""
         left = [call for call in calls if not holds(call, self._now(call))]
         if not left:
@@ -206,7 +206,7 @@ class DriverWithWorkloads(Generic[S]):
         return seen
 
     def _why_not_again(self, call: Call) -> str | None:
-        """A singleton that an undo starts again must not be seen at the other site; it was never started there."""
+        """A singleton that an undo starts again must not be seen at the other site, where the run never started it."""
         singleton = call.goal is Goal.START and self._yard.is_singleton(call.thing)
         at = [each.site for each in (self._yard.others(call.site, call.thing) if singleton else ()) if each.runs]
         return f"it is a singleton, and it runs at {at[0]}" if at else None
@@ -215,9 +215,9 @@ class DriverWithWorkloads(Generic[S]):
 def _why(outcome: Outcome, seen: WorkloadSeen) -> str:
     if seen.silent is not None:
         return f"whether it runs cannot be told: {seen.silent}"
-    told = "" if isinstance(outcome, Done | NotNeeded) else f"{outcome.text}; "
+    reason = "" if isinstance(outcome, Done | NotNeeded) else f"{outcome.text}; "
     detail = f", {seen.detail}" if seen.detail else ""
-    return f"{told}it is {seen.state}{detail}"
+    return f"{reason}it is {seen.state}{detail}"
 
 
 def _serves(outcome: Outcome) -> bool:
@@ -228,7 +228,7 @@ def _serves(outcome: Outcome) -> bool:
 
 
 def _with(outcome: Outcome, calls: Sequence[Call], state: str) -> Outcome:
-    """What came of a step, with what became of the workloads beside it."""
+    """The outcome of a step, with the state of the workloads beside it."""
     if not calls:
         return outcome
     names = list(dict.fromkeys(call.thing for call in calls))

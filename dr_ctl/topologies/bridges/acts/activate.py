@@ -92,7 +92,7 @@ def _open_beside(here: Sequence[BrokerView], move: Move) -> str | None:
 def _sides(tools: BridgesTools, move: Move) -> tuple[list[BrokerView], list[BrokerView], bool]:
     """Look at both sites in the same moment: the target's brokers, the source's, and whether that one is sick."""
     if move.ask.operation == FAILOVER:
-        # # A lost site that does not answer is not seen open.
+        # A lost site that does not answer is not seen open.
         there, seen = tools.observer.look_at(move.target), tools.observer.look_once(least_s=tools.patience.last_look_s)
         return there, seen.views(move.source), seen.roles[move.source] is Role.SICK
     sites = [tools.observer.at(site) for site in (move.target, move.source)]
@@ -115,6 +115,6 @@ def undo(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outc
     if not calls:
         return NotNeeded(f"{move.target} is closed")
     tools.change(calls, hand)
-    # # A client that came between the look and the roles would wait there for ever: the next try cuts that client.
+    # A client that came between the look and the roles would wait there for ever: the next try cuts that client.
     cuts = [call for call in step.inverse if call.goal is Goal.CUT and call not in calls]
     return still([*calls, *cuts], tools.observer.look_at(move.target)) or Done(f"{move.target} closed")

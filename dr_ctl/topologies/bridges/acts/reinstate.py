@@ -36,7 +36,7 @@ def act(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outco
     # A queue that the returned site alone serves gets messages all the time, and none of them is residue.
     closed = {unit for view in tools.views(move.target) for unit, is_open in view.units.items() if not is_open}
     back = [Direction(there, here, closed.__contains__, IdBarrier()) for here, there in pairs]
-    # # Clients go on sending to the serving site: in that direction the wait covers only messages that lay there.
+    # Clients go on sending to the serving site: in that direction the wait covers only messages that lay there.
     forth = [Direction(here, there, whole, IdBarrier(), MessageBarrier()) for here, there in pairs]
     waiting = wait(tools, [*back, *forth], hand)
     within_s, stall_s = step.limits.get("within"), step.limits["stall"]

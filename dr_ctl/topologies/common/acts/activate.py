@@ -31,7 +31,7 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outc
     kept_out = tools.admit(move.target, admits, hand, seen=views)
     if kept_out is not None and move.ask.operation != FAILOVER:
         return Refused(kept_out)
-    # # The calls took a moment, and a call that lets clients in must follow a look at the other site.
+    # The calls took a moment, and a call that lets clients in must follow a look at the other site.
     if admits and (why := _may_open(tools, move)[1]) is not None:
         return Refused(why)
     tools.opened = tools.opened or bool(starts)
@@ -64,10 +64,10 @@ def undo(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Out
 
 
 def _may_open(tools: Tools[Broker], move: Move) -> tuple[list[Broker], str | None]:
-    """Look at both sites in the same moment; gives the target's brokers, and why nothing may be opened: the other site
-    is open, the way back captures nothing, or a count moved since the gate was seen to hold."""
+    """Look at both sites in the same moment; gives the target's brokers, and a reason against opening: an open source,
+    a way back that captures no message, or a count that moved since the gate was seen to hold."""
     if move.ask.operation == FAILOVER:
-        # # A lost site that does not answer is not seen open. At any other site, silence is an error.
+        # A lost site that does not answer is not seen open. At any other site, silence is an error.
         there, seen = tools.observer.look_at(move.target), tools.observer.look_once(least_s=tools.patience.last_look_s)
         here = seen.views(move.source)
         if seen.roles[move.source] is Role.SICK and not any(view.open for view in there):
@@ -143,7 +143,7 @@ def _try_again(tools: Tools[Broker], pairs: set[str], outcomes: dict[Call, Outco
     """Open what was refused, or closed again, once more, where the other broker of the pair is seen closed."""
     seen = tools.observer.look_once(least_s=tools.patience.last_look_s)
     views = {pair: seen.view(move.source, pair) for pair in pairs}
-    # # A lost site is silent. At any other site silence proves nothing, and no door is opened beside it.
+    # A lost site is silent. At any other site silence proves nothing, and no door is opened beside it.
     may = {
         pair
         for pair, view in views.items()

@@ -21,7 +21,7 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outc
     if not any(view.open for view in before):
         return NotNeeded(f"{move.source} is closed to clients already", {"proof": "flag"})
     outcomes = tools.change([call for call in step.calls if not holds(call, before)], hand)
-    # # A refused call will not come true by waiting, and clients wait too.
+    # A refused call will not come true by waiting, and clients wait too.
     within_s = 0.0 if any(isinstance(each, Refused) for each in outcomes) else tools.patience.fence_s
     return tools.doors.closed(move.source, hand, within_s)
 

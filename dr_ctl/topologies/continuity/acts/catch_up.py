@@ -28,7 +28,8 @@ SMALL: Final = 500
 
 
 def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-    """While the source serves: all bridges connected, little under way, and all that was staged there delivered."""
+    """Wait, while the source serves, until all bridges are connected, little is under way, and all messages staged
+    there are delivered."""
     ways = tools.observer.ways(move)
     if not ways:
         return Done("nothing is under way", {"under_way": 0})
@@ -169,7 +170,7 @@ class _Idle:
     def _refused(self, way: Way, both: Both, queue: str, *, takes: bool) -> bool:
         """True if a queue that takes no staged message also lacks none. A message in neither its queue nor at the other
         site was consumed. A message still at the other site but not in this queue was had here, if the queue takes
-        other messages; else the address or the disk may be full."""
+        other messages; otherwise the address or the disk may be full."""
         here, there = way
         if queue in copies.one_sided(*both):
             return False

@@ -1,6 +1,6 @@
 """The act of `drain`: a wait behind the fence until both sites hold the same, pauses lifted beside it.
 
-A zero counts only once the bridges' confirmations are in, which come up to two seconds late. Then the ids decide:
+A zero counts only once the bridges' confirmations are in, which come up to two seconds late. Ids decide after that:
 messages that must not be delivered at the other site are removed there, and a message without its copy there refuses
 the move. Removing does not wait for the plugin's commands, which say nothing of messages and are confirmed as late.
 """
@@ -30,7 +30,7 @@ from dr_ctl.topologies.continuity.tools import Both, ContinuityTools
 from dr_ctl.topologies.continuity.view import SiteView
 
 CALM: Final = 2
-# # The finding names so many missing ids of a queue; the journal has all.
+# The finding names so many missing ids of a queue; the journal has all.
 _NAMED: Final = 5
 
 
@@ -139,7 +139,7 @@ class _Drain:
 
     def _note_begun(self, pairs: Sequence[Both]) -> None:
         for source, target in pairs:
-            # # The time when the look ended: its numbers may be that young, and a window that is too short would prove
+            # The time when the look ended, as its numbers may be that young: a window that is too short would prove
             # nothing.
             now = Sample(self.hand.monotonic(), source, target)
             was = self.begun.get(source.pair)

@@ -139,8 +139,8 @@ def _remove_done(tools: ContinuityTools, move: Move, hand: Hand) -> Refused | No
 
 
 def _compared(tools: ContinuityTools, way: Way, hand: Hand) -> str | None:
-    """One try at one pair: remove messages that must not be delivered. Gives the reason to try again: messages still
-    staged, or not read."""
+    """Try once for a pair: remove messages that must not be delivered. Gives a reason to try again, as messages still
+    staged or not read."""
     [(serving, returned)] = tools.look([way])
     here, there = way
     flows = [flow for flow in serving.flows if flow.in_mirror.depth]
@@ -154,7 +154,7 @@ def _compared(tools: ContinuityTools, way: Way, hand: Hand) -> str | None:
     found: dict[str, frozenset[str]] = {}
     surplus: dict[str, frozenset[str]] = {}
     for flow, mine, theirs, ours in zip(flows, staged, still, lying, strict=True):
-        # # The queue may grow less meanwhile: consumers of the serving site go on, and their acknowledgements come in.
+        # The queue may grow less meanwhile: consumers of the serving site go on, and their acknowledgements come in.
         depth, now = returned.business[flow.queue].depth, later.business.get(flow.queue)
         if mine is None or now is None or not now.depth <= len(theirs) <= depth:
             return f"{flow.queue}: who its messages are could not be read at both sites"

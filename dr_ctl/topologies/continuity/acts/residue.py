@@ -34,9 +34,8 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
 
 
 def _residue(access: Access) -> Residue | None:
-    """Count the messages and acknowledgements that a closed broker holds for its peer; None where a count was not read.
-    Ids show which messages to ship lie in their queue without an acknowledgement; without the ids, the counts give an
-    upper bound."""
+    """Count the messages and acknowledgements that a closed broker holds for its peer, or give None if unread. Ids show
+    which messages to ship lie in their queue unacknowledged; the counts are an upper bound where ids cannot be had."""
     view = access.look()
     counted = view.link.residue
     if counted is None:

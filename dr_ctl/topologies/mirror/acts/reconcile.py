@@ -103,7 +103,7 @@ def _left_over(
     for pair, name in wrong:
         views = [view for site in (move.source, move.target) if (view := seen.view(site, pair)) is not None]
         queues = [view.business.get(name) for view in views]
-        # # A message that a client holds is not browsed: the message would seem to lie only at the other side.
+        # A message that a client holds is not browsed: the message would seem to lie only at the other side.
         held = any(queue is not None and queue.delivering for queue in queues)
         if len(views) == 2 and not held and all(q is None or q.depth <= parity.ORIGINS_UP_TO for q in queues):  # noqa: PLR2004
             here, there = (

@@ -26,13 +26,13 @@ from dr_ctl.topologies.mirror.tools import MirrorTools
 from dr_ctl.topologies.mirror.view import BrokerView
 
 CALM: Final = 5
-# # The serving site's producers go on: their messages are under way all the time, and are no residue.
+# The serving site's producers go on: their messages are under way all the time, and are no residue.
 SMALL: Final = 500
 
 
 @dataclass
 class _Taken:
-    """One pair before its residue is let in. A None means: a queue too deep to look at each message, or a residue not
+    """A pair before its residue is let in. A None means: a queue too deep to look at each message, or a residue not
     counted."""
 
     before: Mapping[str, frozenset[Origin] | None]
@@ -42,7 +42,7 @@ class _Taken:
 
 def act(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
     if nothing_owed(tools.observer.observe(), move):
-        # # A process may have died right after striking out the debts: delivery is not paused once more.
+        # A process may have died right after striking out the debts: delivery is not paused once more.
         if all(not each.messages and not each.acks for each in tools.residue.values()):
             tools.taken_in.begin()
         return NotNeeded(f"{move.target} is taken in already")
@@ -91,7 +91,7 @@ def _origins(tools: MirrorTools, view: BrokerView) -> dict[str, frozenset[Origin
 
 def _compare(tools: MirrorTools, view: BrokerView, taken: _Taken) -> None:
     """Compare while no queue delivers: new messages that were not born here came out of the residue. A message
-    acknowledged at the returned site, and gone here before, came twice, unless its acknowledgement had been applied."""
+    acknowledged at the returned site and gone here came twice, unless its acknowledgement was applied before."""
     for name, ids in _origins(tools, view).items():
         was = taken.before.get(name, frozenset())  # a queue that came with the residue was not there
         if ids is None or was is None:

@@ -1,4 +1,4 @@
-"""Acts of the verbs that a pair with the replication plugin runs in its own way; as in `drafts`."""
+"""Acts of the verbs that a pair with the replication plugin runs in its own way, as in `drafts`."""
 
 from dr_ctl.topologies.replica.acts import activate, doors, reinstate, shipping
 
