@@ -7,11 +7,11 @@ from dataclasses import replace
 from dr_ctl.application import carrying_out, lock, open_run
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.findings import NO_OPEN_RUN, PAST_NO_RETURN, RUN_GIVEN_UP
-from dr_ctl.application.how import How
 from dr_ctl.application.open_run import left_open, no_open_run
 from dr_ctl.application.opened import Opened
 from dr_ctl.application.result import Result
 from dr_ctl.application.run import NOBODY_ASKED, SAID_NO
+from dr_ctl.application.run_options import RunOptions
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.model import ExitCode, Json, Role
 from dr_ctl.core.printable import page
@@ -22,7 +22,7 @@ from dr_ctl.engine.runs import RunFiles
 from dr_ctl.topologies.topology import Seen
 
 
-def abort(caller: Caller, how: How) -> Result:
+def abort(caller: Caller, how: RunOptions) -> Result:
     """Look, agree, lock, look again, undo."""
     runs = caller.runs()
     with Opened.of(caller) as opened, open_run.holding_state(runs, "abort", held=how.dry_run):
@@ -63,7 +63,7 @@ def _planned(past: History, files: RunFiles) -> Result:
     return Result(ExitCode.OK, f"{ending}; nothing was changed", data=data, run=files.name, text=text)
 
 
-def forget(caller: Caller, name: str, how: How) -> Result:
+def forget(caller: Caller, name: str, how: RunOptions) -> Result:
     """Close an open run as it is, whatever its journal says or does not say. Asks no broker and undoes nothing."""
     if how.theft.reason is None:
         raise UsageError("--forget needs --reason", remedy="Say who serves, and how that is known: --reason TEXT.")

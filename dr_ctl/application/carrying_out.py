@@ -11,12 +11,12 @@ from dr_ctl.application.caller import Caller
 from dr_ctl.application.debts import owed
 from dr_ctl.application.estimates import SkippedEstimate, StoredEstimate
 from dr_ctl.application.findings import REPORT_NOT_WRITTEN, STOPPED_AT_ONCE
-from dr_ctl.application.how import How
 from dr_ctl.application.left_behind import left_behind
 from dr_ctl.application.opened import Opened
 from dr_ctl.application.preflight import Preflight
 from dr_ctl.application.price import FailoverPrice
 from dr_ctl.application.result import Result
+from dr_ctl.application.run_options import RunOptions
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import DrCtlError
 from dr_ctl.core.model import ExitCode, Json, Role
@@ -43,7 +43,7 @@ class Work:
     opened: Opened
     files: RunFiles
     lease: Lease
-    how: How
+    how: RunOptions
 
     def execute(
         self,

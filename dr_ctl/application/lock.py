@@ -11,8 +11,8 @@ from typing import Any
 
 from dr_ctl import __version__
 from dr_ctl.application.findings import CHANGED_BEFORE_LOCK, LOCK_HELD
-from dr_ctl.application.how import Theft
 from dr_ctl.application.opened import Opened
+from dr_ctl.application.run_options import Theft
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.machine import boot_id
 from dr_ctl.core.model import Finding, Json, Severity

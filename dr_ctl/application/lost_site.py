@@ -49,7 +49,7 @@ def as_things_stand(decided: Decision, ask: Ask, seen: Seen, opened: Opened) -> 
 
 def _lately_sick(site: str, opened: Opened) -> datetime | None:
     """The latest time in the history when the silent site was sick, and so alive; None if that is long ago."""
-    from dr_ctl.rpo.history.since import last_seen  # noqa: PLC0415 - what reads Parquet takes a tenth of a second
+    from dr_ctl.rpo.history.last_seen import last_seen  # noqa: PLC0415 - what reads Parquet takes a tenth of a second
 
     at = last_seen(opened.installation.path(opened.installation.settings.history.path), site, Role.SICK)
     return at if at is not None and opened.clock.now() - at < LATELY else None

@@ -13,10 +13,10 @@ from dr_ctl.agents.refreshing import Refresher
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.estimates import request
 from dr_ctl.application.findings import HISTORY_NOT_WRITTEN
-from dr_ctl.application.how import How
 from dr_ctl.application.opened import Opened
 from dr_ctl.application.result import Result, of_error
 from dr_ctl.application.run import run
+from dr_ctl.application.run_options import RunOptions
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.errors import DrCtlError, Stopped
 from dr_ctl.core.model import ExitCode, Finding, Json
@@ -114,7 +114,7 @@ class Payer:
     def _reinstate(self, site: str) -> Result:
         """A signal during the run ends the monitor too, once the run has ended."""
         try:
-            result = run(self.caller, Ask(REINSTATE, site), How(yes=True))
+            result = run(self.caller, Ask(REINSTATE, site), RunOptions(yes=True))
         except Stopped:
             raise
         except DrCtlError as error:

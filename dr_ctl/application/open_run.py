@@ -6,8 +6,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 from dr_ctl.application.findings import NO_OPEN_RUN, RUN_OPEN
-from dr_ctl.application.how import How
 from dr_ctl.application.result import Result
+from dr_ctl.application.run_options import RunOptions
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.model import ExitCode, Severity
 from dr_ctl.engine.entries import read
@@ -23,7 +23,7 @@ def holding_state(runs: Runs, what: str, *, held: bool) -> AbstractContextManage
     return nullcontext() if held else runs.lock(what)
 
 
-def begun(runs: Runs, how: How) -> RunFiles | None:
+def begun(runs: Runs, how: RunOptions) -> RunFiles | None:
     """The open run. A run without any journal line changed nothing and is closed here."""
     unfinished = runs.unfinished()
     if unfinished is not None and not read(unfinished.journal):
@@ -35,7 +35,7 @@ def begun(runs: Runs, how: How) -> RunFiles | None:
     return unfinished
 
 
-def past(files: RunFiles, clock: Clock, how: How) -> History:
+def past(files: RunFiles, clock: Clock, how: RunOptions) -> History:
     """Read what the interrupted run wrote. Opening the journal for writing shows that its process is gone."""
     if how.dry_run:
         return history(read(files.journal))

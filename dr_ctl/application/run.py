@@ -10,11 +10,11 @@ from dr_ctl.application import carrying_out, lock, open_run, plans
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.debts import with_units
 from dr_ctl.application.findings import FLAGS_LIE, NOT_ESCALATABLE
-from dr_ctl.application.how import AcceptedLoss, How
 from dr_ctl.application.open_run import left_open, no_open_run, still_open
 from dr_ctl.application.opened import Opened
 from dr_ctl.application.question import Question
 from dr_ctl.application.result import Result
+from dr_ctl.application.run_options import AcceptedLoss, RunOptions
 from dr_ctl.core.model import ExitCode, Json, Severity
 from dr_ctl.engine.ending import price_text
 from dr_ctl.engine.entries import read
@@ -27,7 +27,7 @@ NOBODY_ASKED = "nobody could be asked, and --yes was not given; nothing was chan
 SAID_NO = "a person said no; nothing was changed"
 
 
-def run(caller: Caller, asked: Ask, how: How) -> Result:
+def run(caller: Caller, asked: Ask, how: RunOptions) -> Result:
     """Carry out an operation. The order of checks: another run's lock, an open run, a state that holds already; then
     lock and look again."""
     saved = plans.read(how.saved, asked) if how.saved is not None else None
@@ -47,7 +47,7 @@ def run(caller: Caller, asked: Ask, how: How) -> Result:
         return _carried_out(caller, question, how)
 
 
-def resume(caller: Caller, timeout_s: float | None, how: How) -> Result:
+def resume(caller: Caller, timeout_s: float | None, how: RunOptions) -> Result:
     """Plan again with the history of the open run, and carry that out."""
     runs = caller.runs()
     with Opened.of(caller) as opened, open_run.holding_state(runs, "resume", held=how.dry_run):
@@ -60,7 +60,9 @@ def resume(caller: Caller, timeout_s: float | None, how: How) -> Result:
         return _carried_out(caller, Question.of(asked, opened, past=past), how, files)
 
 
-def escalate(caller: Caller, name: str | None, timeout_s: float | None, accept_loss: AcceptedLoss, how: How) -> Result:
+def escalate(
+    caller: Caller, name: str | None, timeout_s: float | None, accept_loss: AcceptedLoss, how: RunOptions
+) -> Result:
     """Replace a planned move that cannot finish by a failover. The source is fenced, so its messages are counted."""
     runs = caller.runs()
     files = runs.unfinished() if name is None else runs.find(name)
@@ -88,7 +90,7 @@ def plan(caller: Caller, asked: Ask) -> Result:
         return _with(_priced(_undecided(decided) or _planned(decided, question), question), question.residue(seen))
 
 
-def _carried_out(caller: Caller, question: Question, how: How, files: RunFiles | None = None) -> Result:
+def _carried_out(caller: Caller, question: Question, how: RunOptions, files: RunFiles | None = None) -> Result:
     """`files` are those of the run that is gone on with."""
     seen = question.look()
     runs, question = caller.runs(), question.narrowed(seen)
@@ -132,7 +134,7 @@ def _carried_out(caller: Caller, question: Question, how: How, files: RunFiles |
         return work.execute(decided, question.price, brings=brings, superseded=superseded)
 
 
-def _declined(caller: Caller, decided: Plan, how: How) -> Result | None:
+def _declined(caller: Caller, decided: Plan, how: RunOptions) -> Result | None:
     """Ask a person, if there is one; None is a yes."""
     if how.yes:
         return None

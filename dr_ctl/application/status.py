@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dr_ctl.application import lock, since
+from dr_ctl.application import down_since, lock
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.debts import owed_now
 from dr_ctl.application.estimates import with_age
@@ -33,7 +33,7 @@ class Status:
     seen: Seen
     links: Sequence[LinkSeen]
     estimate: str
-    down: Mapping[tuple[str, str], since.Since] = field(default_factory=dict)
+    down: Mapping[tuple[str, str], down_since.Since] = field(default_factory=dict)
 
 
 def status(caller: Caller, looked: Looking) -> Status:
@@ -61,8 +61,8 @@ def status(caller: Caller, looked: Looking) -> Status:
     ]
     estimated, line, stale = with_age(opened.installation, serving[0]) if len(serving) == 1 else (None, "", [])
     unsure = [f"{site} is {role.value}" for site, role in seen.roles.items() if role in (Role.UNKNOWN, Role.SICK)]
-    out = None if serving else since.unserved(opened.installation, interrupted, sure=not unsure)
-    down = since.links(opened.installation, seen, links)
+    out = None if serving else down_since.unserved(opened.installation, interrupted, sure=not unsure)
+    down = down_since.links(opened.installation, seen, links)
     data: dict[str, Json] = {
         "sites": {site: {"role": role.value} for site, role in seen.roles.items()},
         "pairs": [unit.as_json() for unit in seen.units],
@@ -93,7 +93,7 @@ def status(caller: Caller, looked: Looking) -> Status:
     return Status(result, seen, links, "\n".join(filter(None, (out.text if out else "", line))), more)
 
 
-def _down(down: Mapping[tuple[str, str], since.Since], link: LinkSeen) -> dict[str, Json]:
+def _down(down: Mapping[tuple[str, str], down_since.Since], link: LinkSeen) -> dict[str, Json]:
     silence = down.get((link.site, link.pair))
     return {} if silence is None else {"down_since": silence.at}
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from dr_ctl.application.how import AcceptedLoss, How, Theft
+from dr_ctl.application.run_options import AcceptedLoss, RunOptions, Theft
 from dr_ctl.cli.session import Session
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.errors import UsageError
@@ -117,13 +117,13 @@ def how(
     steal: bool = False,
     reason: str | None = None,
     expect_serving: str | None = None,
-) -> How:
+) -> RunOptions:
     """How it is to be run; raises `UsageError` where the options contradict each other, or lack a reason."""
     if step and yes:
         raise UsageError("--step asks before each step, --yes asks nothing", remedy="Leave one of them out.")
     if steal and not reason:
         raise UsageError("--steal needs --reason", remedy="Say why the other run is certain to be gone: --reason TEXT.")
-    return How(yes, dry_run, step, Theft(steal, reason), saved, expect_serving)
+    return RunOptions(yes, dry_run, step, Theft(steal, reason), saved, expect_serving)
 
 
 def _outage_s(session: Session, max_outage: str | None) -> float | None:

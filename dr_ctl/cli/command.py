@@ -63,7 +63,7 @@ def common(
 
 
 # Parameters that are no options: help must not load these types.
-_UNREAD = dict.fromkeys(("Session", "Ask", "How", "Result"), object)
+_UNREAD = dict.fromkeys(("Session", "Ask", "RunOptions", "Result"), object)
 _EVERYWHERE = (
     ("output", OUTPUT, None),
     ("json", JSON, False),

@@ -11,8 +11,8 @@ import typer
 from dr_ctl.cli.command import Option, command, group
 
 if TYPE_CHECKING:
-    from dr_ctl.application.how import How
     from dr_ctl.application.result import Result
+    from dr_ctl.application.run_options import RunOptions
     from dr_ctl.cli.session import Session
     from dr_ctl.engine.plan import Ask
 
@@ -59,7 +59,7 @@ SILENT = _option(
 QUEUES = _option("queues", "PATTERN", "Only these, where the topology can move part of a site.")
 MOVE = (TO, TIMEOUT, OUTAGE, CUT, ACCEPT, QUEUES)
 STEP = (SITE, TIMEOUT, QUEUES)
-# Options that become one `How`.
+# Options that become one `RunOptions`.
 EXPECT = _option("expect-serving", "SITE", "Refuse unless SITE serves.")
 REASON = _option("reason", "TEXT", "Why; the journal keeps it.")
 CHANGES = (
@@ -101,7 +101,7 @@ def plan(
 def _operation(name: str, about: str, asks: Sequence[Option], how: Sequence[Option] = CHANGES) -> None:
     """Declare an operation. Of a name of two words the first is its group."""
 
-    def run_it(session: Session, asked: Ask, how: How) -> Result:
+    def run_it(session: Session, asked: Ask, how: RunOptions) -> Result:
         from dr_ctl.application import run  # noqa: PLC0415
 
         return run.run(session, asked, how)
@@ -167,7 +167,7 @@ _operation(
 
 
 @command(operations_app, "resume", how=STEPWISE)
-def resume(session: Session, how: How, *, timeout: _TIMEOUT = None) -> Result:
+def resume(session: Session, how: RunOptions, *, timeout: _TIMEOUT = None) -> Result:
     """Go on with the run that was interrupted."""
     from dr_ctl.application import run  # noqa: PLC0415
     from dr_ctl.cli import asking  # noqa: PLC0415
@@ -178,7 +178,7 @@ def resume(session: Session, how: How, *, timeout: _TIMEOUT = None) -> Result:
 @command(operations_app, "abort", how=CHANGES)
 def abort(
     session: Session,
-    how: How,
+    how: RunOptions,
     *,
     forget: Annotated[
         str | None,
@@ -194,7 +194,7 @@ def abort(
 @command(operations_app, "escalate", how=STEPWISE)
 def escalate(
     session: Session,
-    how: How,
+    how: RunOptions,
     *,
     run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="The open run, or its beginning.")] = None,
     timeout: _TIMEOUT = None,

@@ -15,7 +15,7 @@ from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.workloads.calls import call
-from dr_ctl.topologies.workloads.yard import Yard
+from dr_ctl.topologies.workloads.sites import WorkloadSites
 from dr_ctl_lab.lab.cache import release_ports, reserve_ports
 from dr_ctl_lab.lab.camel import LOG, Camel
 from dr_ctl_lab.played import PlayedTwin
@@ -77,11 +77,11 @@ def named(twin: PlayedTwin, apps: Mapping[str, Camel], *routes: str) -> None:
         route = {"name": "billing", "kind": "camel-route", "jolokia": apps[site].jolokia, "routes": list(routes)}
         part["workloads"] = [{**route, "singleton": True, "timeout": "2s"}]
     twin.settings_path.write_text(json.dumps(told), encoding="utf-8")
-    with closing(Yard(load(twin.settings_path), Patience())) as yard:
+    with closing(WorkloadSites(load(twin.settings_path), Patience())) as sites:
         for site, goal in (("paris", Goal.STOP), ("london", Goal.START)):
-            [seen] = yard.look_at((site, "billing"))
+            [seen] = sites.look_at((site, "billing"))
             for part in seen.parts:
-                assert isinstance(yard.send(call(site, yard.told[site, "billing"], part, goal), None), Done)
+                assert isinstance(sites.send(call(site, sites.told[site, "billing"], part, goal), None), Done)
 
 
 def states(inside: Command) -> dict[str, str]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dr_ctl.topologies.artemis import beans
-from dr_ctl.topologies.artemis.papers import CREATE_FILTERED
+from dr_ctl.topologies.artemis.document_queue import CREATE_FILTERED
 from dr_ctl.topologies.continuity.look import aged, look, service_bean
 from dr_ctl.topologies.continuity.view import Flow, SiteView
 from tests.twin.subject import CONFIG, COUNTERS, SITES, Subject, until

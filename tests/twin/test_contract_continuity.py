@@ -8,7 +8,7 @@ import pytest
 
 from dr_ctl.stomp_io.address import Login
 from dr_ctl.topologies.artemis import beans
-from dr_ctl.topologies.artemis.papers import UPDATE_FILTERED
+from dr_ctl.topologies.artemis.document_queue import UPDATE_FILTERED
 from dr_ctl_lab.lab.kinds import CONTINUITY
 from tests.twin.plugin_subject import FLOWS, PluginSubject, bare
 from tests.twin.subject import SITES

@@ -9,7 +9,7 @@ import pytest
 
 from dr_ctl.stomp_io.address import Address
 from dr_ctl.topologies.common.access import Gate
-from dr_ctl.topologies.fanout.letters import put, read
+from dr_ctl.topologies.fanout.copying import put, read
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.twin.kinds import FANOUT
 from tests.twin.classic_subject import INVOICES, ORDERS, TEXT, ClassicSubject

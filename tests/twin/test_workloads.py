@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dr_ctl.topologies.common.sender import Sender
-from dr_ctl.topologies.workloads.yard import Yard
+from dr_ctl.topologies.workloads.sites import WorkloadSites
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.faults import Fault, FaultKind, When
 from dr_ctl_lab.twin.kinds import BRIDGES, MIRROR
@@ -62,7 +62,7 @@ class Death:
 
     def strike(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(Sender, "_post", self._mortal(Sender._post))
-        monkeypatch.setattr(Yard, "send", self._mortal(Yard.send))
+        monkeypatch.setattr(WorkloadSites, "send", self._mortal(WorkloadSites.send))
 
     def _mortal(self, send: Callable[..., Any]) -> Callable[..., Any]:
         def mortal(*given: Any) -> Any:

@@ -17,8 +17,8 @@ from dr_ctl.rpo.estimate import notes, slices
 from dr_ctl.rpo.estimate.facts import newest_first_of, serving, sites_of
 from dr_ctl.rpo.estimate.periods import DAY, Calendar, Period
 from dr_ctl.rpo.estimate.request import Request
-from dr_ctl.rpo.estimate.settled import Folders, Kept, Settled
 from dr_ctl.rpo.estimate.slices import File, Slice, Summarized
+from dr_ctl.rpo.estimate.summaries import Folders, Kept, Settled
 from dr_ctl.rpo.estimate.summary import coarsened
 from dr_ctl.rpo.history.files import newest_first
 from dr_ctl.rpo.history.row import micros

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeVar
 
+from dr_ctl.topologies.artemis.document_queue import IN_USER, Papers
 from dr_ctl.topologies.artemis.fence import DoorsAndRoles
 from dr_ctl.topologies.artemis.operations import ArtemisRequests
-from dr_ctl.topologies.artemis.papers import IN_USER, Papers
 from dr_ctl.topologies.common.view import Broker
 
 
@@ -20,13 +20,13 @@ class ArtemisBroker(Broker):
         return DoorsAndRoles(self)
 
     @property
-    def papers(self) -> Papers:
+    def document_queue(self) -> Papers:
         """The way in which documents of dr-ctl are kept at it."""
         return IN_USER
 
     @property
     def requests(self) -> ArtemisRequests:
-        return ArtemisRequests(self.broker, self.papers)
+        return ArtemisRequests(self.broker, self.document_queue)
 
 
 B_co = TypeVar("B_co", bound=ArtemisBroker, covariant=True)

@@ -1,4 +1,4 @@
-"""The documents of dr-ctl at a broker: small texts, each kept by a queue of its own, as `papers` says.
+"""The documents of dr-ctl at a broker: small texts, each kept by a queue of its own, as `document_queue` says.
 
 A read gives all of them with the broker's clock. The name says the kind, the site that holds it, and a number.
 """
@@ -15,7 +15,7 @@ from dr_ctl.jolokia.client import Answer, Ask, Change, Changer, Listing, Read, R
 from dr_ctl.jolokia.errors import BadValue, NoSuchBean
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.artemis import beans
-from dr_ctl.topologies.artemis.papers import DELETE, Papers
+from dr_ctl.topologies.artemis.document_queue import DELETE, Papers
 from dr_ctl.topologies.common.names import numbered
 
 if TYPE_CHECKING:
@@ -42,10 +42,10 @@ class Documents:
     def read(self, kind: str) -> tuple[int, Sequence[tuple[int, str]]]:
         names = self._access.names()
         now, listed = Reader(self._open()).look(
-            [self._access.clock(names.broker), Read(beans.documents(names.broker), names.papers.attributes)],
+            [self._access.clock(names.broker), Read(beans.documents(names.broker), names.document_queue.attributes)],
             timeout_s=READ_S,
         )
-        return self._access.clock_ms(now), numbered(_texts(listed, names.papers), kind)
+        return self._access.clock_ms(now), numbered(_texts(listed, names.document_queue), kind)
 
     def lately(self, kind: str) -> tuple[float, int, Sequence[tuple[int, str]]] | None:
         if (newest := self._access.newest) is None:
@@ -56,7 +56,7 @@ class Documents:
 
     def create(self, kind: str, number: int, text: str) -> bool:
         names = self._access.names()
-        answer = self._change(*names.papers.create(self._name(kind, number), text, kind=self._kind(kind)))
+        answer = self._change(*names.document_queue.create(self._name(kind, number), text, kind=self._kind(kind)))
         if answer.error is None:
             return True
         if _EXISTS in str(answer.error):
@@ -65,7 +65,7 @@ class Documents:
 
     def update(self, kind: str, number: int, text: str) -> None:
         names = self._access.names()
-        self._change(*names.papers.update(self._name(kind, number), text, kind=self._kind(kind))).value()
+        self._change(*names.document_queue.update(self._name(kind, number), text, kind=self._kind(kind))).value()
 
     def delete(self, kind: str, number: int) -> None:
         self._change(DELETE, (self._name(kind, number),)).value()
@@ -96,7 +96,7 @@ class Documents:
         return self._wire
 
 
-def _texts(answer: Answer, papers: Papers) -> dict[str, str]:
+def _texts(answer: Answer, document_queue: Papers) -> dict[str, str]:
     if isinstance(answer.error, NoSuchBean):
         return {}
     value = answer.value()
@@ -104,6 +104,6 @@ def _texts(answer: Answer, papers: Papers) -> dict[str, str]:
         raise BadValue("a read by pattern gave no beans")
     fields = {bean: Fields(bean, each) for bean, each in value.items()}
     return {
-        each.any_text("Name"): papers.text(each) if papers.is_own(bean, each) else NOBODYS
+        each.any_text("Name"): document_queue.text(each) if document_queue.is_own(bean, each) else NOBODYS
         for bean, each in fields.items()
     }

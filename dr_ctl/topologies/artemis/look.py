@@ -12,7 +12,7 @@ from dr_ctl.jolokia.client import READ_S, Answer, Read, Reader, Search
 from dr_ctl.jolokia.errors import BadValue, NoSuchBean, OperationFailed
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.artemis import beans
-from dr_ctl.topologies.artemis.papers import Papers
+from dr_ctl.topologies.artemis.document_queue import Papers
 from dr_ctl.topologies.common.names import DOCUMENT, OUTFLOW_PREFIX
 from dr_ctl.topologies.common.view import Acceptor, Broker, Connection, Consumer, Grants, Queue
 
@@ -37,16 +37,16 @@ class Documents(NamedTuple):
     others: tuple[str, ...]
 
 
-def documents(papers: Papers, queues: Iterable[tuple[str, Fields]]) -> Documents:
+def documents(document_queue: Papers, queues: Iterable[tuple[str, Fields]]) -> Documents:
     """Tell dr-ctl's own documents from queues that only have such a name."""
     own: dict[str, str] = {}
     others = []
     for bean, fields in queues:
         name = beans.parts(bean)["queue"]
-        if DOCUMENT.match(name) and not papers.is_own(bean, fields):
+        if DOCUMENT.match(name) and not document_queue.is_own(bean, fields):
             others.append(name)
         else:
-            own[name] = papers.text(fields)
+            own[name] = document_queue.text(fields)
     return Documents(own, tuple(sorted(others)))
 
 

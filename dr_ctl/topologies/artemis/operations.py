@@ -9,7 +9,7 @@ from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call
 from dr_ctl.jolokia.client import Change
 from dr_ctl.topologies.artemis import beans
-from dr_ctl.topologies.artemis.papers import DESTROY_QUEUE, Operation, Papers
+from dr_ctl.topologies.artemis.document_queue import DESTROY_QUEUE, Operation, Papers
 
 if TYPE_CHECKING:
     from dr_ctl.core.model import Json
@@ -44,10 +44,10 @@ def change(call: Call) -> Change:
 
 @dataclass(frozen=True, slots=True)
 class ArtemisRequests:
-    """Implements `Requests` for one broker of that name, whose documents are kept as `papers` says."""
+    """Implements `Requests` for one broker of that name, whose documents are kept as `document_queue` says."""
 
     broker: str
-    papers: Papers
+    document_queue: Papers
 
     def of_server(self, operation: Operation) -> Request:
         return request(beans.server(self.broker), *operation)
@@ -71,11 +71,11 @@ class ArtemisRequests:
         return request(beans.queues_beginning(self.broker, beginning), PAUSE if goal is Goal.PAUSE else RESUME)
 
     def write(self, name: str, text: str | None) -> Request:
-        operation, arguments = self.papers.create(name, text or "")
+        operation, arguments = self.document_queue.create(name, text or "")
         return self.of_server((operation, arguments if text is not None else (name,)))
 
     def remove(self, name: str) -> Request:
         return self.of_server((DESTROY_QUEUE, (name, True)))
 
     def probe(self, name: str) -> Request:
-        return self.of_server(self.papers.probe(name))
+        return self.of_server(self.document_queue.probe(name))

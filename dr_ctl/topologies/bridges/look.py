@@ -13,7 +13,7 @@ from dr_ctl.jolokia.post import Post
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis import look as parts
-from dr_ctl.topologies.artemis.papers import IN_USER
+from dr_ctl.topologies.artemis.document_queue import IN_USER
 from dr_ctl.topologies.bridges.view import ORIGIN, Bridge, BrokerView, Divert, Flow
 from dr_ctl.topologies.common.names import ANY_ADDRESS
 from dr_ctl.topologies.common.view import Config, Queue

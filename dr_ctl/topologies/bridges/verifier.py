@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dr_ctl.core.model import Json, some
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.ports import Move
-from dr_ctl.topologies.bridges import history
+from dr_ctl.topologies.bridges import numbers
 from dr_ctl.topologies.bridges.access import Observer
 from dr_ctl.topologies.bridges.barrier import IdBarrier
 from dr_ctl.topologies.bridges.findings import TOO_MANY_TO_COMPARE
@@ -89,7 +89,7 @@ class BridgesVerifier(Verifier):
             return None
         site = next(each for each in brokers if each != here.site)
         readers = [brokers[name][here.pair].reader() for name in (here.site, site)]
-        return history.missing(readers[0], queue, readers[1], copy, origin, timeout_s=self.patience.flag_s)
+        return numbers.missing(readers[0], queue, readers[1], copy, origin, timeout_s=self.patience.flag_s)
 
 
 def _closed(view: BrokerView, move: Move) -> Iterator[str]:

@@ -190,7 +190,7 @@ class BrokerView(ArtemisBroker):
 
     @property
     def requests(self) -> Requests:
-        return Requests(self.broker, self.papers)
+        return Requests(self.broker, self.document_queue)
 
     def working(self, unit: str) -> bool:
         """Say whether a client takes messages of a unit here."""

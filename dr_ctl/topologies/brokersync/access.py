@@ -76,7 +76,7 @@ class Access(access.Access[BrokerView]):
         return tuple(door.name for door in self.look(timeout_s=timeout_s).doors if door.started)
 
     def _seen(self, answered: Answered) -> BrokerView:
-        view = seen(answered, self.papers, pair=self.pair, site=self.site, config=self.config)
+        view = seen(answered, self.document_files, pair=self.pair, site=self.site, config=self.config)
         consumed = proven.consumed(answered, self.site, self.pair, self._documents)
         return replace(view, consumed=consumed, held=proven.held(self._documents))
 

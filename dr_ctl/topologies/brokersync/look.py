@@ -10,12 +10,12 @@ from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.brokersync.view import AGENT, QUEUE, BrokerView, SyncConfig
 from dr_ctl.topologies.classic import beans
 from dr_ctl.topologies.classic import look as parts
+from dr_ctl.topologies.classic.document_files import Papers
 from dr_ctl.topologies.classic.look import Answered
-from dr_ctl.topologies.classic.papers import Papers
 from dr_ctl.topologies.common.view import Queue
 
 
-def seen(answer: Answered, papers: Papers, *, pair: str, site: str, config: SyncConfig) -> BrokerView:
+def seen(answer: Answered, document_files: Papers, *, pair: str, site: str, config: SyncConfig) -> BrokerView:
     """Make the view of a pair's broker from the answer. Raises `BrokerError`."""
     bridged = {consumer.queue for consumer, network in answer.consumers if network}
     named = {queue.name: queue for queue in answer.queues}
@@ -39,13 +39,13 @@ def seen(answer: Answered, papers: Papers, *, pair: str, site: str, config: Sync
         version=answer.broker.text("BrokerVersion"),
         node=answer.broker.text("BrokerName"),
         start=answer.broker.text("BrokerId"),
-        now_ms=papers.now_ms,
+        now_ms=document_files.now_ms,
         acceptors=answer.connectors,
         queues=tuple(replace(each, internal=each.name in own) for each in answer.queues),
         connections=tuple(each for each, network in answer.connections if not network),
         consumers=tuple(each for each, network in answer.consumers if not network and not of_agent(each.client)),
         prepared=answer.prepared,
-        documents=papers.texts(),
+        documents=document_files.texts(),
         disk_used=answer.share,
         slave=answer.broker.flag("Slave"),
         networks=answer.networks,

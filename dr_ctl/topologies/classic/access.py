@@ -18,8 +18,8 @@ from dr_ctl.stomp_io.address import parse_address
 from dr_ctl.stomp_io.answers import RoundTrip
 from dr_ctl.topologies.classic import look
 from dr_ctl.topologies.classic.broker import B_co
+from dr_ctl.topologies.classic.document_files import Papers
 from dr_ctl.topologies.classic.operations import DOCUMENT, TEXT, change
-from dr_ctl.topologies.classic.papers import Papers
 from dr_ctl.topologies.common import access as common
 from dr_ctl.topologies.common.access import CHANGE_S
 from dr_ctl.topologies.common.view import Config
@@ -31,7 +31,7 @@ class Access(ConsoleAccess[B_co]):
         self._settings = installation.broker(site, pair, Settings)
         super().__init__(installation, site, pair, self._settings)
         self._broker = self._settings.broker
-        self.papers = Papers(documents, site, pair, clock)
+        self.document_files = Papers(documents, site, pair, clock)
 
     def _config(self) -> Config:
         """Read the settings that all such brokers have; a topology adds its own."""
@@ -57,10 +57,10 @@ class Access(ConsoleAccess[B_co]):
         return self._ask(self._broker, timeout_s)
 
     def store(self) -> Store:
-        return self.papers.store
+        return self.document_files.store
 
     def channel(self) -> common.Channel:
-        return Channel(self.wire(), self.papers)
+        return Channel(self.wire(), self.document_files)
 
     def open_doors(self, *, timeout_s: float) -> tuple[str, ...]:
         return look.open_doors(self.reader(), self.names().broker, self.config.clients, timeout_s=timeout_s)
@@ -78,8 +78,8 @@ class Access(ConsoleAccess[B_co]):
 class Channel:
     """Implements `common.access.Channel`: a document is a file here, all else goes to the broker."""
 
-    def __init__(self, wire: Wire, papers: Papers) -> None:
-        self._wire, self._changer, self._papers = wire, Changer(wire), papers
+    def __init__(self, wire: Wire, document_files: Papers) -> None:
+        self._wire, self._changer, self._papers = wire, Changer(wire), document_files
 
     def send(self, calls: Sequence[Call]) -> list[Outcome]:
         """Send the calls in batches between documents, so that their order is kept."""

@@ -19,7 +19,7 @@ from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis import look as parts
 from dr_ctl.topologies.common.names import OWN
 from dr_ctl.topologies.common.view import Config, Queue
-from dr_ctl.topologies.continuity.papers import InFilter
+from dr_ctl.topologies.continuity.document_queue import InFilter
 from dr_ctl.topologies.continuity.view import PREFIX, Bridge, Commands, Flow, Service, SiteView
 
 _SERVER: Final = ("Version", "NodeID", "DiskStoreUsage")

@@ -13,9 +13,9 @@ from dr_ctl.topologies.artemis.broker import ArtemisBroker
 from dr_ctl.topologies.common.calls import resume
 from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.common.view import Queue
+from dr_ctl.topologies.continuity.document_queue import InFilter
 from dr_ctl.topologies.continuity.fence import Plugin
 from dr_ctl.topologies.continuity.link import ContinuityLink
-from dr_ctl.topologies.continuity.papers import InFilter
 
 PREFIX: Final = "continuity.cmd"
 
@@ -125,7 +125,7 @@ class SiteView(ArtemisBroker):
         return self.service is not None and self.service.activated and not self.service.delivering
 
     @property
-    def papers(self) -> InFilter:
+    def document_queue(self) -> InFilter:
         return InFilter(self.service.prefix if self.service is not None else PREFIX)
 
     def flow(self, queue: str) -> Flow | None:

@@ -16,14 +16,14 @@ from dr_ctl.settings.model import Installation
 from dr_ctl.settings.topologies.classic_fanout import ClassicFanout, FanoutBroker
 from dr_ctl.stomp_io.address import Login
 from dr_ctl.topologies.classic import access
-from dr_ctl.topologies.classic.papers import Papers
+from dr_ctl.topologies.classic.document_files import Papers
 from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.access import Gate, gate
 from dr_ctl.topologies.common.idstore import Store
 from dr_ctl.topologies.common.view import fields_of
 from dr_ctl.topologies.fanout import parity
 from dr_ctl.topologies.fanout.calls import COPY, IDS
-from dr_ctl.topologies.fanout.letters import CannotCopy, Letter, put, read
+from dr_ctl.topologies.fanout.copying import CannotCopy, CopiedMessage, put, read
 from dr_ctl.topologies.fanout.look import look
 from dr_ctl.topologies.fanout.view import BrokerView, FanoutConfig
 
@@ -41,7 +41,7 @@ class Access(access.Access[BrokerView]):
 
     def __init__(self, installation: Installation, site: str, pair: str, documents: Path, clock: Clock) -> None:
         self._told = installation.broker(site, pair, FanoutBroker)
-        self.carries: dict[tuple[str, str], Letter] = {}
+        self.carries: dict[tuple[str, str], CopiedMessage] = {}
         super().__init__(installation, site, pair, documents, clock)
 
     def _config(self) -> FanoutConfig:
@@ -59,7 +59,7 @@ class Access(access.Access[BrokerView]):
     def _ask(self, broker: str, timeout_s: float) -> BrokerView:
         return look(
             self.reader(),
-            self.papers,
+            self.document_files,
             pair=self.pair,
             site=self.site,
             config=self.config,
@@ -78,7 +78,7 @@ class Access(access.Access[BrokerView]):
         login = Login(sync.username, resolve(sync.password, self._installation.file.parent))
         return gate(self._installation, self.site, sync.stomp, login)
 
-    def letters(self, queue: str, wanted: Collection[str]) -> Mapping[str, Letter]:
+    def messages(self, queue: str, wanted: Collection[str]) -> Mapping[str, CopiedMessage]:
         """Read these messages as they lie here. Raises `BrokerError`."""
         return read(self._own_gate(), queue, self.id_header, wanted)
 
@@ -90,14 +90,14 @@ class Access(access.Access[BrokerView]):
         return len(mine)
 
     def channel(self) -> Channel:
-        return Channel(self.wire(), self.papers, self)
+        return Channel(self.wire(), self.document_files, self)
 
 
 class Channel(access.Channel):
     """Puts messages down too."""
 
-    def __init__(self, wire: Wire, papers: Papers, here: Access) -> None:
-        super().__init__(wire, papers)
+    def __init__(self, wire: Wire, document_files: Papers, here: Access) -> None:
+        super().__init__(wire, document_files)
         self._here = here
 
     def send(self, calls: Sequence[Call]) -> list[Outcome]:

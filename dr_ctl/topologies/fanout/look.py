@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dr_ctl.jolokia.client import Reader
+from dr_ctl.topologies.classic.document_files import Papers
 from dr_ctl.topologies.classic.look import ask
-from dr_ctl.topologies.classic.papers import Papers
 from dr_ctl.topologies.fanout.view import BrokerView, FanoutConfig
 
 
 def look(
-    reader: Reader, papers: Papers, *, pair: str, site: str, config: FanoutConfig, broker: str, timeout_s: float
+    reader: Reader, document_files: Papers, *, pair: str, site: str, config: FanoutConfig, broker: str, timeout_s: float
 ) -> BrokerView:
     """Raises `BrokerError`."""
     answer = ask(reader, broker, timeout_s=timeout_s)
@@ -22,14 +22,14 @@ def look(
         version=answer.broker.text("BrokerVersion"),
         node=answer.broker.text("BrokerName"),
         start=answer.broker.text("BrokerId"),
-        now_ms=papers.now_ms,
+        now_ms=document_files.now_ms,
         acceptors=answer.connectors,
         queues=answer.queues,
         connections=tuple(each for each, network in answer.connections if not network),
         # A browse of dr-ctl's own counts as a consumer and takes nothing.
         consumers=tuple(each for each, network in answer.consumers if not network and each.client not in own),
         prepared=answer.prepared,
-        documents=papers.texts(),
+        documents=document_files.texts(),
         disk_used=answer.share,
         slave=answer.broker.flag("Slave"),
         networks=answer.networks,

@@ -19,7 +19,7 @@ from dr_ctl.jolokia.post import Asked, Post
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis import look as parts
-from dr_ctl.topologies.artemis.papers import IN_USER
+from dr_ctl.topologies.artemis.document_queue import IN_USER
 from dr_ctl.topologies.common.names import ANY_ADDRESS
 from dr_ctl.topologies.common.view import Config, Queue
 from dr_ctl.topologies.mirror.view import BrokerView, Link

@@ -58,7 +58,7 @@ class Access(access.Access[BrokerView]):
     def _ask(self, broker: str, timeout_s: float) -> BrokerView:
         return look(
             self.reader(),
-            self.papers,
+            self.document_files,
             pair=self.pair,
             site=self.site,
             config=self.config,

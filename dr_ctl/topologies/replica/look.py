@@ -10,8 +10,8 @@ from dr_ctl.jolokia.errors import NoSuchBean
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.classic import beans as classic_beans
 from dr_ctl.topologies.classic import look as classic
+from dr_ctl.topologies.classic.document_files import Papers
 from dr_ctl.topologies.classic.operations import SETS_ROLE
-from dr_ctl.topologies.classic.papers import Papers
 from dr_ctl.topologies.replica import beans
 from dr_ctl.topologies.replica.view import BrokerView, Plugin, ReplicaConfig
 
@@ -19,7 +19,14 @@ PLUGIN: Final = ("ReplicationRole", "TotalReplicationLag", "ReplicationLag", "So
 
 
 def look(
-    reader: Reader, papers: Papers, *, pair: str, site: str, config: ReplicaConfig, broker: str, timeout_s: float
+    reader: Reader,
+    document_files: Papers,
+    *,
+    pair: str,
+    site: str,
+    config: ReplicaConfig,
+    broker: str,
+    timeout_s: float,
 ) -> BrokerView:
     """Raises `BrokerError`."""
     plugin = Read(beans.plugin(broker), PLUGIN)
@@ -34,14 +41,14 @@ def look(
         version=answer.broker.text("BrokerVersion"),
         node=answer.broker.text("BrokerName"),
         start=answer.broker.text("BrokerId"),
-        now_ms=papers.now_ms,
+        now_ms=document_files.now_ms,
         acceptors=answer.connectors,
         # Queues of the plugin that it does not hide are no clients' queues either.
         queues=tuple(each for each in answer.queues if not each.name.startswith(beans.PREFIX)),
         connections=tuple(each for each, network in answer.connections if not network),
         consumers=tuple(each for each, network in answer.consumers if not network),
         prepared=answer.prepared,
-        documents=papers.texts(),
+        documents=document_files.texts(),
         disk_used=answer.share,
         slave=answer.broker.flag("Slave"),
         networks=answer.networks,

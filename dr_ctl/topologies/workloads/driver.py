@@ -27,7 +27,7 @@ from dr_ctl.topologies.workloads.calls import concerned, holds, mine, without_mi
 from dr_ctl.topologies.workloads.findings import WORKLOAD_SHUTS_GATE
 from dr_ctl.topologies.workloads.recipe import RecipeWithWorkloads
 from dr_ctl.topologies.workloads.seen import SeenWithWorkloads
-from dr_ctl.topologies.workloads.yard import Yard
+from dr_ctl.topologies.workloads.sites import WorkloadSites
 
 S = TypeVar("S", bound=Seen)
 # The steps whose stops come before them, and end the run where one fails.
@@ -41,15 +41,15 @@ class DriverWithWorkloads(Generic[S]):
         self,
         bare: ports.Driver[S],
         recipe: RecipeWithWorkloads[S],
-        yard: Yard,
+        sites: WorkloadSites,
         patience: Patience,
         lease: Lease | None,
     ) -> None:
-        self._bare, self._recipe, self._yard, self._patience, self._lease = bare, recipe, yard, patience, lease
+        self._bare, self._recipe, self._sites, self._patience, self._lease = bare, recipe, sites, patience, lease
         self._cut_off = False  # a hook has shown that no client is left at the lost site
 
     def observe(self) -> SeenWithWorkloads[S]:
-        return SeenWithWorkloads(self._bare.observe(), self._yard.look(least_s=self._patience.last_look_s))
+        return SeenWithWorkloads(self._bare.observe(), self._sites.look(least_s=self._patience.last_look_s))
 
     def by_hand(self, site: str) -> str:
         return self._bare.by_hand(site)
@@ -95,9 +95,9 @@ class DriverWithWorkloads(Generic[S]):
         if step.verb != "verify":
             return None
         units = self._bare.observe().units if move.ask.units is not None else ()
-        workloads = self._yard.told.items()
+        workloads = self._sites.told.items()
         keys = [key for key, each in workloads if key[0] == move.source and concerned(each, move.ask, units)]
-        left = [each for each in self._yard.look_at(*keys) if each.runs is not False]
+        left = [each for each in self._sites.look_at(*keys) if each.runs is not False]
         if not left or part_of(self._bare.observe(), move.ask).roles[move.source] is Role.SERVING:
             return None
         text = some([f"{each.name} is {each.state} at {each.site}" for each in left])
@@ -108,7 +108,7 @@ class DriverWithWorkloads(Generic[S]):
         """The checks once more, right before anything is changed."""
         if step.verb != "check":
             return outcome
-        found = self._recipe.against(SeenWithWorkloads(self._bare.observe(), self._yard.look()), move)
+        found = self._recipe.against(SeenWithWorkloads(self._bare.observe(), self._sites.look()), move)
         against = tuple(each for each in found if each.severity is Severity.ERROR)
         return Refused(against[0].text, findings=against, code=ExitCode.PRECHECK_FAILED) if against else outcome
 
@@ -142,7 +142,7 @@ class DriverWithWorkloads(Generic[S]):
 
     def _why_not_beside(self, call: Call, move: Move) -> str | None:
         """Say why a singleton is not started, if it runs at the other site or may run there."""
-        for other in self._yard.others(call.site, call.thing) if self._yard.is_singleton(call.thing) else ():
+        for other in self._sites.others(call.site, call.thing) if self._sites.is_singleton(call.thing) else ():
             if other.runs:
                 return f"it is a singleton, and it runs at {other.site}"
             if other.runs is None and not self._is_lost(move):
@@ -165,8 +165,8 @@ class DriverWithWorkloads(Generic[S]):
             return seen, None
         if (barred := why_not(call)) is not None:
             return seen, barred
-        ends_s = hand.monotonic() + self._yard.told[call.site, call.thing].timeout
-        [outcome] = hand.change([call], lambda calls: [self._yard.send(each, self._lease) for each in calls])
+        ends_s = hand.monotonic() + self._sites.told[call.site, call.thing].timeout
+        [outcome] = hand.change([call], lambda calls: [self._sites.send(each, self._lease) for each in calls])
         waited = until(
             hand,
             lambda: self._now(call),
@@ -202,13 +202,13 @@ class DriverWithWorkloads(Generic[S]):
 
     def _now(self, call: Call) -> WorkloadSeen:
         """The workload of a call, looked at now."""
-        [seen] = self._yard.look_at((call.site, call.thing))
+        [seen] = self._sites.look_at((call.site, call.thing))
         return seen
 
     def _why_not_again(self, call: Call) -> str | None:
         """A singleton that an undo starts again must not be seen at the other site, where the run never started it."""
-        singleton = call.goal is Goal.START and self._yard.is_singleton(call.thing)
-        at = [each.site for each in (self._yard.others(call.site, call.thing) if singleton else ()) if each.runs]
+        singleton = call.goal is Goal.START and self._sites.is_singleton(call.thing)
+        at = [each.site for each in (self._sites.others(call.site, call.thing) if singleton else ()) if each.runs]
         return f"it is a singleton, and it runs at {at[0]}" if at else None
 
 

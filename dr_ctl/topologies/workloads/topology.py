@@ -15,7 +15,7 @@ from dr_ctl.topologies.topology import Glance, Keeper, Seen, Topology, glance_of
 from dr_ctl.topologies.workloads.driver import DriverWithWorkloads
 from dr_ctl.topologies.workloads.recipe import RecipeWithWorkloads
 from dr_ctl.topologies.workloads.seen import SeenWithWorkloads
-from dr_ctl.topologies.workloads.yard import Yard
+from dr_ctl.topologies.workloads.sites import WorkloadSites
 
 S = TypeVar("S", bound=Seen)
 
@@ -25,8 +25,8 @@ class TopologyWithWorkloads(Generic[S]):
 
     def __init__(self, bare: Topology[S], installation: Installation, patience: Patience) -> None:
         self._bare, self._patience = bare, patience
-        self._yard = Yard(installation, patience)
-        self.recipe = RecipeWithWorkloads(bare.recipe, self._yard.told)
+        self._sites = WorkloadSites(installation, patience)
+        self.recipe = RecipeWithWorkloads(bare.recipe, self._sites.told)
 
     def look(self, *, over_s: float = 0.0) -> SeenWithWorkloads[S]:
         """A bare look leaves the workloads out: the monitor makes several a second, and keeps nothing of them."""
@@ -43,13 +43,13 @@ class TopologyWithWorkloads(Generic[S]):
 
     def spend_at_most(self, seconds: float, site: str) -> None:
         self._bare.spend_at_most(seconds, site)
-        self._yard.spend_at_most(seconds, site)
+        self._sites.spend_at_most(seconds, site)
 
     def stores(self) -> Sequence[Store]:
         return self._bare.stores()
 
     def driver(self, lease: Lease | None = None) -> DriverWithWorkloads[S]:
-        return DriverWithWorkloads(self._bare.driver(lease), self.recipe, self._yard, self._patience, lease)
+        return DriverWithWorkloads(self._bare.driver(lease), self.recipe, self._sites, self._patience, lease)
 
     def why_not_so(self, site: str, *, serving: bool) -> str | None:
         return self._bare.why_not_so(site, serving=serving)
@@ -59,10 +59,10 @@ class TopologyWithWorkloads(Generic[S]):
 
     def close(self) -> None:
         self._bare.close()
-        self._yard.close()
+        self._sites.close()
 
     def _beside(self, look: Callable[[], S]) -> SeenWithWorkloads[S]:
         """The brokers and the workloads are asked at the same time."""
         with ThreadPoolExecutor(max_workers=1, thread_name_prefix="workloads") as pool:
-            workloads = pool.submit(self._yard.look)
+            workloads = pool.submit(self._sites.look)
             return SeenWithWorkloads(look(), workloads.result())

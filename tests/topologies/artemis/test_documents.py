@@ -12,8 +12,8 @@ import pytest
 from dr_ctl.engine.lease import Forbidden
 from dr_ctl.jolokia.errors import OperationFailed
 from dr_ctl.topologies.artemis import beans
+from dr_ctl.topologies.artemis.document_queue import IN_USER
 from dr_ctl.topologies.artemis.documents import Documents
-from dr_ctl.topologies.artemis.papers import IN_USER
 from dr_ctl.topologies.common.names import numbered
 from dr_ctl.topologies.mirror.access import Access
 from dr_ctl.topologies.mirror.view import BrokerView
@@ -21,7 +21,7 @@ from tests.topologies.mirror.pair import Management, _Direct, failed
 
 
 def documents(broker: Management) -> Documents:
-    view = SimpleNamespace(broker=broker.broker, papers=IN_USER)
+    view = SimpleNamespace(broker=broker.broker, document_queue=IN_USER)
     access = SimpleNamespace(
         clock=Access.clock,
         clock_ms=Access.clock_ms,

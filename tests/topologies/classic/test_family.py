@@ -14,8 +14,8 @@ from dr_ctl.jolokia.client import Answer, MayCall
 from dr_ctl.jolokia.errors import BadValue, NoSuchBean, PolicyRefused
 from dr_ctl.stomp_io.frames import Frame
 from dr_ctl.topologies.classic import beans, look, statistics
+from dr_ctl.topologies.classic.document_files import Papers
 from dr_ctl.topologies.classic.operations import CLOSES, EVERY, PAUSES, by_ids
-from dr_ctl.topologies.classic.papers import Papers
 
 CONNECTOR = "org.apache.activemq:brokerName=b,connector=clientConnectors,connectorName=stomp,type=Broker"
 QUEUE = "org.apache.activemq:brokerName=b,destinationName=q,destinationType=Queue,type=Broker"
@@ -85,15 +85,15 @@ def test_an_error_in_the_place_of_beans_is_no_empty_listing() -> None:
 
 
 def test_documents_are_files_that_are_whole_or_not_there(tmp_path: Path) -> None:
-    papers = Papers(tmp_path, "london", "b", SystemClock())
+    document_files = Papers(tmp_path, "london", "b", SystemClock())
 
-    assert isinstance(papers.write("dr-ctl.debt.london.fence.paris", "{}"), Done)
-    papers.store.create("lock", 3, "held")
+    assert isinstance(document_files.write("dr-ctl.debt.london.fence.paris", "{}"), Done)
+    document_files.store.create("lock", 3, "held")
 
-    assert papers.texts() == {"dr-ctl.debt.london.fence.paris": "{}", "dr-ctl.lock.london.3": "held"}
-    assert isinstance(papers.remove("dr-ctl.debt.london.fence.paris"), Done)
-    assert isinstance(papers.remove("dr-ctl.debt.london.fence.paris"), Done)  # twice is once
-    assert [*papers.texts()] == ["dr-ctl.lock.london.3"]
+    assert document_files.texts() == {"dr-ctl.debt.london.fence.paris": "{}", "dr-ctl.lock.london.3": "held"}
+    assert isinstance(document_files.remove("dr-ctl.debt.london.fence.paris"), Done)
+    assert isinstance(document_files.remove("dr-ctl.debt.london.fence.paris"), Done)  # twice is once
+    assert [*document_files.texts()] == ["dr-ctl.lock.london.3"]
 
 
 def frame(told: dict[str, Any]) -> Frame:

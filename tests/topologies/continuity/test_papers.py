@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dr_ctl.jolokia.values import Fields
-from dr_ctl.topologies.artemis.papers import CREATE_FILTERED, created
-from dr_ctl.topologies.continuity.papers import InFilter
+from dr_ctl.topologies.artemis.document_queue import CREATE_FILTERED, created
+from dr_ctl.topologies.continuity.document_queue import InFilter
 
 PAPERS = InFilter("continuity.cmd")
 

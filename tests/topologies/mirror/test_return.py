@@ -18,8 +18,8 @@ from dr_ctl.engine.plan import Ask, Call
 from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.settings.model import Drain, Queues
 from dr_ctl.topologies.artemis import beans
+from dr_ctl.topologies.artemis.document_queue import CREATE_QUEUE, DESTROY_QUEUE
 from dr_ctl.topologies.artemis.operations import PAUSE_LASTING, RESUME, change
-from dr_ctl.topologies.artemis.papers import CREATE_QUEUE, DESTROY_QUEUE
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.seen import Silent
 from dr_ctl.topologies.mirror import procedure

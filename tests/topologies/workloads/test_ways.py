@@ -17,7 +17,7 @@ from dr_ctl.engine.outcome import Done, Outcome, Refused, Unknown
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.topology import WorkloadSeen
 from dr_ctl.topologies.workloads.calls import call
-from dr_ctl.topologies.workloads.yard import Yard
+from dr_ctl.topologies.workloads.sites import WorkloadSites
 from tests.jolokia.console import Handler, closed_port, console, send
 from tests.topologies.workloads.camel import Camel, Route, camel, name_of
 from tests.topologies.workloads.work import Work
@@ -25,20 +25,20 @@ from tests.topologies.workloads.work import Work
 BROKER = {"name": "orders-1", "jolokia": "http://127.0.0.1:1/jolokia", "username": "admin", "password": {"plain": "p"}}
 
 
-def yard(folder: Path, *workloads: dict[str, Any], read_s: float = 2.0) -> Yard:
+def sites(folder: Path, *workloads: dict[str, Any], read_s: float = 2.0) -> WorkloadSites:
     """The workloads of London; Paris has none."""
     brokers = [{**BROKER, "clients": ["clients"]}]
     sites = {"london": {"brokers": brokers, "workloads": list(workloads)}, "paris": {"brokers": brokers}}
     told = {"version": 1, "name": "orders", "topology": "artemis-mirror", "sites": sites}
     (folder / "dr-ctl.yaml").write_text(yaml.safe_dump(told), encoding="utf-8")
-    return Yard(load(folder / "dr-ctl.yaml"), Patience(workload_read_s=read_s))
+    return WorkloadSites(load(folder / "dr-ctl.yaml"), Patience(workload_read_s=read_s))
 
 
-def sent(of: Yard, name: str, goal: Goal, part: str | None = None) -> Outcome:
+def sent(of: WorkloadSites, name: str, goal: Goal, part: str | None = None) -> Outcome:
     return of.send(call("london", of.told["london", name], part or name, goal), None)
 
 
-def looked(of: Yard) -> WorkloadSeen:
+def looked(of: WorkloadSites) -> WorkloadSeen:
     [seen] = of.look()
     return seen
 
@@ -53,14 +53,14 @@ class TestCamel:
     def test_each_route_is_a_part_by_the_name_of_its_bean(
         self, tmp_path: Path, context: tuple[Camel, dict[str, Any]]
     ) -> None:
-        seen = looked(yard(tmp_path, context[1]))
+        seen = looked(sites(tmp_path, context[1]))
 
         assert (seen.state, seen.detail, seen.runs) == ("running", "3 in flight", True)
         assert list(seen.parts) == [name_of("billing"), name_of("audit")]
 
     def test_a_stop_lets_what_is_in_flight_finish(self, tmp_path: Path, context: tuple[Camel, dict[str, Any]]) -> None:
         played, told = context
-        of = yard(tmp_path, told)
+        of = sites(tmp_path, told)
 
         outcomes = [sent(of, "billing", Goal.STOP, part) for part in looked(of).parts]
 
@@ -75,7 +75,7 @@ class TestCamel:
     def test_one_that_hangs_is_refused_and_goes_on(self, tmp_path: Path, context: tuple[Camel, dict[str, Any]]) -> None:
         played, told = context
         played.routes["audit"].hangs = True
-        of = yard(tmp_path, told)
+        of = sites(tmp_path, told)
 
         outcome = sent(of, "billing", Goal.STOP, name_of("audit"))
 
@@ -93,12 +93,12 @@ class TestCamel:
         played, settings = context
         played.routes["billing"] = Route(state, in_flight)
 
-        seen = looked(yard(tmp_path, {**settings, "routes": ["billing"]}))
+        seen = looked(sites(tmp_path, {**settings, "routes": ["billing"]}))
 
         assert (seen.state, seen.runs) == (told, told != "stopped")
 
     def test_a_route_that_is_not_there_is_not_read(self, tmp_path: Path, context: tuple[Camel, dict[str, Any]]) -> None:
-        seen = looked(yard(tmp_path, {**context[1], "routes": ["billing", "gone"]}))
+        seen = looked(sites(tmp_path, {**context[1], "routes": ["billing", "gone"]}))
 
         assert (seen.state, seen.runs) == ("not read", None)
         assert "InstanceNotFoundException" in str(seen.silent)
@@ -106,7 +106,7 @@ class TestCamel:
     def test_one_that_does_not_answer_is_not_read(self, tmp_path: Path, context: tuple[Camel, dict[str, Any]]) -> None:
         played, told = context
         played.mute = True
-        of = yard(tmp_path, told, read_s=0.2)
+        of = sites(tmp_path, told, read_s=0.2)
         of.spend_at_most(0.3, "london")
 
         assert looked(of).runs is None
@@ -118,13 +118,13 @@ class TestCamel:
     ) -> None:
         told = {**context[1], "routes": ["billing"]}
         with camel(billing=Route()) as (_, server):
-            looked(yard(tmp_path, {**told, "jolokia": server.url}))
-            looked(yard(tmp_path, {**told, "jolokia": server.url, "username": "ops", "password": {"plain": "secret"}}))
+            looked(sites(tmp_path, {**told, "jolokia": server.url}))
+            looked(sites(tmp_path, {**told, "jolokia": server.url, "username": "ops", "password": {"plain": "secret"}}))
 
             assert ["Authorization" in each for each in server.headers] == [False, True]
 
     def test_nobody_there_is_refused_for_certain(self, tmp_path: Path, context: tuple[Camel, dict[str, Any]]) -> None:
-        of = yard(tmp_path, {**context[1], "jolokia": closed_port()})
+        of = sites(tmp_path, {**context[1], "jolokia": closed_port()})
 
         assert looked(of).runs is None
         assert isinstance(sent(of, "billing", Goal.STOP, name_of("billing")), Refused)
@@ -152,7 +152,7 @@ class TestSystemd:
         return folder
 
     def test_it_is_started_and_stopped_by_its_words(self, tmp_path: Path, systemctl: Path) -> None:
-        of = yard(tmp_path, UNIT)
+        of = sites(tmp_path, UNIT)
 
         outcomes = [type(sent(of, "mailer", goal)) for goal in (Goal.START, Goal.STOP)]
 
@@ -179,10 +179,10 @@ class TestSystemd:
     def test_only_what_is_known_counts(self, tmp_path: Path, systemctl: Path, said: str, state: str) -> None:
         (systemctl / "unit").write_text(f"{said}\n", encoding="utf-8")
 
-        assert looked(yard(tmp_path, UNIT)).state == state
+        assert looked(sites(tmp_path, UNIT)).state == state
 
     def test_another_machine_is_named_to_it(self, tmp_path: Path) -> None:
-        of = yard(tmp_path, {**UNIT, "host": "ops@mail-1"})
+        of = sites(tmp_path, {**UNIT, "host": "ops@mail-1"})
 
         [stop] = [call("london", of.told["london", "mailer"], "mailer", Goal.STOP)]
 
@@ -191,7 +191,7 @@ class TestSystemd:
     def test_where_there_is_none_it_is_not_read(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("PATH", str(tmp_path))
 
-        assert "could not be started" in str(looked(yard(tmp_path, UNIT)).silent)
+        assert "could not be started" in str(looked(sites(tmp_path, UNIT)).silent)
 
 
 class TestCommands:
@@ -200,7 +200,7 @@ class TestCommands:
         return Work(tmp_path, "london", "importer", running=True)
 
     def test_they_are_told_what_they_are_for(self, tmp_path: Path, work: Work) -> None:
-        of = yard(tmp_path, work.told())
+        of = sites(tmp_path, work.told())
 
         outcome = sent(of, "importer", Goal.STOP)
 
@@ -210,14 +210,14 @@ class TestCommands:
     def test_a_state_command_that_fails_says_nothing(self, tmp_path: Path, work: Work) -> None:
         work.switch("state.broken")
 
-        seen = looked(yard(tmp_path, work.told()))
+        seen = looked(sites(tmp_path, work.told()))
 
         assert (seen.runs, seen.state) == (None, "not read")
         assert "ended with 9" in str(seen.silent)
 
     def test_one_that_hangs_is_ended(self, tmp_path: Path, work: Work) -> None:
         work.switch("stop.hangs")
-        of = yard(tmp_path, work.told(timeout="200ms"))
+        of = sites(tmp_path, work.told(timeout="200ms"))
 
         outcome = sent(of, "importer", Goal.STOP)
 
@@ -233,7 +233,7 @@ class TestCommands:
         routes = {"name": "billing", "kind": "camel-route", "jolokia": closed_port(), "routes": ["billing"]}
         routes |= {"username": "ops", "password": {"env": "ROUTES_PASSWORD"}}
 
-        sent(yard(tmp_path, work.told(), routes), "importer", Goal.STOP)
+        sent(sites(tmp_path, work.told(), routes), "importer", Goal.STOP)
 
         assert work.log.read_text(encoding="utf-8") == "[]\n"
 
@@ -260,17 +260,17 @@ class TestHttp:
             more = {"stopped": stopped} if stopped else {}
             told = _http(url, state={"get": f"{url}/state", "running": "RUNNING", **more})
 
-            assert looked(yard(tmp_path, told)).state == state
+            assert looked(sites(tmp_path, told)).state == state
 
     @pytest.mark.parametrize(("status", "kind"), [(204, Done), (200, Done), (409, Refused), (502, Unknown)])
     def test_what_is_answered_to_a_post(self, tmp_path: Path, status: int, kind: type) -> None:
         with _service(status, "") as url:
-            outcome = sent(yard(tmp_path, _http(url)), "api", Goal.STOP)
+            outcome = sent(sites(tmp_path, _http(url)), "api", Goal.STOP)
 
             assert isinstance(outcome, kind), outcome
 
     def test_nobody_there_is_refused_and_not_read(self, tmp_path: Path) -> None:
-        of = yard(tmp_path, _http(closed_port()))
+        of = sites(tmp_path, _http(closed_port()))
 
         assert looked(of).runs is None
         assert isinstance(sent(of, "api", Goal.STOP), Refused)
@@ -302,7 +302,7 @@ def _service(status: int, body: str) -> Iterator[str]:
 def test_what_is_seen_is_told_to_scripts_as_it_is(tmp_path: Path) -> None:
     work = Work(tmp_path, "london", "importer", running=True)
 
-    told = looked(yard(tmp_path, work.told(singleton=True))).as_json()
+    told = looked(sites(tmp_path, work.told(singleton=True))).as_json()
 
     assert json.loads(json.dumps(told)) == {
         "site": "london",

@@ -14,7 +14,7 @@ from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.jolokia.client import Ask, Listing, Read, Reader
 from dr_ctl.jolokia.errors import BadValue
 from dr_ctl.jolokia.values import Fields
-from dr_ctl.topologies.bridges import history
+from dr_ctl.topologies.bridges import numbers
 from dr_ctl.topologies.bridges.access import Access
 from dr_ctl.topologies.bridges.barrier import IdBarrier
 from dr_ctl.topologies.bridges.drafts.trim import remove
@@ -77,16 +77,16 @@ def _filters(serving: Access, waiting: Access, names: set[str]) -> dict[str, str
             raise BadValue(f"{name} is not at both sites, or its bridge does not say where it comes from")
         if there.units.get(copy.address) or not here.units.get(copy.address):
             raise BadValue(f"{name} is not served at {here.site} alone any more")
-        if queue.depth > history.LOOKED_AT:
+        if queue.depth > numbers.LOOKED_AT:
             raise BadValue(f"{name} holds {queue.depth} at {here.site}, more than can be looked at; try again later")
         _can_be_told(here, queue)
         # Of an empty queue all is done that had arrived here before it was looked at.
-        newest = history.highest(waiting.reader(), copy, origin, timeout_s=LOOK_S)
+        newest = numbers.highest(waiting.reader(), copy, origin, timeout_s=LOOK_S)
         _stays(waiting.reader(), copy)
         oldest, again = _oldest(serving, queue, origin), serving.look()
         _can_be_told(again, again.business.get(name, queue))
         if oldest is not None or newest is not None:
-            found[name] = history.below(origin, oldest if oldest is not None else (newest or 0) + 1)
+            found[name] = numbers.below(origin, oldest if oldest is not None else (newest or 0) + 1)
     return found
 
 
@@ -111,7 +111,7 @@ def _oldest(serving: Access, queue: Queue, origin: str) -> int | None:
     """The lowest number in a served queue, by a listing of as many messages as the queue holds. Raises `BadValue` where
     none is whole: a message of a transaction that has ended and is not prepared is in none."""
     for _ in range(LISTINGS):
-        oldest, is_whole = history.lowest(serving.reader(), queue, origin, timeout_s=LOOK_S)
+        oldest, is_whole = numbers.lowest(serving.reader(), queue, origin, timeout_s=LOOK_S)
         if is_whole:
             return oldest
     raise BadValue(f"no listing of {queue.name} at {serving.site} has as many messages as it holds; try again later")

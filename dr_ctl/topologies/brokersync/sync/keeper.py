@@ -134,6 +134,6 @@ def keeper(observer: Observer, primary: str, remembered: Mapping[str, Any]) -> P
         pairs.append(Pair(access.pair, RealPrimary(here), RealStandby(there), observer.clock, mine))
 
     def debts() -> list[Debt]:
-        return [debt for access in observer.all() for debt in debts_of(access.papers.texts())]
+        return [debt for access in observer.all() for debt in debts_of(access.document_files.texts())]
 
     return PairsKeeper(pairs, primary, standby, debts)

@@ -8,8 +8,8 @@ from typing import Final
 from dr_ctl.jolokia.errors import NoSuchBean, PolicyRefused
 from dr_ctl.topologies.brokersync.sync import counting
 from dr_ctl.topologies.brokersync.sync.browsing import Browser
+from dr_ctl.topologies.brokersync.sync.consuming import picked
 from dr_ctl.topologies.brokersync.sync.end import End
-from dr_ctl.topologies.brokersync.sync.picking import picked
 from dr_ctl.topologies.brokersync.sync.ports import Browsed
 
 REMOVE_S: Final = 60.0

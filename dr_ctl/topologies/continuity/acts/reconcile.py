@@ -30,7 +30,9 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
     for (pair, queue), ids in left.items():
         view = tools.observer.brokers[move.target][pair].look()
         name = quarantine_queue(view.site, queue)
-        kept = document(view, name, view.requests.of_server(view.papers.keep(name)), f"create {name} at {view.site}")
+        kept = document(
+            view, name, view.requests.of_server(view.document_queue.keep(name)), f"create {name} at {view.site}"
+        )
         made = [] if any(each.name == name for each in view.queues) else [kept]
         tools.change([*made, *_moves(view, queue, ids, name)], hand)
         after = copies.present(tools.observer.brokers[move.target][pair].reader(), [view.business[queue]])[0]

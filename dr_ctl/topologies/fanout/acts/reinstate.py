@@ -10,7 +10,7 @@ from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.topologies.common.acts.residue import closed_first
-from dr_ctl.topologies.fanout.acts.evening import even
+from dr_ctl.topologies.fanout.acts.levelling import even
 from dr_ctl.topologies.fanout.checks import nothing_owed
 from dr_ctl.topologies.fanout.findings import COPIED_AGAIN_AND_AGAIN, ONLY_AT_RETURNED
 from dr_ctl.topologies.fanout.tools import Evened, FanoutTools

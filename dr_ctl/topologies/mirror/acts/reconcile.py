@@ -18,8 +18,8 @@ from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.artemis import beans
+from dr_ctl.topologies.artemis.document_queue import CREATE_QUEUE, internal_queue
 from dr_ctl.topologies.artemis.operations import MOVE, request
-from dr_ctl.topologies.artemis.papers import CREATE_QUEUE, internal_queue
 from dr_ctl.topologies.common.calls import call
 from dr_ctl.topologies.common.findings import LEFT_OVER, SET_ASIDE
 from dr_ctl.topologies.common.names import quarantine_queue

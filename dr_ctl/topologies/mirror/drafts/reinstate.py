@@ -7,8 +7,8 @@ from dr_ctl.engine.plan import Call, in_part
 from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.artemis import beans
+from dr_ctl.topologies.artemis.document_queue import CREATE_QUEUE
 from dr_ctl.topologies.artemis.operations import MOVE, request
-from dr_ctl.topologies.artemis.papers import CREATE_QUEUE
 from dr_ctl.topologies.common.baseline import before
 from dr_ctl.topologies.common.calls import call, close_door, open_door, pause_lasting, resume
 from dr_ctl.topologies.common.drafts.quarantine import owed_again, paid

@@ -84,8 +84,8 @@ def _gave_up(seen: Seen[BrokerView], site: str) -> bool:
 def _noted(tools: StoreTools, holding: Sequence[Call]) -> None:
     """Write down since when a broker ends, for whoever looks next."""
     for call in holding:
-        papers = tools.observer.brokers[call.site][str(call.unit)].papers
-        papers.write(STOPPED, str(papers.now_ms))
+        document_files = tools.observer.brokers[call.site][str(call.unit)].document_files
+        document_files.write(STOPPED, str(document_files.now_ms))
 
 
 def _handed_over(tools: StoreTools, holding: Sequence[Call], hand: Hand) -> Refused | None:
@@ -210,7 +210,7 @@ def _beside(tools: StoreTools, step: PlannedStep, move: Move, hand: Hand) -> lis
             found.append(_lives_on(tools, view, move))
         if runs is not False:
             continue
-        tools.observer.brokers[view.site][view.pair].papers.remove(STOPPED)
+        tools.observer.brokers[view.site][view.pair].document_files.remove(STOPPED)
         starts = [call for call in step.part(BESIDE) if call.unit == view.pair]
         failed = [each.text for each in tools.change(starts, hand) if not isinstance(each, Done)]
         if failed or not starts:

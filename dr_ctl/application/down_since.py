@@ -27,7 +27,7 @@ def unserved(installation: Installation, interrupted: Interrupted | None, *, sur
     if interrupted is not None and interrupted.out_since is not None:
         begun = interrupted.out_since
         return Since(begun, f"nobody is served since {begun}: {interrupted.run.files.name} keeps clients out")
-    from dr_ctl.rpo.history.since import last_seen  # noqa: PLC0415 - what reads Parquet takes a tenth of a second
+    from dr_ctl.rpo.history.last_seen import last_seen  # noqa: PLC0415 - what reads Parquet takes a tenth of a second
 
     history = installation.path(installation.settings.history.path)
     seen = [
@@ -45,7 +45,7 @@ def links(installation: Installation, seen: Seen, shown: Sequence[LinkSeen]) -> 
     down = [link for link in shown if link.attached is False]
     if not down:
         return {}
-    from dr_ctl.rpo.history.since import link_lost  # noqa: PLC0415
+    from dr_ctl.rpo.history.last_seen import link_lost  # noqa: PLC0415
 
     history = installation.path(installation.settings.history.path)
     kept = {debt.about: debt.kept_at for debt in seen.debts if debt.kind is DebtKind.QUARANTINE}

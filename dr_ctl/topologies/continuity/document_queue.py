@@ -11,7 +11,7 @@ from typing import Final
 
 from dr_ctl.jolokia.beans import parts
 from dr_ctl.jolokia.values import Fields
-from dr_ctl.topologies.artemis.papers import CREATE_FILTERED, UPDATE_FILTERED, Operation
+from dr_ctl.topologies.artemis.document_queue import CREATE_FILTERED, UPDATE_FILTERED, Operation
 from dr_ctl.topologies.common.names import OWN
 
 _WORD: Final = "dr_ctl_says"

@@ -22,7 +22,7 @@ NO_THEFT = Theft()
 
 
 @dataclass(frozen=True, slots=True)
-class How:
+class RunOptions:
     yes: bool = False
     dry_run: bool = False
     step: bool = False

@@ -84,16 +84,16 @@ def remove(tools: FanoutTools, access: Access, queue: str, gone: Collection[str]
 def _copy(tools: FanoutTools, way: Way, queue: str, lacks: frozenset[str], hand: Hand) -> Refused | None:
     """Copy these messages from the first broker; a message that is gone from there was consumed meanwhile."""
     source, target = way
-    letters = source.letters(queue, lacks)
-    target.carries = {(queue, ident): letter for ident, letter in letters.items()}
-    outcomes = tools.change(list(copies(target.names(), queue, letters)), hand)
+    messages = source.messages(queue, lacks)
+    target.carries = {(queue, ident): message for ident, message in messages.items()}
+    outcomes = tools.change(list(copies(target.names(), queue, messages)), hand)
     target.carries = {}
     there = ids.lying(target, target.look().named.get(queue))
-    tools.evened.note(tools.evened.copied, queue, letters.keys() & there)
-    if not (left := letters.keys() - there):
+    tools.evened.note(tools.evened.copied, queue, messages.keys() & there)
+    if not (left := messages.keys() - there):
         return None
     why = next((each.text for each in outcomes if not isinstance(each, Done)), "they are not there")
-    return Refused(f"{len(left)} of {len(letters)} message(s) of {queue} could not be copied to {target.site}: {why}")
+    return Refused(f"{len(left)} of {len(messages)} message(s) of {queue} could not be copied to {target.site}: {why}")
 
 
 def settle(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:

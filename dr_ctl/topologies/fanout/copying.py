@@ -20,7 +20,7 @@ _ITS: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class CopiedMessage:
     """A message as a producer would send it again."""
 
     headers: Mapping[str, str]
@@ -31,7 +31,7 @@ class CannotCopy(BrokerError):
     """A message cannot be read whole, or cannot be put down."""
 
 
-def read(gate: Gate, queue: str, header: str, wanted: Collection[str]) -> dict[str, Letter]:
+def read(gate: Gate, queue: str, header: str, wanted: Collection[str]) -> dict[str, CopiedMessage]:
     """Read the messages of a queue that bear one of these ids. Raises `BrokerError`."""
     found = {}
     for frame in browsed(gate, queue):
@@ -43,20 +43,20 @@ def read(gate: Gate, queue: str, header: str, wanted: Collection[str]) -> dict[s
                     remedy="Copy such messages by a client of their own, with the same id.",
                 )
             kept = {name: value for name, value in frame.headers.items() if name not in _ITS}
-            found[ident] = Letter(kept, frame.body or b"")
+            found[ident] = CopiedMessage(kept, frame.body or b"")
     return found
 
 
-def put(gate: Gate, queue: str, letters: Sequence[Letter]) -> None:
+def put(gate: Gate, queue: str, messages: Sequence[CopiedMessage]) -> None:
     """Send these messages as durable, and wait until the broker confirms each. Raises `BrokerError`: confirmed messages
     stay there."""
     connection = connected(gate)
     try:
-        for start in range(0, len(letters), AT_ONCE):
+        for start in range(0, len(messages), AT_ONCE):
             waiting = set()
-            for number, letter in enumerate(letters[start : start + AT_ONCE], start):
-                headers = {**letter.headers, "persistent": "true", "receipt": str(number)}
-                connection.stomp.send(f"/queue/{queue}", letter.body, headers=headers)
+            for number, message in enumerate(messages[start : start + AT_ONCE], start):
+                headers = {**message.headers, "persistent": "true", "receipt": str(number)}
+                connection.stomp.send(f"/queue/{queue}", message.body, headers=headers)
                 waiting.add(str(number))
             until = time.monotonic() + SILENT_S
             while waiting:

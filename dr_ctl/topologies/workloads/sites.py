@@ -26,7 +26,7 @@ _AT_ONCE: Final = 8
 Key = tuple[str, str]
 
 
-class Yard:
+class WorkloadSites:
     """An instance serves one command. `told` are the workloads of the settings, by site and name."""
 
     def __init__(self, installation: Installation, patience: Patience) -> None:
