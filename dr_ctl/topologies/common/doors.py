@@ -84,14 +84,12 @@ class Doors:
             return Refused(f"{site}: {why}")
         found = tuple(self._not_lasting(views))
         lasts = bool(views) and not found and all(view.fence.shut_out for view in views)
-        suffix = "; a restart does not let clients in" if lasts else ""
+        tail = "; a restart does not let clients in" if lasts else ""
         if len(greeted) == len(self._observer.at(site)):
-            text = f"no client gets in: doors closed, and no greeting where there was one{suffix}"
+            text = f"no client gets in: doors closed, and no greeting where there was one{tail}"
             return Done(text, {"proof": "attempt", "roles_kept_out": lasts}, found)
         finding = FENCED_BY_FLAG(f"{site}: the fence is shown by flag only", checks.NAME_STOMP)
-        return Done(
-            f"doors closed, by flag only{suffix}", {"proof": "flag", "roles_kept_out": lasts}, (finding, *found)
-        )
+        return Done(f"doors closed, by flag only{tail}", {"proof": "flag", "roles_kept_out": lasts}, (finding, *found))
 
     def _answering(self, site: str) -> Sequence[Broker]:
         """The brokers that answer. A broker that is down lets nobody in; any other silent broker is an error."""

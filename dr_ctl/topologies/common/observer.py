@@ -108,7 +108,7 @@ class Observer(ABC, Generic[V_co, A_co]):
         return self.together(look, [each for each in self.at(site) if pairs is None or each.pair in pairs])
 
     def pauses_at(self, site: str) -> list[V_co]:
-        """Look at every broker's pauses; the queues may be as they were otherwise."""
+        """Look at every broker's pauses; other values of the queues may be older."""
 
         def pauses(access: Access[V_co]) -> V_co:
             return access.pauses()
@@ -116,7 +116,7 @@ class Observer(ABC, Generic[V_co, A_co]):
         return self.together(pauses, self.at(site))
 
     def doors_at(self, site: str, pairs: Collection[str] | None = None) -> list[V_co]:
-        """Look at doors, clients and the rights of their roles; the queues may be as they were."""
+        """Look at doors, clients and the rights of their roles; values of the queues may be older."""
 
         def doors(access: Access[V_co]) -> V_co:
             return access.doors()

@@ -177,7 +177,7 @@ class SiteView(ArtemisBroker):
 
     def as_it_lies(self, call: Call) -> Call:
         """The call with the present bean of a staging queue whose own queue was deleted. A staging queue with messages
-        stays held, as they were not compared."""
+        stays held, as its messages were not compared."""
         carried = {flow.in_mirror.name for flow in self.flows}
         left = next((each for each in self.queues if each.name == call.thing and each.name not in carried), None)
         if call.goal is not Goal.RESUME or left is None or left.depth:

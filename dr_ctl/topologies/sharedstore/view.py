@@ -88,7 +88,7 @@ class BrokerView(ClassicBroker):
 
     @property
     def ending(self) -> bool:
-        """Say whether a run text it to stop so short a time ago that its process may still be on its way out."""
+        """Say whether a run stopped the broker so short a time ago that its process may still be on its way out."""
         text = self.documents.get(STOPPED)
         stopped_ms = int(text) if text is not None and text.isdecimal() else None
         since = stopped_ms is not None and 0 <= self.now_ms - stopped_ms < 1000 * self.config.ends_s

@@ -37,7 +37,7 @@ def act(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outco
         filters = {way[1].pair: _filters(*way, {name for pair, name in asked if pair == way[1].pair}) for way in ways}
     except BrokerError as error:
         return Refused(f"which copies are processed cannot be told: {error}", code=ExitCode.PRECHECK_FAILED)
-    # A client's id is sent before its message leaves the queue: the ids are under way by now.
+    # A consumer sends a processed id before its message leaves the queue: the ids are under way by now.
     waiting = wait(tools, [Direction(*way, _none, IdBarrier()) for way in ways], hand)
     within_s = step.limits["within"]
     if (late := waiting.until(tools.patience.link_poll_s, within_s=within_s, stall_s=within_s)) is not None:

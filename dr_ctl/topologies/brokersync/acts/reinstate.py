@@ -1,8 +1,8 @@
 """Acts of `residue`, `reinstate` and `reconcile`: the messages of a returned site are told apart by id.
 
-While no message can come in, each message there has three marks: whether it lies in its queue, in the queue of copies
-that were not shipped, and in the queue of the serving site. Not shipped and not in its queue: consumed there before the
-loss. In its queue, shipped, and not at the serving site: consumed at the serving site since.
+While no message can come in, three facts are known of each message there: whether it lies in its queue, in the queue of
+copies that were not shipped, and in the queue of the serving site. Not shipped and not in its queue: consumed there
+before the loss. In its queue, shipped, and not at the serving site: consumed at the serving site since.
 """
 
 from __future__ import annotations

@@ -84,8 +84,8 @@ def _written_down(tools: Tools[Broker], now: _Dispatch, move: Move) -> str | Non
 
 @dataclass
 class _Dispatch:
-    """One poll. Names the queues by what clients hold, still dispatch, or cannot be counted; by pair, the queues paused
-    since the look, and why these could not be written down."""
+    """A poll: messages that clients hold by queue, queues that dispatch still, and queues that cannot be counted.
+    `new`: by pair, queues paused since the look; `unwritten`: why these could not be written down."""
 
     busy: dict[str, int] = field(default_factory=dict)
     unpaused: list[str] = field(default_factory=list)
@@ -212,7 +212,7 @@ def _lift_all(tools: Tools[Broker], views: Sequence[Broker], move: Move, hand: H
 
 
 def _left_out(calls: Sequence[Call], outcomes: Sequence[Outcome]) -> bool:
-    """True if a call for many queues was not answered well: the broker may have paused all, some, or no queues."""
+    """True if a call for many queues was not answered well: the call may have reached all, some, or no queues."""
     return any(
         call.part == TOGETHER and not isinstance(outcome, Done) for call, outcome in zip(calls, outcomes, strict=True)
     )

@@ -179,7 +179,7 @@ def _stands(flow: Flow) -> tuple[int, int]:
 
 
 def _not_left_alone(move: Move, why: str) -> Refused:
-    """Refuse: the target serves only until a late command undoes it, so a person has to look."""
+    """Refuse, as a late command may still undo the activation: a person has to look."""
     remedy = f"`dr-ctl status` says whether {move.target} serves; `dr-ctl activate {move.target}` activates it again."
     finding = COMMANDS_MAY_UNDO(f"{move.target} may be deactivated again: {why}", remedy)
     return Refused(f"{move.target} was opened, but {why}", findings=(finding,), code=ExitCode.INCOMPLETE)

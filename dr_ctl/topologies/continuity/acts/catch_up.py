@@ -28,8 +28,8 @@ SMALL: Final = 500
 
 
 def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-    """Wait, while the source serves, until all bridges are connected, little is under way, and all messages staged
-    there are delivered."""
+    """Wait, while the source serves, until bridges are connected, little is under way, and staged messages are
+    delivered."""
     ways = tools.observer.ways(move)
     if not ways:
         return Done("nothing is under way", {"under_way": 0})
@@ -145,8 +145,7 @@ class _Idle:
         self._still: dict[tuple[str, str], _Still] = {}
 
     def why(self, way: Way, both: Both, now_s: float) -> list[str]:
-        """Name the messages still being delivered, except messages refused for long enough, and had at this site
-        before."""
+        """Name the messages still being delivered, except messages long refused that this site had before."""
         source, found = both[0], []
         for flow in source.flows:
             queue = source.business.get(flow.queue)

@@ -30,7 +30,7 @@ from dr_ctl.topologies.continuity.tools import Both, ContinuityTools
 from dr_ctl.topologies.continuity.view import SiteView
 
 CALM: Final = 2
-# The finding names so many missing ids of a queue; the journal has all.
+# The finding names at most so many ids of a queue; the journal has all.
 _NAMED: Final = 5
 
 
@@ -80,8 +80,7 @@ def _until_same(tools: ContinuityTools, drain: _Drain, answer: list[Both] | Brok
 
 
 def _compare(tools: ContinuityTools, drain: _Drain, pairs: Sequence[Both]) -> Refused | None:
-    """Remove messages that must not be delivered, and wait for the counts to settle. Gives the reason against the
-    move."""
+    """Remove messages that must not be delivered; a removal has to settle. Gives the reason against the move."""
     removed = False
     for (here, there), (source, target) in zip(drain.ways, pairs, strict=True):
         if lacking := copies.one_sided(source, target):
@@ -182,8 +181,7 @@ class _Drain:
 
 
 def _differs(source: SiteView, target: SiteView, queues: Sequence[str], move: Move) -> bool:
-    """True if a queue that only has a count differs from the accepted number: a queue without an accepted number always
-    differs."""
+    """True if a queue that only has a count differs from the accepted number, or has no accepted number."""
     accepted = move.ask.accept_difference
     return any(source.business[name].depth - target.lies(name) != accepted.get(name) for name in queues)
 
@@ -198,8 +196,7 @@ def _one_sided(queues: Sequence[str], source: str, target: str) -> Refused:
 
 
 def _undelivered(compared: Sequence[Compared], move: Move) -> Refused | None:
-    """Refuse messages that the source has not delivered: nobody can have done them there, and their copies must
-    stay."""
+    """Refuse messages that the source never delivered: nobody can have done them, and their copies must stay."""
     waiting = {each.queue: sorted(each.undelivered) for each in compared if each.known and each.undelivered}
     if not waiting:
         return None

@@ -42,8 +42,7 @@ class LeftOver:
 
 
 def act(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-    """Compare both sites, up to messages under way; name queues that differ for longer, and move their messages
-    aside."""
+    """Name queues that stay different, and move their messages aside: messages under way explain a short difference."""
     del step
     first: dict[tuple[str, str], LeftOver] = {}
 

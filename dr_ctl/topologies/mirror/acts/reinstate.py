@@ -32,8 +32,7 @@ SMALL: Final = 500
 
 @dataclass
 class _Taken:
-    """A pair before its residue is let in. A None means: a queue too deep to look at each message, or a residue not
-    counted."""
+    """A pair before its residue is let in. A None means a queue too deep to look at, or a residue not counted."""
 
     before: Mapping[str, frozenset[Origin] | None]
     removed: int
@@ -113,8 +112,7 @@ def _compare(tools: MirrorTools, view: BrokerView, taken: _Taken) -> None:
 
 
 def undo(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-    """Shut the way first. Messages that came in ahead of their acknowledgements are moved aside before any queue
-    delivers."""
+    """Shut the way first, then move aside messages that came in ahead of their acknowledgements."""
     if not to_undo(step.inverse, tools.views(move.source)):
         return NotNeeded("as it was")
     doors = [call for call in step.inverse if call.goal is Goal.CLOSE]

@@ -1,5 +1,4 @@
-"""The act of `residue`: an open returned site is closed, and its messages and acknowledgements for the other are
-counted."""
+"""The act of `residue`: close an open returned site, and count what it still holds for the other."""
 
 from __future__ import annotations
 

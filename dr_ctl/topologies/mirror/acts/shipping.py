@@ -24,8 +24,7 @@ CALM: Final = 2
 
 
 def catch_up(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-    """Wait, while the source serves, until both links are attached and so little is under way that a drain takes a
-    moment."""
+    """Wait, while the source serves, until both links are attached and a drain would take a moment."""
     within_s = step.limits["within"]
     waits = [_Small(way, tools, hand, within_s) for way in tools.observer.ways(move)]
     failed = until_all(tools, waits, hand, UNDER_WAY, tools.patience.link_poll_s) if waits else None

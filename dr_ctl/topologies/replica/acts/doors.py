@@ -1,5 +1,4 @@
-"""Acts of clients' doors at one site, `fence` undone and `release`: the plugin opens the doors of a replica, and dr-ctl
-never does."""
+"""Acts of clients' doors at one site, `fence` undone and `release`: the plugin alone opens the doors of a replica."""
 
 from __future__ import annotations
 

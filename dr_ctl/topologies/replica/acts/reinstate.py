@@ -106,7 +106,7 @@ def _told_apart(
     only_here = {name: _lying(here, name) - _lying(there, name) for name in names}
     if not any(only_there.values()) and not any(only_here.values()):
         return None
-    #  # The replica first repeats all events that the source has written by now, as they may explain the difference.
+    # The replica first repeats all events that the source has written by now, as they may explain the difference.
     if (refused := _until_done(tools, here, hand)) is not None:
         return refused
     for name in names:
