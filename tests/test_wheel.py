@@ -1,4 +1,4 @@
-"""The built wheel carries the runbooks: installed elsewhere, it lists them."""
+"""The built wheel carries the runbooks and the second package: installed elsewhere, both are found."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def pip(*words: str) -> None:
     subprocess.run([sys.executable, "-m", "pip", "--quiet", *words], check=True, timeout=120)
 
 
-def test_the_wheel_carries_the_runbooks(tmp_path: Path) -> None:
+def test_the_wheel_carries_the_runbooks_and_the_lab(tmp_path: Path) -> None:
     pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(tmp_path / "built"), str(ROOT))
     (wheel,) = (tmp_path / "built").glob("*.whl")
     elsewhere = tmp_path / "elsewhere"
@@ -29,7 +29,9 @@ def test_the_wheel_carries_the_runbooks(tmp_path: Path) -> None:
 
     place = python("-c", "import dr_ctl; print(dr_ctl.__file__)").strip()
     listed = python("-m", "dr_ctl", "runbook", "list")
+    lab = python("-m", "dr_ctl", "lab", "up", "--help")
 
     assert place.startswith(str(elsewhere))
     assert "swapover" in listed
+    assert lab.startswith("Usage: dr-ctl lab up ")
     assert str(elsewhere / "dr_ctl" / "_runbooks") in listed
