@@ -17,8 +17,8 @@ MOST_UNSEEN: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Of the time in which the site served: what looks cover, what they should have covered and came late for, and
-    what nobody looked at."""
+    """Time in which the site served: the part that looks cover, the part for which they came late, and the part that
+    nobody looked at."""
 
     intervals: int
     covered_us: int

@@ -1,4 +1,4 @@
-"""What a page draws of an estimate: figures over time, and how they are distributed. No Spark here."""
+"""Curves that a page draws of an estimate: figures over time, and how they are distributed. No Spark here."""
 
 from __future__ import annotations
 

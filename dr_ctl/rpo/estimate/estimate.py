@@ -165,7 +165,7 @@ FarChanges = Mapping[str, Mapping[str, Changes]]
 
 
 def _far_changes(spark: SparkSession | None, files: Sequence[str], asked: Request, work: Summed) -> FarChanges | None:
-    """What summaries do not hold: changes within another time than the usual, of the last day."""
+    """Changes that summaries do not hold: changes within another time than the usual, of the last day."""
     horizon_us = int(asked.horizon_s * 1e6)
     if horizon_us == HORIZON_US:
         return None
@@ -209,14 +209,14 @@ class _Assembly:
 
     def _class(self, told: LossClass, scope: Scope) -> ClassEstimate:
         if not scope.has_queues:
-            # Nobody ever read a queue of it: nothing is known, and that is not nothing.
+            # Nobody ever read a queue of it: the figure is unknown, and not zero.
             return ClassEstimate(told.queues, Verdict.UNKNOWN, _nothing(self._asked.horizon_s))
         figures = self._figures(scope)
         seen = Coverage.of(scope, self._work.span_us)
         return ClassEstimate(told.queues, judged(figures, scope, seen, told.loss), figures)
 
     def _flow(self, flow: str, total: Figures) -> FlowEstimate:
-        # Of one flow alone the total says all.
+        # The total says all of one flow alone.
         alone = len(self._work.rows.flows) == 1
         figures = total if alone else self._figures(Scope.of_flow(self._work.rows, flow))
         pair, name = json.loads(flow)

@@ -1,10 +1,10 @@
 """Quantiles and their intervals from weighted histograms. Plain numbers in and out; no Spark here.
 
 An interval respects autocorrelation: covered time is cut into blocks, and how much the time above a level differs
-between them says how well that share is known (batch means): as so many independent answers would know it. At every
-level these give an interval of the share (Clopper and Pearson's); the quantile lies among the levels whose share may be
-its own. Where fewer than four independent excursions stand behind it nobody can say how much higher it may be: then
-the upper end is open.
+between them says how well that share is known (batch means): a number of independent answers would know it as well. At
+every level these give an interval of the share (Clopper and Pearson's); the quantile lies among the levels whose share
+may be its own. Where fewer than four independent excursions stand behind it nobody can say how much higher it may be,
+and the upper end is open.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def t_value(freedom: int) -> float:
 
 
 def interval(found: Histogram, probability: float) -> tuple[int, int | None] | None:
-    """The 95 % interval of a quantile, its upper end None where it is open; None from too few blocks."""
+    """The 95 % interval of a quantile, its upper end None where it is open; too few blocks give None."""
     place = found.place_of(probability)
     whole = found.weights.sum(axis=0) + found.unknown
     times = whole[whole > 0].astype(float)
@@ -92,7 +92,7 @@ def _beta(a: float, b: float, z: float) -> float:
 
 
 def quantity(now: int | None, bound: Histogram, likely_now: int | None, likely: Histogram, per: float) -> Quantity:
-    """All of one figure, in the unit that people read: `per` of the histogram's own make one."""
+    """Put together a figure, in the unit that people read: `per` of the histogram's own make one."""
     return Quantity(
         now=scaled(now, per),
         max=scaled(bound.max, per),

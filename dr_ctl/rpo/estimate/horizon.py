@@ -29,7 +29,7 @@ def level(loss: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What had become of a figure one horizon later: by moment its `begin`, the magnitude of the loss and whether it
+    """Changes of a figure one horizon later: by moment its `begin`, the magnitude of the loss and whether it
     stalled, by how much it had changed, and for how long the moment counts; `count` moments that are alike."""
 
     begin: Ints
@@ -57,7 +57,7 @@ class Changes:
         return cls(begin[at], magnitude[at], steps.stalled[recent][at], change[at], (end - begin)[at], one)
 
     def similar(self, at: int, *, stalled: bool) -> Changes | None:
-        """The changes after moments like this one; None where even all levels together are too few."""
+        """The changes after moments like this one, or None where even all levels together are too few."""
         alike = self.stalled == stalled
         far = np.abs(self.level - at)
         for reach in np.unique(far[alike]):
@@ -82,7 +82,7 @@ def ahead(
 
     `fallback`: the changes at p50, p95, p99 and at most, where nothing similar is on record.
 
-    There is no interval: the moments are too few and too much alike for one.
+    The answer has no interval: the moments are too few and too much alike for one.
     """
     if since is None:
         return Quantity(now=scaled(here, per))

@@ -1,4 +1,4 @@
-"""What the reader of an estimate has to know beside its figures, as findings."""
+"""Findings that the reader of an estimate has to know beside its figures."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def nothing_of(site: str | None, known: set[str]) -> Finding:
 
 
 def waiting(site: str, serving: str | None) -> list[Finding]:
-    """Of a site that does not serve: what lies in its outflow came from the other, since that serves."""
+    """Tell of a site that does not serve: things in its outflow came from the other, since that serves."""
     if serving in (None, site):
         return []
     text = (

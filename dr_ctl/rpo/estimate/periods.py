@@ -18,7 +18,7 @@ READ: Final = ("looks", "queue", "put", "excess")
 
 @dataclass(frozen=True, slots=True)
 class Fineness:
-    """How long the cells of a time are: those of figures, of a curve, and of what was read at all."""
+    """How long the cells of a time are: cells of figures, of a curve, and of looks at all."""
 
     figures_us: int
     curve_us: int
@@ -29,7 +29,7 @@ class Fineness:
             return self.curve_us
         if what in READ:
             return self.read_us
-        # There may be hundreds of flows.
+        # Flows may be hundreds.
         return self.figures_us if scope == "total" or scope.startswith("class") else max(HOUR, self.figures_us)
 
 
@@ -84,9 +84,9 @@ class Calendar:
         return cls(first_us - first_us % DAY, end_us)
 
     def period_of(self, us: int) -> Period | None:
-        """The longest period around a moment that is over; None where not even the hour is. Looks after it are there
-        too, for they say what was in step with it. Of the last days hours are needed, and of the first month days: they
-        are removed one by one."""
+        """The longest period around a moment that is over, or None where not even the hour is. Looks after it are there
+        too, for they say what was in step with it. Of the last days hours are needed, and of the first month days:
+        periods are removed one by one."""
         month, day, hour = month_of(us), day_of(us), hour_of(us)
         if month.from_us >= self.begin_us and month.to_us + 2 * DAY <= self.end_us:
             return month
@@ -98,7 +98,7 @@ class Calendar:
         return LATELY if found is None else found.fineness
 
     def periods(self, from_us: int, to_us: int) -> list[Period]:
-        """All that are over, of that time."""
+        """Periods of that time that are over."""
         found: list[Period] = []
         while from_us < to_us and (each := self.period_of(from_us)) is not None:
             found.append(each)

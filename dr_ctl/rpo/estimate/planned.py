@@ -1,4 +1,4 @@
-"""What an estimate reads: summaries of time that is over, and of the rest the files, with as much before it as the cut
+"""Sources of an estimate: summaries of time that is over, and of the rest the files, with as much before it as the cut
 needs."""
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """Of which site, from when to when; `periods` of that time are over; `ranges` are read from `files`, the rest is in
-    `settled` (None: all of it is read). `goes_back`: history has files before these."""
+    """Site and time to read; `periods` of that time are over; `ranges` are read from `files`, the rest is in
+    `settled` (None: the files hold all). `goes_back`: history has files before these."""
 
     site: str
     serving: str | None
@@ -71,7 +71,7 @@ class Planned:
 
     @classmethod
     def of_history(cls, asked: Request, back_days: int | None = NEAR) -> Self | Finding:
-        """Read what no summary tells. `back_days`: None is all."""
+        """Read what no summary tells. `back_days` is None for all."""
         sites = sorted({path.name.removeprefix("site=") for path in asked.history.glob("date=*/site=*")})
         newest: dict[str, Callable[[], Iterable[str]]] = {site: partial(_newest, asked, site) for site in sites}
         serves = serving(newest, asked)

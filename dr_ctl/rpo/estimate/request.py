@@ -24,7 +24,7 @@ _END_S: Final = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What is asked of a history, by an estimate or a backtest. `site` defaults to the one serving at the end; with
+    """A question to a history, by an estimate or a backtest. `site` defaults to the one serving at the end; with
     `store` the answer is kept beside the history too, and the summaries that it was made from; without `settled` those
     that are there are not read."""
 
@@ -62,11 +62,11 @@ def command(request: Path) -> list[str]:
 
 
 class Estimating:
-    """The worker on one request, started; it takes its memory with it when it ends."""
+    """The worker on one request, started; memory goes with the process when it ends."""
 
     def __init__(self, request: Request, path: Path) -> None:
         """`path` is where the request is written for it to read."""
-        # What stands in `conf` may be a secret of the store of the history.
+        # Values in `conf` may be a secret of the store of the history.
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
             file.write(request.to_json())
         self._out = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process that writes to it
@@ -83,7 +83,7 @@ class Estimating:
         return self._process.poll() is None
 
     def answer(self) -> dict[str, Any]:
-        """What it said once it has ended: as the worker's own description says, an error too where it said nothing."""
+        """The answer of the ended worker, as the worker's own description says; an error too where it said nothing."""
         self._out.seek(0)
         text = self._out.read().decode("utf-8", "replace")
         self._out.close()
@@ -94,7 +94,7 @@ class Estimating:
         return told
 
     def end(self) -> None:
-        """Kill it if it runs. It leads a group of its own, so that its JVM ends with it."""
+        """Kill it if it runs. The worker leads a group of its own, so that its JVM ends with it."""
         self._out.close()
         for signum in (signal.SIGTERM, signal.SIGKILL):
             if not self.runs:

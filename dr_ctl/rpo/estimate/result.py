@@ -28,14 +28,14 @@ class Verdict(Enum):
 
     @classmethod
     def worst(cls, verdicts: Iterable[Verdict]) -> Verdict:
-        """Missed before unknown before met: one miss is enough, whatever else is not known."""
+        """Missed before unknown before met: a single miss is enough, whatever else is not known."""
         found = set(verdicts)
         return next((verdict for verdict in (cls.MISSED, cls.UNKNOWN) if verdict in found), cls.MET)
 
 
 @dataclass(frozen=True, slots=True)
 class LossLimit:
-    """The most that may be lost; None sets no limit."""
+    """The most that may be lost, without limit where None."""
 
     messages: int | None = None
     age_s: float | None = None
@@ -70,7 +70,7 @@ class Quantiles:
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """The same of a bound, with what is likely beside it."""
+    """Quantiles of a bound, with what is likely beside it."""
 
     now: Number | None = None
     p50: Number | None = None
@@ -83,7 +83,7 @@ class Quantity:
 
 @dataclass(frozen=True, slots=True)
 class Horizon:
-    """The same within the next minutes, given the state now."""
+    """Quantities within the next minutes, given the state now."""
 
     seconds: float
     loss: Quantity = field(default_factory=Quantity)
@@ -146,7 +146,7 @@ class ClassEstimate:
 
 @dataclass(frozen=True, slots=True)
 class SeenWindow:
-    """What the figures rest on: from the first to the last look, and how much of it was covered by looks."""
+    """Looks that the figures rest on: from the first to the last look, and how much of it was covered by looks."""
 
     first: datetime
     last: datetime
@@ -164,7 +164,7 @@ class SeenWindow:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What would be lost, and come twice, if `site` died; and how long emptying its outflows would take."""
+    """Messages that would be lost, and come twice, if `site` died; and how long emptying its outflows would take."""
 
     site: str
     read_at: datetime
@@ -198,11 +198,11 @@ class EstimateAnswer:
 
     @property
     def verdict(self) -> Verdict | None:
-        """None: there are no objectives to judge by. Without an estimate it is unknown."""
+        """None without objectives to judge by. Without an estimate it is unknown."""
         return Verdict.UNKNOWN if self.estimate is None else self.estimate.verdict
 
     def as_json(self) -> dict[str, Json]:
-        """Make the `data` of the envelope: the same keys with and without an estimate."""
+        """Make the `data` of the envelope: equal keys with and without an estimate."""
         if self.estimate is not None:
             return self.estimate.as_json()
         nothing = dict.fromkeys(each.name for each in fields(Estimate))

@@ -1,4 +1,4 @@
-"""What the rows of a summary say of each scope: how long which figure was where, how well that is covered, how it
+"""Rows of a summary, by scope: how long which figure was where, how well that is covered, how it
 changed."""
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Part:
 
     @property
     def at_any_time(self) -> Part:
-        """The same by key alone."""
+        """Weights by key alone."""
         if not len(self.key):
             return self
         cell, key, weight, most = grouped(np.zeros_like(self.cell), self.key, self.weight, self.most)
@@ -55,7 +55,7 @@ _NONE: Final = Part(*(np.zeros(0, np.int64),) * 5)
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """All rows, by scope and what they say."""
+    """Rows of a summary, by scope and what they say."""
 
     parts: dict[tuple[str, str], Part]
     words: Sequence[str]
@@ -108,12 +108,12 @@ class Rows:
         return [each / MILLI for each in found if each is not None]
 
     def accounted(self, flows: Sequence[str]) -> tuple[int, int]:
-        """What went into mixed outflows, and what of it the queues' counters tell."""
+        """Count the things put into mixed outflows, and how many of them the queues' counters tell."""
         put, told = (sum(int(self.part(flow, what).weight.sum()) for flow in flows) for what in ("accounted", "told"))
         return put, told
 
     def lacking(self, flow: str, bit: int) -> Ints:
-        """Cells in which a queue that was read before was not: what went into the outflow meanwhile does not show that
+        """Cells in which a queue that was read before was not: things put into the outflow meanwhile do not show that
         it is gone."""
         cells = np.unique(self.part(flow, "looks").cell)
         told = self.part(flow, "queue")
@@ -159,7 +159,7 @@ def _first(*sorted_: Ints) -> Ints:
 
 @dataclass(frozen=True)
 class Scope:
-    """One scope of them; `bit` is its place in the masks of queues, `flows` are those within it."""
+    """A scope among the rows; `bit` is its place in the masks of queues, `flows` are those within it."""
 
     rows: Rows
     name: str
@@ -195,7 +195,7 @@ class Scope:
         return told.take(~np.isin(self._read(told.cell), self.away)) if len(self.away) else told
 
     def told(self, what: str) -> Part:
-        """The same of what depends on which queues were read."""
+        """Rows that depend on which queues were read."""
         plain = self.part(what)
         if not len(self.lacking):
             return plain

@@ -1,5 +1,5 @@
-"""The history cut into slices of time: each is one task of Spark, which reads its own files, and as much before them
-as the cut needs. What it gives back is one row per outflow and look, whatever the number of queues.
+"""The history cut into slices of time: a slice is one task of Spark, which reads its own files, and as much before them
+as the cut needs. Its answer is one row per outflow and look, whatever the number of queues.
 
 A slice is told as JSON and answers in bytes: workers need NumPy and PyArrow, and nothing is shuffled.
 """
@@ -55,7 +55,7 @@ class File:
 
     @classmethod
     def of(cls, path: str) -> Self | None:
-        """Read its footer; None where it holds no row."""
+        """Read its footer, or None where it holds no row."""
         told = pq.read_metadata(path)
         place = told.schema.to_arrow_schema().get_field_index("ts")
         groups = [told.row_group(number).column(place).statistics for number in range(told.num_row_groups)]
@@ -69,8 +69,8 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """What one task is told: looks of [from, to), by the files that hold them and what may lie before them; all history
-    lies between `begin` and `end`. `include`, `exclude` and `classes` are patterns of queues."""
+    """Orders for one task: looks of [from, to), by the files that hold them and what may lie before them; history as a
+    whole lies between `begin` and `end`. `include`, `exclude` and `classes` are patterns of queues."""
 
     from_us: int
     to_us: int
@@ -81,7 +81,7 @@ class Slice:
     exclude: tuple[str, ...] = ()
     classes: tuple[tuple[str, ...], ...] = ()
     grid_us: int | None = None  # of time cut into cells of that length the looks of every second one count
-    goes_back: bool = False  # there are older files than those told
+    goes_back: bool = False  # history has older files than those told
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -159,7 +159,7 @@ def _is_cut(flows: Outflows, at_us: int, from_us: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Summarized:
-    """What a slice says in rows that add up; how each scope stands at the end, where the slice holds the end; by hour,
+    """Answers of a slice in rows that add up; how each scope stands at the end, where the slice holds the end; by hour,
     from when on it was read. `is_short`: to know where history was cut, older files are needed."""
 
     rows: pa.Table
@@ -169,7 +169,7 @@ class Summarized:
 
 
 def summarize(told: Slice) -> Summarized:
-    """Each hour of a slice by itself: it says the same whatever else is asked for."""
+    """Summarize each hour of a slice by itself: the rows are the same whatever else is asked for."""
     looks, calendar = _Looks(told), Calendar.of(told.begin_us, told.end_us)
     tables: list[pa.Table] = []
     last, back_us = None, {}
@@ -196,7 +196,7 @@ class _Looks:
         self._rows = Columns.of(_SCHEMA.empty_table())
 
     def around(self, hour_us: int) -> tuple[list[Flow], int] | None:
-        """The outflows of an hour, and of some time before and after, and from when on was read; None where the past
+        """The outflows of an hour, and of some time before and after, and from when on was read, or None where the past
         does not reach far enough."""
         told, end_us, back_us = self._told, min(hour_us + HOUR + AWAY_US, self._told.end_us), AWAY_US
         if not len(self._between(max(told.begin_us, hour_us), min(hour_us + HOUR, told.end_us)).us):
@@ -225,12 +225,12 @@ class _Looks:
 
 
 def task(told: str) -> bytes:
-    """What Spark calls."""
+    """Entry point that Spark calls."""
     return pickle.dumps(answer(Slice.from_json(told)), pickle.HIGHEST_PROTOCOL)
 
 
 def summary_task(told: str) -> bytes:
-    """The same for a summary."""
+    """Entry point that Spark calls for a summary."""
     return pickle.dumps(summarize(Slice.from_json(told)), pickle.HIGHEST_PROTOCOL)
 
 
@@ -252,7 +252,7 @@ def _answered(spark: SparkSession, work: Callable[[str], bytes], slices: Sequenc
 
 
 def in_this_process(slices: Sequence[Slice]) -> tuple[Flow, ...]:
-    """The same without Spark, one slice after the other."""
+    """Work without Spark, one slice after the other."""
     return joined(part for each in slices for part in answer(each))
 
 

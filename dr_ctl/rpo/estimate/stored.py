@@ -33,20 +33,20 @@ class Stored:
         return max(0.0, (now - self.made_at).total_seconds())
 
     def as_json(self, now: datetime) -> dict[str, Json]:
-        """The estimate's own keys, and when it was made. Its `stale_s` is as of then."""
+        """The estimate's own keys, and when it was made. The `stale_s` in it is as of then."""
         return {"made_at": stamp(self.made_at), "age_s": round(self.age_s(now), 3), **self.data}
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What is stored of one site, or None; `findings` name a file that cannot be read."""
+    """Estimate stored of one site, or None; `findings` name a file that cannot be read."""
 
     stored: Stored | None = None
     findings: tuple[Finding, ...] = field(default_factory=tuple)
 
 
 def place(history: Path, site: str) -> Path:
-    """Where it is kept. Its name begins as those that readers of the history pass over."""
+    """Where it is kept. The name begins as those that readers of the history pass over."""
     return history / f"_estimate-{site}.json"
 
 

@@ -40,7 +40,7 @@ SURE_NS: Final = 2_000_000_000
 
 @cache
 def code_version() -> str:
-    """What the code says that makes summaries."""
+    """Version of the code that makes summaries."""
     root = Path(dr_ctl.rpo.__file__).parent
     files = sorted(file for pattern in MADE_OF for file in root.glob(pattern))
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
@@ -48,8 +48,8 @@ def code_version() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What a summary was made of: the directories, when each had changed last (0: not sure), and the files in them with
-    their sizes, the unreadable ones too: these with why. `back_us`: from when on rows were read."""
+    """Sources of a summary: the directories, when each had changed last (0: not sure), and the files in them with
+    their sizes, the unreadable ones too, with why. `back_us`: from when on rows were read."""
 
     changed: Mapping[str, int]
     files: Mapping[str, int]
@@ -93,13 +93,13 @@ class Folders:
     def files(self, folder: Path) -> dict[str, int]:
         """The sizes of its files, by their paths within the history."""
         if folder not in self._files:
-            self.changed(folder)  # before: what comes after is no part of it
+            self.changed(folder)  # before: later changes are no part of it
             found = [file for file in folder.glob("*.parquet") if not file.name.startswith((".", "_"))]
             self._files[folder] = {str(file.relative_to(self.history)): file.stat().st_size for file in sorted(found)}
         return self._files[folder]
 
     def known(self, name: str) -> File | Finding | None:
-        """A file by its footer; the finding that says why it is left out; None where it holds no row."""
+        """A file by its footer; the finding that says why it is left out, or None where it holds no row."""
         if name not in self._known:
             path = self.history / name
             self._known[name] = left_out(path, self.history) or File.of(str(path))
@@ -139,7 +139,7 @@ class Settled:
 
     @property
     def left_out(self) -> list[Finding]:
-        """What the files that these summaries are of were left out for."""
+        """Reasons why files that these summaries are of were left out."""
         told = {name: why for kept in self._kept.values() for name, why in kept.note.left_out.items()}
         return [without(why) for _, why in sorted(told.items())]
 
@@ -164,7 +164,7 @@ class Settled:
             names = {folder.parent.name for folder in self._folders.of(period.from_us, period.to_us)}
             found |= {period.label} if self._kept[period.label].note.changed.keys() - names else set()
         others = [each for each in periods if each.label in found]
-        # What looked at some of its looks, before it or after.
+        # Summaries that looked at some of its looks, before it or after.
         return {each.label for each in periods if any(self._looked_at(each, other) for other in others)}
 
     def _looked_at(self, period: Period, other: Period) -> bool:
@@ -229,7 +229,7 @@ class Settled:
 
 
 def _read(path: Path) -> Kept | None:
-    """None where it cannot be read: it is made anew."""
+    """Read it, or give None where it cannot be read, so that a new one is made."""
     try:
         table = pq.ParquetFile(path).read()
         told = (table.schema.metadata or {})[NOTE]

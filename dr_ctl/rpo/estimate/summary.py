@@ -1,4 +1,4 @@
-"""What an estimate needs of an hour that is over, as rows that add up: weights are added, of `most` the most counts.
+"""Rows that add up, for an estimate, of an hour that is over: weights are added, of `most` the most counts.
 
 A row says of a scope (the total, a class, a flow) how long a figure stayed in which bucket, in which cell of time.
 Cells are the coarser the longer ago they are, so that ten years are not more than a few days.
@@ -81,7 +81,7 @@ class Rows:
 
 
 def grouped(cell: Ints, key: Ints, weight: Ints, most: Ints) -> list[Ints]:
-    """One row for each key in each cell."""
+    """Add up to a row for each key in each cell."""
     order = np.lexsort((key, cell))
     cell, key = cell[order], key[order]
     new = np.ones(len(order), bool)
@@ -92,7 +92,7 @@ def grouped(cell: Ints, key: Ints, weight: Ints, most: Ints) -> list[Ints]:
 
 @dataclass(frozen=True, slots=True)
 class Last:
-    """A scope at the end: its last look (None: it was last read long ago), and the bounds of the last covered time."""
+    """A scope at the end: its last look (None if read long ago), and the bounds of the last covered time."""
 
     here: Here | None
     since: dict[str, int | None]
@@ -152,7 +152,7 @@ def _figures(rows: Rows, scope: str, prefix: str, steps: Steps, at: Ints) -> Non
     for metric in TOLD:
         values = steps.bound[metric][at]
         rows.add(scope, f"{prefix}{metric}", begin, _bucket(values), weight, values)
-        # What was likely at a look holds for half the time to the next.
+        # The likely figure at a look holds for half the time to the next.
         ends = np.concatenate([end[metric][at] for end in steps.likely])
         rows.add(scope, f"{prefix}likely {metric}", np.tile(begin, 2), _bucket(ends), np.tile(weight, 2), ends)
 
@@ -169,7 +169,7 @@ def _drains(rows: Rows, scope: str, steps: Steps, at: Ints, names: Sequence[str]
     told.append(("likely drain", np.tile(begin, 2), np.tile(weight, 2), ends))
     for what, us, weights, codes in told:
         depth = np.where(codes == NA, NA, codes & (1 << DEPTH_BITS) - 1)
-        whose = np.where(depth <= 0, 0, codes >> DEPTH_BITS)  # nothing is nothing, wherever it is
+        whose = np.where(depth <= 0, 0, codes >> DEPTH_BITS)  # zero is zero, wherever it is
         for each in np.unique(whose).tolist():
             mine = np.flatnonzero(whose == each)
             name = f"{each & 1} {names[each >> 1]}"

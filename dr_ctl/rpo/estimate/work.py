@@ -31,7 +31,7 @@ ELSEWHERE_CORES: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One scope over time, at its last look, and what of the things put in was told of. `is_any`: the history knows a
+    """A scope over time, at its last look, and what of the things put in was told of. `is_any`: the history knows a
     queue of it."""
 
     steps: Steps
@@ -61,7 +61,7 @@ class Work:
     @classmethod
     def of(cls, spark: SparkSession | None, paths: Sequence[str], asked: Request, grid_us: int | None = None) -> Work | Finding:  # fmt: skip  # noqa: E501
         """Take up what is asked, in Spark (None: in this process); the finding that says why there is nothing to do.
-        `grid_us`: as in a slice."""
+        `grid_us` is as in a slice."""
         serves = serving(newest_first_of(paths), asked)
         site = asked.site or serves
         sites = sites_of(paths)

@@ -3,8 +3,8 @@
     python -m dr_ctl.rpo.estimate.worker REQUEST.json
 
 prints one JSON document to standard output: `{"data": …, "verdict": …, "findings": […]}`, or `{"error": …,
-"remedy": …}` with the exit code of the error. SIGTERM ends it and the JVM that it started; so does SIGKILL, through
-the pipe that the JVM holds on to.
+"remedy": …}` with the exit code of the error. SIGTERM ends it and the JVM that it started, and SIGKILL does too,
+through the pipe that the JVM holds on to.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def answer(request: Request) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Do what the module says. Becomes the leader of a process group: what it starts ends with it."""
+    """Do what the module says. Becomes the leader of a process group: children end with it."""
     if len(arguments) != 1:
         raise SystemExit(ExitCode.USAGE)
     if os.getpgrp() != os.getpid():

@@ -1,10 +1,10 @@
 """The looks at outflows, and where each of them cuts history.
 
-An outflow is first in, first out. What was ever put into it stands at `shipped + depth`, what was ever shipped at
-`shipped`; the newest look at which the first stood no higher than the second stands now *cuts* history: whatever was
-sent up to that look is at the other site, whatever was sent later may not be. Between that look and the one after it
-the cut lies where what was put in passed what is shipped: that is the likely cut. A cut lies within one series: a
-restart counts anew, and so do looks among which the clock was put back.
+An outflow is first in, first out. Things ever put into it number `shipped + depth`, things ever shipped `shipped`; the
+newest look at which the first stood no higher than the second stands now *cuts* history: whatever was sent up to that
+look is at the other site, whatever was sent later may not be. Between that look and the one after it the cut lies where
+what was put in passed what is shipped: the likely cut. A cut lies within one series: a restart counts anew, and so do
+looks among which the clock was put back.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class Side:
 class Outflows:
     """The looks at all outflows, by outflow (`flow`, a place in `keys`: pair and name) and time.
 
-    `goes_on`: the series goes on from the look before; `fresh`: nothing before it counts. What is in it was sent after
-    `oldest_us`; `is_floor` where no cut was known so far, or none since the clock was put back: it may be older.
+    `goes_on`: the series goes on from the look before; `fresh`: earlier looks do not count. Things in it were sent
+    after `oldest_us`; `is_floor` where no cut was known so far, or since the clock was put back: things may be older.
     """
 
     keys: tuple[tuple[str, str], ...]
@@ -76,7 +76,7 @@ class Outflows:
     acks: Side
     oldest_us: Ints
     is_floor: Flags
-    times: Ints  # all moments at which something was looked at
+    times: Ints  # moments at which something was looked at
     _places: Ints
 
     @classmethod
@@ -109,7 +109,7 @@ class Outflows:
         )
 
     def at(self, flow: Ints, us: Ints) -> Ints:
-        """The places of the looks at these outflows (-1: none) at these moments; -1 where there is no such look."""
+        """The places of the looks at these outflows at these moments; -1 where there is no such outflow or look."""
         moment = place_of(self.times, us)
         key = np.where((flow >= 0) & (moment >= 0), flow * len(self.times) + moment, -1)
         return place_of(self._places, key)
@@ -122,7 +122,7 @@ class Outflows:
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What the rows say of each look at each outflow, both directions side by side."""
+    """Rows by look at each outflow, both directions side by side."""
 
     keys: tuple[tuple[str, str], ...]
     flow: Ints
@@ -182,7 +182,7 @@ def _read(told: Columns, kinds: tuple[int, ...], at: Ints, count: int) -> list[I
 
 
 def _missed(flow: Ints, us: Ints, known: Flags) -> Flags:
-    """Looks that did not get at a side which was read not long before or after: it is not an empty one there."""
+    """Looks that did not get at a side which was read not long before or after: the side is not an empty one there."""
     new = np.ones(len(flow), bool)
     new[1:] = flow[1:] != flow[:-1]
     ends = np.ones(len(flow), bool)
@@ -236,7 +236,7 @@ def _side(told: list[Ints], us: Ints, series: Ints, begins: Flags) -> Side:
         return Side(depth, added, shipped, us, us)
     known = depth != NA
     put, out = np.where(known, shipped + depth, 0), np.where(known, shipped, 0)
-    # Each series on a height of its own: one running maximum and one search serve all of them.
+    # Put each series on a height of its own: a single running maximum and a single search serve all of them.
     base = series * (int(put.max()) + int(out.max()) + 1)
     top = np.maximum.accumulate(base + put)
     here = np.arange(len(us))

@@ -1,4 +1,4 @@
-"""From looks to bounds: what of each queue was under way between two looks, at most and likely; added up per outflow.
+"""From looks to bounds: messages of each queue under way between two looks, at most and likely; added up per outflow.
 
 With A for what was sent to a queue, K for what was consumed from it:
 
@@ -6,9 +6,9 @@ With A for what was sent to a queue, K for what was consumed from it:
     age         time since the cut, while anything is lost
     duplicates  consumed since the cut of the acknowledgements, among the messages that were shipped
 
-Between two looks the truth moves; each bound is taken from the end of the interval that makes it larger (sends at the
-end, cut at the start), so that it is never below the truth anywhere in between. Where a cut is not known (just after a
-restart) what the queue held is the bound of loss. What was likely is told of the looks themselves, by the likely cut.
+Between two looks the truth moves; bounds are taken from the end of the interval that makes them larger (sends at the
+end, cut at the start). No bound is thus below the truth in between. Where a cut is not known (just after a restart)
+what the queue held is the bound of loss. Likely figures are of the looks themselves, by the likely cut.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FIGURES: Final = ("loss", "age", "twice")
 @dataclass(frozen=True, slots=True)
 class Sums:
     """The queues of each scope (the first is the total) added up by look: of the interval that ends with it, or of the
-    look itself. `queues`: how many were counted; `unknown` of a figure: of one of them at least it is not known."""
+    look itself. `queues`: how many were counted; `unknown` of a figure: at least one of them does not tell it."""
 
     queues: Ints
     loss: Ints
@@ -68,7 +68,7 @@ class Presence:
 class Envelope:
     """`within` by the look that ends an interval; `likely` of the looks; `last` the bound at each outflow's last look
     that read a queue too.
-    `told`: what the queues' counters account for of what was put into the outflow in each interval."""
+    `told`: things put into the outflow in each interval that the queues' counters account for."""
 
     within: Sums
     likely: Sums
@@ -84,13 +84,13 @@ class _Queues:
     thing: Ints
     queue: Ints
     place: Ints
-    acks: Ints  # -1: its acknowledgements have no outflow
+    acks: Ints  # -1 where acknowledgements have no outflow
     us: Ints
     depth: Ints
     sent: Ints
     consumed: Ints
     oldest_us: Ints
-    passed: Ints  # what was ever sent to it, from the queue's own side: at least `sent`
+    passed: Ints  # messages ever sent to it, from the queue's own side: at least `sent`
     new: Flags
     begins: Flags
 
@@ -136,8 +136,8 @@ def _queues(rows: Columns, flows: Outflows) -> _Queues:
 
 
 def _served(q: Columns, flows: Outflows) -> tuple[Ints, Ints]:
-    """The places of the looks at the outflows of a queue's messages and of its acknowledgements: its own, where it has
-    one, else the one that serves all of its pair."""
+    """The places of the looks at the outflows of a queue's messages and of its acknowledgements, by its own outflow,
+    where it has one, else by the one that serves all of its pair."""
     codes = {key: place for place, key in enumerate(flows.keys)}
     pairs, pair_at = np.unique(q.pair, return_inverse=True)
     names, name_at = np.unique(q.name, return_inverse=True)
@@ -157,8 +157,8 @@ def _served(q: Columns, flows: Outflows) -> tuple[Ints, Ints]:
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """At each look at a queue: its own newest look not after the cut (`at`, where it is `known`), and the likely cut
-    as a place between two looks (`low`, and `past` of the way to the one after it)."""
+    """At each look at a queue, the queue's newest look not after the cut (`at`, where it is `known`), and the likely
+    cut as a place between two looks (`low`, and `past` of the way to the one after it)."""
 
     at: Ints
     known: Flags
@@ -239,20 +239,20 @@ def _within(q: _Queues, flows: Outflows, cut: _Cut, acked: _Cut) -> _Rows:
     twice = np.maximum(np.minimum(q.consumed, passed)[e] - q.consumed[acked.at[b]], 0)
     twice, twice_known = _or_all(twice, acked.known[b], flows, q.acks[b], q.acks[e])
     took = q.us[e] - q.us[b]
-    # Nothing in the queue can be older than what was oldest at the start.
+    # No message in the queue can be older than what was oldest at the start.
     in_queue = np.where(q.depth[b] == 0, took, np.where(q.oldest_us[b] == NA, NA, q.oldest_us[b] + took))
     since = q.us[e] - flows.oldest_us[q.place[b]]
     age, is_floor = _age(loss, since, in_queue, flows.is_floor[q.place[b]])
     rows = _Rows(q.place[e], e, loss, goes_on, age, twice, goes_on & twice_known, is_floor & goes_on)
     rows = _spread(rows, q.place[e] - q.place[b])
-    # A queue that was just made may have been there before: one that is read again was.
+    # A queue that was just made may have been there before: a queue that is read again was.
     first = np.flatnonzero(q.new)
     first = first[flows.goes_on[q.place[first]]]
     return _Rows.joined(rows, _Rows.unknown(q.place[first], first))
 
 
 def _or_all(twice: Ints, known: Flags, flows: Outflows, begin: Ints, end: Ints) -> tuple[Ints, Flags]:
-    """Where the cut of the acknowledgements is not known: all that their outflow held between two of its looks."""
+    """Where the cut of the acknowledgements is not known: everything their outflow held between two of its looks."""
     acks, there = flows.acks, (begin >= 0) & (end >= 0)
     if not len(acks.depth):
         return twice, known
@@ -311,7 +311,7 @@ def _added(rows: _Rows, mask: Ints, scopes: int, looks: int) -> Sums:
     found = Sums.none(scopes, looks)
     for scope in range(scopes):
         counts = (mask[rows.row] >> scope & 1) > 0
-        # What is left out counts nothing, and it was read.
+        # Queues left out count nothing, and were read.
         found.queues[scope] = np.bincount(rows.place if scope == 0 else rows.place[counts], minlength=looks)
         inside = rows.take(np.flatnonzero(counts))
         found.loss[scope] = np.bincount(inside.place, inside.loss * inside.loss_known, looks)

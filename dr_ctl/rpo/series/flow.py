@@ -1,4 +1,4 @@
-"""One outflow over the whole history, put together from its parts; what its looks tell of its usual course."""
+"""One outflow over the whole history, put together from its parts; its usual course by its looks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Drained:
     def rates(self) -> Floats:
         """Things shipped a second by how much waited at the start: at place k from intervals with at least 2^k; a
         tenth of what was shipped in them went slower. Not a number where none tells. In step it is the traffic that
-        limits what is shipped, behind it is the link: so alike is told by alike."""
+        limits what is shipped, behind it is the link: backlogs are therefore compared with backlogs alike."""
         order = np.argsort(self.rate, kind="stable")
         rate, more, level = self.rate[order], self.more[order], self.level[order]
         found = np.full(LEVELS, np.nan)
@@ -86,7 +86,7 @@ class Flow:
         if not len(took):
             return took
         usual: Floats = np.full(len(took), _disc(took, 0.5))
-        if len(took) > AROUND and took.max() > GAP_POLLS * took.min():  # else none can be a gap
+        if len(took) > AROUND and took.max() > GAP_POLLS * took.min():  # otherwise no interval can be a gap
             around = np.pad(took, AROUND, mode="reflect")
             usual = np.median(np.lib.stride_tricks.sliding_window_view(around, 2 * AROUND + 1), axis=1)
         found: Ints = np.maximum(GAP_POLLS * usual, LEAST_GAP_US).astype(np.int64)
@@ -118,7 +118,7 @@ def _disc(values: Ints | Floats, probability: float) -> float:
 
 
 def parts(flows: Outflows, found: Envelope, from_us: int, to_us: int) -> list[Flow]:
-    """Each outflow with its looks of that time; intervals belong to the look that ends them."""
+    """Cut each outflow to its looks of that time; intervals belong to the look that ends them."""
     cut = []
     for number, (pair, name) in enumerate(flows.keys):
         mine = np.flatnonzero((flows.flow == number) & (flows.us >= from_us) & (flows.us < to_us))
@@ -201,7 +201,7 @@ class Absent:
         hole = np.flatnonzero(~is_last[:-1] & (begin[1:] - end[:-1] > AWAY_US)) if len(order) else order
         np.add.at(between, np.searchsorted(flow.us, end[hole], "right"), 1)
         np.add.at(between, np.searchsorted(flow.us, begin[hole + 1], "right"), -1)
-        # One that only the newest looks lack may not have been read; one that long was not read may be gone.
+        # A queue that only the newest looks lack may not have been read; a queue that long was not read may be gone.
         gone = flow.us[-1] - end[is_last] > flow.last_gap_us
         np.add.at(since, np.searchsorted(flow.us, end[is_last][gone], "right"), 1)
         np.add.at(between, np.searchsorted(flow.us, end[is_last][~gone], "right"), 1)
@@ -211,8 +211,8 @@ class Absent:
 def unread(flow: Flow, absent: Absent, put: Ints) -> Flags:
     """By interval (its end): whether some queue of the scope lay there unread, so that only the outflow bounds it.
 
-    One that is read no more may be gone: it is, where the others tell of what goes into the outflow as well as before.
-    `put`: what went in, NA where that is not known.
+    A queue that is read no more may be gone: gone, where the others tell of what goes into the outflow as well as
+    before. `put`: things that went in, NA where that is not known.
     """
     lacking = absent.since > 0
     if not lacking.any():

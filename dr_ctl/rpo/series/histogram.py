@@ -26,8 +26,8 @@ def bucket_of(values: Ints) -> Ints:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """One figure: the time spent in each bucket (rows, ascending) in each block of the window (columns), the largest
-    value seen there, and by block the time in which it was not known: that weighs as if above all."""
+    """A figure: the time spent in each bucket (rows, ascending) in each block of the window (columns), the largest
+    value seen there, and by block the time in which it was not known: unknown time weighs as if above all."""
 
     buckets: Ints
     weights: Ints
@@ -59,7 +59,7 @@ class Histogram:
         return None if not len(self.buckets) or self.unknown.any() else int(self.tops[-1])
 
     def place_of(self, probability: float) -> int | None:
-        """The first bucket up to which at least so much of the time lies; None where it is not known that high."""
+        """The first bucket up to which at least so much of the time lies, or None where it is not known that high."""
         below = np.cumsum(self.weights.sum(axis=1))
         place = int(np.searchsorted(below, probability * self.whole))
         return place if place < len(below) else None
@@ -73,7 +73,7 @@ class Histogram:
         return int(self.weights[self.tops > most].sum() + self.unknown.sum())
 
     def within(self, blocks: slice) -> Histogram:
-        """The same of some blocks alone."""
+        """Histogram of some blocks alone."""
         weights = self.weights[:, blocks]
         rows = weights.sum(axis=1) > 0
         return Histogram(self.buckets[rows], weights[rows], self.largest[:, blocks][rows], self.unknown[blocks])

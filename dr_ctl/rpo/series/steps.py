@@ -33,9 +33,9 @@ Figures = dict[str, Ints]
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """What holds from `begin` to `end`, NA where it is not known. `covered` time counts; `idle` is time in which the
-    site was on standby, or down: nothing is at stake; what is neither was `missed` where a look came late.
-    `likely`: what was likely at both ends."""
+    """Figures that hold from `begin` to `end`, NA where it is not known. `covered` time counts; `idle` is time in which
+    the site was on standby, or down: no message is at stake; time that is neither was `missed` where a look came late.
+    `likely`: figures likely at both ends."""
 
     begin: Ints
     end: Ints
@@ -53,7 +53,7 @@ class Steps:
         return self.end - self.begin
 
     def clipped(self, from_us: int, to_us: int) -> Steps:
-        """What of it lies in that time."""
+        """Cut it to that time."""
         at = np.flatnonzero((self.end > from_us) & (self.begin < to_us))
         flags = {name: getattr(self, name)[at] for name in ("covered", "idle", "missed", "is_floor", "stalled")}
         bound, *likely = ({name: each[at] for name, each in told.items()} for told in (self.bound, *self.likely))
@@ -73,8 +73,8 @@ class Here:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """One flow in one scope: over time, at its last look (None: it was last read long ago), and what of the things
-    `put` into it the queues `told` of (None: nothing was put, or no queue was read)."""
+    """A flow in one scope: over time, at its last look (None where it was last read long ago), and how many of the
+    things `put` into it the queues `told` of (None where nothing was put, or no queue was read)."""
 
     steps: Steps
     here: Here | None
@@ -84,8 +84,8 @@ class Scope:
 
 
 def scope_of(flow: Flow, scope: int, last_us: int, within_us: tuple[int, int] = (0, EVER)) -> Scope:
-    """`scope` 0 is the total; `last_us` the last look at any outflow of the pair. What was put in is told of intervals
-    that end within that time."""
+    """`scope` 0 is the total; `last_us` the last look at any outflow of the pair. Things put in are counted in
+    intervals that end within that time."""
     return _Bounded(flow, scope).scope(last_us, within_us)
 
 
@@ -113,7 +113,7 @@ class _Bounded:
         return Scope(steps, here, accounted, self._absent.is_any, self._lacking(steps))
 
     def _lacking(self, steps: Steps) -> Steps:
-        """The same where only the outflow bounds it."""
+        """Bound it by the outflow alone."""
         self._unread = np.ones_like(self._unread)
         found = self._steps()
         return replace(steps, bound=found.bound, likely=found.likely)
@@ -176,7 +176,7 @@ class _Bounded:
     def _figures(
         self, sums: Sums, unread_: Flags, sends: Ints, acks: Ints, flow_age: Ints, floor: Flags
     ) -> tuple[Figures, Flags]:
-        """No queue was read: all that the outflow holds, in the total. One is not known: the same. Else their sum."""
+        """With a queue not known, or in the total none read: the outflow's whole content. Otherwise: their sum."""
         scope = self._scope
         none = (sums.queues[scope] == 0) & ~unread_
 
@@ -195,7 +195,7 @@ class _Bounded:
         return figures, (loss > 0) & (sums.is_floor[scope] | floor)
 
     def _drain(self, sends: Ints, acks: Ints) -> Figures:
-        """Both directions drain side by side; not known where something is there and no rate is known."""
+        """Directions drain side by side; not known where something is there and no rate is known."""
         found, waits, urge = (np.zeros(len(sends), np.int64) for _ in range(3))
         unread_ = np.zeros(len(sends), bool)
         sides = ((sends, self._rates[0], self._flow.has_sends), (acks, self._rates[1], self._flow.has_acks))
@@ -204,7 +204,7 @@ class _Bounded:
                 continue
             took = drain_ms(most, rates)
             found = np.where((found == NA) | (took == NA), NA, np.maximum(found, took))
-            mine = np.where(took == NA, most * 1000, took)  # what nobody saw drain counts as one a second
+            mine = np.where(took == NA, most * 1000, took)  # a backlog nobody saw drain counts as one a second
             longer = (mine > urge) & (most != NA)
             waits, urge = np.where(longer, (side << DEPTH_BITS) + most, waits), np.where(longer, mine, urge)
             unread_ |= most == NA
@@ -239,7 +239,7 @@ class _Bounded:
         bound["age_ms"] = np.where(bound["loss"] == 0, 0, np.where(age == NA, NA, age_ms))
 
     def _accounted(self, steps: Steps, within_us: tuple[int, int]) -> tuple[int, int] | None:
-        """What went into a mixed outflow in covered time, and what of it the queues' counters tell."""
+        """Count the things put into a mixed outflow in covered time, and how many of them the queues' counters tell."""
         flow, put = self._flow, self._put[1:]
         good = steps.covered & flow.is_mixed[1:] & (put != NA) & (flow.within.queues[0][1:] > 0)
         good &= ~flow.within.loss_unknown[0][1:] & (steps.end >= within_us[0]) & (steps.end < within_us[1])
@@ -257,7 +257,7 @@ def drain_ms(most: Ints, rates: Floats) -> Ints:
 
 
 def _shared(figure: Ints, most: Ints, told: Flags) -> Ints:
-    """A figure where it was not told: as large a part of the most as where it was told last and there was something."""
+    """A figure where it was not told: the part of the most that it was where told last with something there."""
     is_part = told & (figure != NA) & (most > 0)
     last = np.maximum.accumulate(np.where(is_part, np.arange(len(told)), -1))
     at = np.maximum(last, 0)
@@ -279,8 +279,8 @@ def _told(figures: Figures) -> dict[str, int | None]:
 
 
 def fold(parts: Sequence[Steps]) -> Steps:
-    """Sum step functions: what is not known of one is not known of the sum. A part counts from its first look on, and
-    to the end of all; one whose site is on standby has nothing at stake."""
+    """Sum step functions: figures not known of one are not known of the sum. A part counts from its first look on, and
+    to the end of all; a part whose site is on standby has nothing at stake."""
     if len(parts) == 1:
         return parts[0]
     marks = np.unique(np.concatenate([edge for part in parts for edge in (part.begin, part.end)]))
@@ -310,7 +310,7 @@ class _Sum:
         for place, figures in enumerate((part.bound, *part.likely)):
             for name in METRICS:
                 if name == "duplicates" and part.acks_only:
-                    continue  # it is counted with the queues that it serves
+                    continue  # duplicates are counted with the queues that the outflow serves
                 known = counts & (figures[name][at] != NA)
                 self._unknown[place][name] |= born & ~idle & ~known
                 more = np.where(known, figures[name][at], 0)
@@ -349,7 +349,7 @@ class _Sum:
 
 
 def here_of(told: Sequence[Here | None]) -> Here | None:
-    """The last look of several flows together; None of one that was last read long ago."""
+    """The last look of several flows together, without a flow that was last read long ago."""
     parts = [part for part in told if part is not None]
     if not parts:
         return None
