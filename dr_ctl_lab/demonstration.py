@@ -40,7 +40,7 @@ from dr_ctl_lab.twin.site import MARK
 RATE: Final = 300.0
 DELAY_MS: Final = 25
 EVERY_S: Final = 0.5
-LEAST_RUNS: Final = 3  # there, and back after a failover
+LEAST_RUNS: Final = 3  # a move there, and back after a failover
 RECORD_S: Final = 15.0
 RECORD_ON_TWIN_S: Final = 5.0
 AFTER: Final = 900  # messages
@@ -57,7 +57,7 @@ Stage = Lab | PlayedTwin
 
 
 class On(Enum):
-    """What a demo runs on."""
+    """Brokers that a demo runs on."""
 
     BROKERS = "brokers"
     TWIN = "twin"
@@ -125,7 +125,7 @@ def _java_is_there() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Lost:
-    """What a failover said and what the ledger then found: before the lost site was taken in again, and at the end."""
+    """Answers of a failover and of the ledger after it: before the lost site was taken in again, and at the end."""
 
     bounds: Mapping[str, Any]
     before: Verdict
@@ -195,7 +195,7 @@ def _judged(planned: Verdict, lost: _Lost, tell: _Teller, codes: Mapping[str, in
     unkept = lost.wrong()
     runs = sorted((tell.state / "runs").glob("*-*"))
     shown = [str(each / "report.html") for each in runs if (each / "report.html").exists()]
-    # A site whose loss costs nothing may have been taken over before anybody asked: then there was no run.
+    # A site whose loss costs nothing may have been taken over before anybody asked, without a run.
     least = LEAST_RUNS if costs else LEAST_RUNS - 1
     if len(shown) < max(least, len(runs)):
         wrong.append(f"{len(shown)} reports were written, not {max(least, len(runs))}")
@@ -243,7 +243,7 @@ class _Teller:
             print(f"\n== {text}", file=self._out, flush=True)
 
     def run(self, *words: str) -> int:
-        """Run one command to its end; its exit code."""
+        """Run one command to its end, and give its exit code."""
         if self._out is not None:
             print(f"\n$ dr-ctl {' '.join(words)}", file=self._out, flush=True)
         quiet: Sequence[str] = () if self._out is not None else ("--quiet",)
@@ -281,4 +281,4 @@ def _take_down_old(directory: Path) -> None:
     if (directory / "lab.json").exists():
         Lab.open(directory).down()
     elif (directory / MARK).exists():
-        shutil.rmtree(directory)  # its brokers ended with it
+        shutil.rmtree(directory)  # brokers ended with the lab

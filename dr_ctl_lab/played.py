@@ -1,4 +1,4 @@
-"""A twin with clients: what a lab of real brokers is to the demo, on simulated ones."""
+"""A twin with clients: a stage like a lab of real brokers for the demo, on simulated ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dr-ctl lab` and `dr-ctl demo`, declared; what takes more than a call of the lab stands in `labs`."""
+"""`dr-ctl lab` and `dr-ctl demo`, declared; work that takes more than a call of the lab stands in `labs`."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def lab_down(session: Session, *, directory: LAB = LAB_DEFAULT) -> Result:
 
 @command(lab_app, "status", full="lab status")
 def lab_status(session: Session, *, directory: LAB = LAB_DEFAULT) -> Result:
-    """What of the lab runs, and how its links stand."""
+    """Say what of the lab runs, and how its links stand."""
     from dr_ctl_lab.cli import labs  # noqa: PLC0415
 
     return labs.status(session, directory)
@@ -83,7 +83,7 @@ def lab_kill(session: Session, *, site: SITE, directory: LAB = LAB_DEFAULT) -> R
 
 @command(lab_app, "start", full="lab start")
 def lab_start(session: Session, *, site: SITE, directory: LAB = LAB_DEFAULT) -> Result:
-    """Start a site's broker again; its doors stay closed."""
+    """Start a site's broker again; doors stay closed."""
     del session
     _lab(directory).start(site)
     return Result(ExitCode.OK, f"{site} runs; its doors are closed")

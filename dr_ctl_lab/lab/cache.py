@@ -54,7 +54,7 @@ def locked(name: str, *, within_s: float) -> Iterator[None]:
 def reserve_ports(count: int, owner: Path) -> list[int]:
     """Give `count` free loopback ports to the lab in `owner`, until its directory is gone.
 
-    They are written down because a lab's client port is closed most of the time: a mere look would give it away.
+    Ports are written down because a lab's client port is closed most of the time: a mere look would give it away.
     And they lie below the ephemeral range, where any outgoing connection could take them meanwhile.
     """
     with locked("ports", within_s=10):

@@ -1,6 +1,6 @@
 """A Camel application with its Jolokia: routes that work on a site's messages, to be stopped and started with it.
 
-Camel and the agent come from Maven once, some 22 MB. Nothing is compiled: a folder holds properties and routes in YAML.
+Camel and the agent come from Maven once, some 22 MB. No code is compiled: a folder holds properties and routes in YAML.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ARTIFACTS = (
 )
 UP_S = 60.0
 LOG = "camel.log"
-# What one that shuts down gives its exchanges; `stop()` of a route too.
+# Time that an application gives its exchanges when it shuts down; `stop()` of a route too.
 SHUTDOWN_S = 10
 
 
@@ -124,7 +124,7 @@ class Camel:
 
 
 def connected(address: Address, login: Login) -> dict[str, str]:
-    """Properties with which `amqp:` in a route is a broker at this address; it speaks AMQP where it speaks STOMP."""
+    """Properties with which `amqp:` in a route is a broker at this address; the port for STOMP speaks AMQP too."""
     factory = {
         "": "#class:org.apache.qpid.jms.JmsConnectionFactory",
         ".remoteURI": f"amqp://{address.host}:{address.port}",

@@ -31,16 +31,16 @@ class Process:
         return seen is not None and seen[1] == self.started and seen[0] not in "ZX"
 
     def frozen(self) -> bool:
-        """Stopped by SIGSTOP: it holds its ports and answers nothing."""
+        """Stopped by SIGSTOP: a frozen process holds its ports and answers nothing."""
         return self.alive() and (seen := _stat(self.pid)) is not None and seen[0] == "T"
 
 
-# Children of this very process are reaped when they end; those of an earlier command are init's.
+# Children of this very process are reaped when they end; children of an earlier command are init's.
 _children: dict[Process, subprocess.Popen[bytes]] = {}
 
 
 def launch(argv: Sequence[str], *, cwd: Path, log: Path, env: Mapping[str, str] | None = None) -> Process:
-    """Start a program in a session of its own, its output appended to `log`: it stays when we end."""
+    """Start a program in a session of its own, its output appended to `log`: the program stays when we end."""
     try:
         with log.open("ab") as out:
             child = subprocess.Popen(
@@ -56,7 +56,7 @@ def launch(argv: Sequence[str], *, cwd: Path, log: Path, env: Mapping[str, str] 
         raise EnvironmentFault(f"{argv[0]} cannot be started: {error.strerror}") from error
     seen = _stat(child.pid)
     if seen is None:  # not before it is waited for; the kernel keeps the entry of a child
-        child.kill()  # one that cannot be named again would outlive every `lab down`
+        child.kill()  # a child that cannot be named again would outlive every `lab down`
         child.wait()
         raise EnvironmentFault(f"{argv[0]} has no entry under /proc", remedy="A lab needs Linux; a twin does not.")
     process = Process(child.pid, seen[1])
@@ -95,14 +95,14 @@ def end(process: Process, *, within_s: float) -> None:
 
 
 def kill(process: Process) -> None:
-    """SIGKILL, and wait until it is gone; its ports are free then."""
+    """SIGKILL, and wait until it is gone; ports are free then."""
     send(process, signal.SIGKILL)
     if not wait_gone(process, 10):
         raise EnvironmentFault(f"process {process.pid} does not end, not even with SIGKILL")
 
 
 def _stat(pid: int) -> tuple[str, int] | None:
-    """State and start time of a pid; None where it does not exist."""
+    """State and start time of a pid, or None where it does not exist."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):

@@ -37,14 +37,14 @@ class FanOut:
     least_in: Path
 
     def least(self) -> int:
-        """How many; all of them while the file is being written."""
+        """How many; the full number while the file is being written."""
         told = self.least_in.read_text().strip()
         return int(told) if told.isdigit() else len(self.sites)
 
 
 @dataclass(frozen=True, slots=True)
 class Producing:
-    """What one producer sends, how often, and while what is set."""
+    """Order for one producer: messages, rate, and the events that hold it or end it."""
 
     numbered: Iterator[tuple[str, str]]  # id and queue of each message
     body: str
@@ -71,7 +71,7 @@ def produce(fan: FanOut, login: Login, what: Producing) -> None:
         elif len(lines.connect(now)) >= least:
             while due <= now and len(sending.outstanding) < MOST_OUTSTANDING and len(lines.open) >= least:
                 sending.send_one(lines)
-                # After a stall the rate goes on; what was missed is not made up for in one burst.
+                # After a stall the rate goes on; missed sends are not made up for in one burst.
                 due = max(due + what.interval_s, now - 1.0)
         for site, receipt in lines.receive():
             sending.confirmed(site, receipt)
@@ -127,7 +127,7 @@ class _Lines:
 
 
 class _Sending:
-    """What a producer has sent and does not know the end of."""
+    """Sends of a producer whose end it does not know."""
 
     def __init__(self, what: Producing) -> None:
         self._what = what

@@ -20,8 +20,8 @@ TABLE = """CREATE TABLE IF NOT EXISTS processed (
 
 @dataclass(frozen=True, slots=True)
 class Ids:
-    """Where the sites' consumers find what is processed already, and at which address they tell what they did;
-    None where they share a store."""
+    """Where the sites' consumers find what is processed already, and at which address they tell what they did, or None
+    where they share a store."""
 
     stores: Mapping[str, Path]
     address: str | None
@@ -42,7 +42,7 @@ class Where(Enum):
 class IdStore:
     """For one thread; others, and other processes, open the file for themselves.
 
-    What is written has outlived this process when the method returns, though not a loss of power.
+    Ids written have outlived this process when the method returns, though not a loss of power.
     """
 
     def __init__(self, path: Path) -> None:
@@ -52,19 +52,19 @@ class IdStore:
         self._file.execute(TABLE)
 
     def known(self, queue: str, ident: str) -> Where | None:
-        """Say who processed a message; None where nobody did, as far as this site knows."""
+        """Say who processed a message, or None where nobody did, as far as this site knows."""
         found = self._file.execute("SELECT here FROM processed WHERE queue = ? AND id = ?", (queue, ident)).fetchone()
         return None if found is None else Where(found[0])
 
     def add(self, told: Iterable[tuple[str, str]], where: Where) -> None:
-        """Write (queue, id) down, all or none; what is known stays as it is."""
+        """Write (queue, id) down, all or none; known ids stay as they are."""
         self._file.execute("BEGIN IMMEDIATE")
         with self._file:
             rows = ((queue, ident, where.value) for queue, ident in told)
             self._file.executemany("INSERT OR IGNORE INTO processed VALUES (?, ?, ?)", rows)
 
     def every(self) -> set[tuple[str, str]]:
-        """All (queue, id) that are known here."""
+        """Pairs (queue, id) that are known here."""
         return set(self._file.execute("SELECT queue, id FROM processed"))
 
     def close(self) -> None:

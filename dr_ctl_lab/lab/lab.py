@@ -43,7 +43,7 @@ MOST_PAIRS = 4
 
 
 class Lab(Played):
-    """A lab that is up. What a method changes of the processes is written down before it returns."""
+    """A lab that is up. Methods write down changes of the processes before they return."""
 
     def __init__(self, directory: Path, state: LabState) -> None:
         self.directory = directory
@@ -65,9 +65,9 @@ class Lab(Played):
     ) -> Self:
         """Start a new lab and return when all brokers are active, joined, and `serving` lets clients in.
 
-        `delay_ms` is for each direction of each link; one that does not start at boot is not waited for. `edit` changes
-        each broker's configuration before the first start; `options` are those of the topology's kind; `pairs` says how
-        many brokers each site has. EnvironmentFault, with the end of the log, where it is not up within 90 s.
+        `delay_ms` is for each direction of each link; a link that does not start at boot is not waited for. `edit`
+        changes each broker's configuration before the first start; `options` are those of the topology's kind; `pairs`
+        says how many brokers each site has. EnvironmentFault, with the end of the log, where it is not up within 90 s.
         """
         for name in sites:
             if not SITE_NAME.fullmatch(name):
@@ -135,11 +135,11 @@ class Lab(Played):
         return self.state.pairs
 
     def site(self, name: str, pair: str | None = None) -> SiteState:
-        """Ports, addresses and logins of a site's broker: that of its first pair, as everywhere where none is named."""
+        """Ports, addresses and logins of a site's broker, of the first pair where none is named, as everywhere."""
         return self.state.site(name, pair)
 
     def instance(self, site: str, pair: str | None = None) -> Path:
-        """Where the broker lives; its logs are in `log`."""
+        """Where the broker lives; logs are in `log`."""
         return self._home(self.site(site, pair))
 
     def admin(self, site: str, pair: str | None = None, *, timeout_s: float = 5.0) -> Admin:
@@ -147,7 +147,7 @@ class Lab(Played):
         return self._admin(self.site(site, pair), timeout_s=timeout_s)
 
     def pid(self, site: str, pair: str | None = None) -> int | None:
-        """The broker's process; None where it does not run."""
+        """The broker's process, or None where it does not run."""
         process = self.site(site, pair).process
         return process.pid if process is not None and process.alive() else None
 
@@ -213,7 +213,7 @@ class Lab(Played):
         self._tell(site_from, {"mode": mode})
 
     def heal(self, site_from: str | None = None) -> None:
-        """Let the links work again; what a proxy held meanwhile is reset, so that brokers dial anew at once."""
+        """Let the links work again; connections held by a proxy are reset, so that brokers dial anew at once."""
         self._tell(site_from, {"mode": wire.Mode.OPEN.value})
 
     def delay(self, ms: float, site_from: str | None = None) -> None:
@@ -221,7 +221,7 @@ class Lab(Played):
         self._tell(site_from, {"delay_ms": ms})
 
     def open_clients(self, site: str) -> None:
-        """Let clients in at a site, as a person at its console could: the other site is not looked at."""
+        """Let clients in at a site, as a person at its console could, without a look at the other site."""
         for broker in self.state.brokers(site):
             self._admin(broker).open_clients()
 
@@ -260,7 +260,7 @@ class Lab(Played):
         return store_at(self.directory, self.site(site, pair).broker)
 
     def status(self) -> status.LabStatus:
-        """Say how everything is; what does not answer within two seconds is said not to answer."""
+        """Say how everything is; parts without an answer within two seconds are said not to answer."""
         return status.read(self.state)
 
     def _as_written(self) -> None:
@@ -313,7 +313,7 @@ class Lab(Played):
                 self.create_queue(name)
         for broker in self.state.sites:
             self._admin(broker).prepare()
-        # Again: what ships a queue may dial anew until the peer has that queue too.
+        # Again: a link that ships a queue may dial anew until the peer has that queue too.
         self._wait_links([self.site(broker.name, broker.pair) for broker in linked], until)
 
     def _start_processors(self) -> None:
@@ -360,7 +360,7 @@ class Lab(Played):
         return self._kind.admin(broker, timeout_s=timeout_s)
 
     def _left(self, pair: str, queues: Sequence[str]) -> int | None:
-        """Count what lies in a pair's queues where clients are served; None where one of them is served nowhere."""
+        """Count what lies in a pair's queues where clients are served (None: one of them is served nowhere)."""
         found: dict[str, int] = {}
         for broker in self.state.sites:
             if broker.pair != pair:

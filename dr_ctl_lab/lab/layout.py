@@ -1,4 +1,4 @@
-"""What a new lab consists of, before anything of it runs: ports, passwords, links."""
+"""Parts of a new lab, before anything of it runs: ports, passwords, links."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def new(
 ) -> LabState:
     """Lay out a lab of that topology in `directory`; the ports are its own until that is gone."""
     kind = KINDS.named(topology)
-    app_password = secrets.token_urlsafe(18)  # one for both sites: clients move with the service
+    app_password = secrets.token_urlsafe(18)  # a single password for both sites: clients move with the service
     others = {user: secrets.token_urlsafe(18) for user in kind.users}
     ports = iter(reserve_ports(2 * pairs * (len(kind.ports) + PORTS_PER_LINK), directory))
     names = [PAIR, *(f"orders-{number}" for number in range(2, pairs + 1))]

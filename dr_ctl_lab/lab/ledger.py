@@ -1,13 +1,13 @@
-"""The ledger of a load: what clients were promised, message by message, and the verdict that follows from it.
+"""The ledger of a load: promises to clients, message by message, and the verdict that follows from it.
 
     SENT            the producer has the broker's receipt: from here on the message must not be lost
-    SEND_IN_DOUBT   sent, and the connection broke before the receipt: it may have arrived or not
+    SEND_IN_DOUBT   sent, and the connection broke before the receipt: the message may have arrived or not
     RECEIVED        a consumer has done its work on the message
     CONSUMED        the consumer has the receipt of its acknowledgement: from here on it must not come again
-    ACK_IN_DOUBT    acknowledged, and the connection broke before the receipt: it may rightly come again
+    ACK_IN_DOUBT    acknowledged, and the connection broke before the receipt: the message may rightly come again
 
-The ledger judges, not the tool that moves the service. It is kept in memory and written as JSON lines
-(`id, queue, event, site, ts` and `at_s`, a clock that only grows), from which it can be read again.
+The ledger judges, not the tool that moves the service. Events are kept in memory and written as JSON lines
+(`id, queue, event, site, ts` and `at_s`, a clock that only grows), from which they can be read again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Key = tuple[str, str]  # queue, id
 
 
 class Event(Enum):
-    """What may stand in a ledger."""
+    """Steps of a message that may stand in a ledger."""
 
     SENT = "sent"
     SEND_IN_DOUBT = "send-in-doubt"
@@ -67,7 +67,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of every message.
+    """Fate of every message.
 
     `lost`: receipt given, never received. `consumed_twice`: came again, or was acknowledged again, after an
     acknowledgement had been confirmed. `processed_twice`: received more than once where no acknowledgement had been
@@ -91,12 +91,12 @@ class Verdict:
 
     @property
     def clean(self) -> bool:
-        """Nothing lost, nothing consumed twice, and the queues were seen empty."""
+        """No message lost or consumed twice, and the queues were seen empty."""
         return self.drained and not self.lost and not self.consumed_twice
 
     @property
     def told(self) -> str:
-        """It in one sentence."""
+        """The verdict in one sentence."""
         drained = "" if self.drained else "; the queues were not seen empty"
         return (
             f"{self.counts.sent} sent: {len(self.lost)} lost, {len(self.consumed_twice)} consumed twice, "
@@ -144,7 +144,7 @@ class _Pace:
 
 
 class Ledger:
-    """Takes events from any thread, in the order they are told; that order decides what came after what."""
+    """Takes events from any thread, in the order they are told; their order decides what came after what."""
 
     def __init__(self, path: Path | None = None, *, clock: Clock | None = None) -> None:
         """Write to `path` too, where one is given; the file is the owner's alone."""
@@ -252,7 +252,7 @@ class Ledger:
             case Event.CONSUMED:
                 one.consumed += 1
             case Event.ACK_IN_DOUBT:
-                pass  # it may come again: what comes of it is seen when it does
+                pass  # the message may come again: the outcome is seen when it does
         for pace in (self._receives, self._pace(key[0])):
             pace.awaited += (one.sent and not one.received) - waited
 

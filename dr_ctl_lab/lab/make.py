@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dr_ctl_lab.lab.distribution import Coordinates
     from dr_ctl_lab.lab.state import SiteState
 
-# What a caller wants otherwise than usual, by names that each kind has of its own.
+# Options that a caller wants otherwise than usual, by names that each kind has of its own.
 Options = Mapping[str, Any]
 
 
@@ -51,7 +51,7 @@ class Admin(Protocol):
     def close_clients(self, acceptor: str = "clients") -> None: ...
 
     def create_queue(self, name: str) -> None:
-        """Make a durable queue of any name; one that exists is left as it is."""
+        """Make a durable queue of any name; a queue that exists is left as it is."""
 
     def served(self, queues: Sequence[str]) -> list[str]:
         """Say which of those queues clients are served from here."""
@@ -64,7 +64,7 @@ class Admin(Protocol):
 
 
 class Manage(Protocol):
-    """What opens the management of a broker."""
+    """Opener of the management of a broker."""
 
     def __call__(self, site: SiteState, *, timeout_s: float = 5.0) -> Admin: ...
 
@@ -81,16 +81,16 @@ class IdsAt:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """How the brokers of one topology are made. `ports`: those that each has, `clients` among them; `link_target` is
-    where the peer's link goes; None where the sites have none. `options` checks what a caller wants and adds what
-    holds otherwise."""
+    """How the brokers of one topology are made. `ports`: names of the ports at each, `clients` among them;
+    `link_target` is where the peer's link goes, or None where the sites have none. `options` checks what a caller wants
+    and adds what holds otherwise."""
 
-    joined: str  # what two such brokers do, to be read after them
-    distribution: Coordinates | None  # None: nothing has to be fetched
+    joined: str  # the act of two such brokers, in words to be read after them
+    distribution: Coordinates | None  # None where no download is needed
     ports: tuple[str, ...]
     link_target: str | None
     options: Callable[[Options], Options]
-    create: Callable[[Path, Path, Make], None]  # from the distribution, into a directory; nothing runs after it
+    create: Callable[[Path, Path, Make], None]  # from the distribution, into a directory; no process runs after it
     start: Callable[[Path], Process]
     admin: Manage
     settings: Callable[[SiteState, str], dict[str, Any]]  # of the settings file, with the place of the secret
@@ -98,16 +98,16 @@ class Kind:
     links_at_boot: Callable[[Make], bool] = lambda _: True
     # Whether a queue of that name is there from the first start on; any other is made over management.
     made_at_once: Callable[[str], bool] = lambda _: False
-    # Who else logs in at the brokers: each has a password of its own, the same at both sites.
+    # Other users who log in at the brokers: a user has a password of its own, the same at both sites.
     users: tuple[str, ...] = ()
-    # What of the settings file one broker alone does not say.
+    # Parts of the settings file that one broker alone does not tell.
     complete: Callable[[dict[str, Any], Options], dict[str, Any]] = lambda document, _: document
-    # What the brokers need beside them: started before, ended after them.
+    # Processes that the brokers need beside them: started before, ended after them.
     beside: Callable[[Path, Sequence[Make]], Process | None] | None = None
     # Where one broker of a pair runs at a time: whether a started one waits for its peer to end, by what it wrote.
     waits: Callable[[Path], bool] | None = None
     dialect: Dialect = ARTEMIS  # how its clients speak STOMP
-    # Where consumers tell which ids they have processed. They skip then what their site's store knows, serve one queue
+    # Where consumers tell which ids they processed. Consumers skip ids that their site's store has, serve one queue
     # each, wherever that is open, and a processor at each site writes into its store what the peer's consumers told.
     ids: IdsAt | None = None
     # The port where producers write to both sites at once. Consumers, wherever they are, then share one store of ids.

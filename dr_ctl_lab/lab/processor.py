@@ -1,7 +1,7 @@
 """The processor of a site: writes the ids that the peer's consumers processed into the site's store.
 
 Run as `python -m dr_ctl_lab.lab.processor --port P --user U --password-file F --queue Q --store S` until SIGTERM.
-It takes notifications from its own site's broker, acknowledges those on disk, and comes back when the broker does.
+Notifications come from its own site's broker; those on disk are acknowledged. A broker that comes back is dialled anew.
 """
 
 from __future__ import annotations

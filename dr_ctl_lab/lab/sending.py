@@ -1,4 +1,4 @@
-"""What a producer of a load sends, and what it has sent without a receipt so far."""
+"""Messages that a producer of a load sends, and those without a receipt so far."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ NAME = "dr-ctl.yaml"
 
 
 def write(directory: Path, state: LabState) -> Path:
-    """Write `dr-ctl.yaml` and the secrets it points to; all readable by their owner only."""
+    """Write `dr-ctl.yaml` and the secrets it points to; files are readable by their owner only."""
     (directory / "secrets").mkdir(mode=0o700, exist_ok=True)
     for site in state.sites:
         write_text(secret(directory, site), site.admin_password + "\n")

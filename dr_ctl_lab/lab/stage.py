@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Stage(Protocol):
-    """What traffic needs to know of it; `target` is where the clients of a pair may be served."""
+    """A stage as traffic needs to know it; `target` is where the clients of a pair may be served."""
 
     @property
     def pairs(self) -> tuple[str, ...]: ...
@@ -36,7 +36,7 @@ class Manner(TypedDict, total=False):
 
 
 class Played:
-    """What makes a stage of whatever has all that."""
+    """A base that makes a stage of a class with all that."""
 
     def load(
         self: Stage,
@@ -46,7 +46,7 @@ class Played:
         pair: str | None = None,
         **manner: Unpack[Manner],
     ) -> Load:
-        """Prepare traffic for all its queues, or for those; its ledger goes under `ledgers`. Without a pair the clients
+        """Prepare traffic for all its queues, or for those; the ledger goes under `ledgers`. Without a pair the clients
         are dealt out over all of them."""
         first, *beside = [self.target(each) for each in (self.pairs if pair is None else (pair,))]
         path = self.ledgers / f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}.jsonl"

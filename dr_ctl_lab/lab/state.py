@@ -1,4 +1,4 @@
-"""What a lab remembers of itself, in `lab.json` in its directory: sites, ports, logins, processes."""
+"""Memory of a lab, in `lab.json` in its directory: sites, ports, logins, processes."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ PAIR = "orders-1"
 
 @dataclass(frozen=True, slots=True)
 class SiteState:
-    """One broker of a site: its ports by name, who may log in, and the process, None while it is not running.
+    """A broker of a site: ports by name, who may log in, and the process, None while it is not running.
 
     `others` are the passwords of whoever else its kind has; `processor` is what applies the ids that the peer's
-    consumers processed, where the kind has that: it outlives its broker.
+    consumers processed, where the kind has that: a processor outlives its broker.
     """
 
     name: str
@@ -45,7 +45,7 @@ class SiteState:
 
     @property
     def broker(self) -> str:
-        """Its own name: that of its site, and of its pair where that is not the first. No site's name has a dot."""
+        """The broker's name: the site's, with the pair's where that is not the first. No site's name has a dot."""
         return self.name if self.pair == PAIR else f"{self.name}.{self.pair}"
 
     @property
@@ -61,7 +61,7 @@ class SiteState:
         return Login(APP, self.app_password)
 
     def login(self, user: str) -> Login:
-        """Whoever else may log in, by name."""
+        """Login of whoever else may log in, by name."""
         return Login(user, self.others[user])
 
 
@@ -107,7 +107,7 @@ class LabState:
         return found
 
     def site(self, name: str, pair: str | None = None) -> SiteState:
-        """The broker of a site: that of its first pair, unless another is asked for. UsageError where there is none."""
+        """The broker of a site, of its first pair unless another is asked for. UsageError where there is none."""
         return self.brokers(name, pair)[0]
 
     def other(self, name: str, pair: str | None = None) -> SiteState:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class SiteStatus:
     """How one broker of a site is. `clients_open` is None where it does not say, `serves` too: which queues of the
-    lab clients are served from here. `processor`: whether it runs; None where the kind of lab has none."""
+    lab clients are served from here. `processor`: whether it runs, or None where the kind of lab has none."""
 
     name: str
     pair: str
@@ -32,7 +32,7 @@ class SiteStatus:
 
 @dataclass(frozen=True, slots=True)
 class LinkStatus:
-    """How a link is: what its proxy does, and whether the broker at its source ships over it."""
+    """How a link is: the mode of its proxy, and whether the broker at its source ships over it."""
 
     source: str
     target: str
@@ -55,7 +55,7 @@ class LabStatus:
 
 
 def read(state: LabState) -> LabStatus:
-    """See how everything is; what does not answer within two seconds is said not to answer."""
+    """See how everything is; parts without an answer within two seconds are said not to answer."""
     with ThreadPoolExecutor(max_workers=4) as side_by_side:
         sites = side_by_side.map(lambda site: _site_status(state, site), state.sites)
         links = side_by_side.map(lambda link: _link_status(state, link), state.links)

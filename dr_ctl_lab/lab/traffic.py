@@ -1,12 +1,12 @@
 """Clients of a lab: producers and consumers that follow the service from site to site and keep a ledger.
 
-They behave as well-made clients do: durable messages, a receipt for every send and every acknowledgement, many of
+Clients behave as well-made ones do: durable messages, a receipt for every send and every acknowledgement, many of
 them outstanding at once, one message acknowledged at a time, and after a break a new connection to whichever site
-lets them in. They send nothing again: a send without its receipt is in doubt, and the ledger says so.
+lets them in. No message is sent again: a send without its receipt is in doubt, and the ledger says so.
 
-Each client is one thread on its own socket. A door that opens is found within some ten milliseconds, so that a gap
+A client is one thread on its own socket. A door that opens is found within some ten milliseconds, so that a gap
 in the ledger is the brokers' gap and not the clients'. Where each queue has a door of its own, each client serves one
-queue: one that is closed then cuts no other, and its clients look for it at both sites.
+queue: a closed queue then cuts no other, and its clients look for it at both sites.
 """
 
 from __future__ import annotations
@@ -79,12 +79,12 @@ class Dialler:
         self._away_until = 0.0
 
     def turned_away(self, site: str) -> None:
-        """Note that a site let us in and refused what we came for: the other one is next, and in a moment."""
+        """Note that a site let us in and refused what we came for: dial the other one next, and in a moment."""
         self._last = next((name for name, _ in self._target.sites if name != site), site)
         self._away_until = time.monotonic() + AWAY_S
 
     def dial(self, stop: threading.Event) -> tuple[str, Connection] | None:
-        """Return the site and the connection; None once `stop` is set."""
+        """Return the site and the connection, or None once `stop` is set."""
         knocks: list[_Knocking] = []
         not_before: dict[str, float] = {}
         answered_no: set[str] = set()
@@ -97,7 +97,7 @@ class Dialler:
                     early = site != self._last and self._last not in answered_no and now - began < HEAD_START_S
                     if not early and now >= not_before.get(site, 0.0):
                         knocks.append(_Knocking(site, self._knock(site, address), now))
-                        # Another one beside it, should this one stay without an answer: one knock that is never
+                        # Another one beside it, should this one stay without an answer: a knock that is never
                         # answered would otherwise add its whole time limit to the gap that is measured.
                         mine = sum(one.site == site for one in knocks)
                         not_before[site] = now + (AGAIN_S if mine < MOST_KNOCKS else GREETING_S)
@@ -164,7 +164,7 @@ class Load:
     ) -> None:
         """`rate` is messages per second of all producers together; `work_ms` is what a consumer needs for each. The
         clients are dealt out over the target and those `beside` it, and over their queues where each is served by
-        itself; each has at least one of a kind that there is."""
+        itself; a share has at least one of a kind that there is."""
         self._shares = [share for each in (target, *beside) for share in _shares(each, tuple(queues))]
         producers, consumers = (max(each, len(self._shares)) if each else 0 for each in (producers, consumers))
         self.run = uuid.uuid4().hex[:8]
@@ -258,7 +258,7 @@ class Load:
         return before.awaited == 0
 
     def _left(self) -> int | None:
-        """Count what lies in the queues of all targets; None where one cannot tell."""
+        """Count what lies in the queues of all targets, or None where one cannot tell."""
         total = 0
         for target in self._targets:
             left = target.left(self._queues)
@@ -293,7 +293,7 @@ class Load:
                 sending.connection.close(politely=False)
                 if isinstance(lost, SaidError) and not sending.let_in:
                     dialler.turned_away(sending.site)
-                    continue  # what it was tried with is refused, and goes elsewhere
+                    continue  # the message it was tried with is refused, and goes elsewhere
             sent = sending.number
             for ident, queue in sending.outstanding.items():
                 self.ledger.attempt(queue, ident)
@@ -322,7 +322,7 @@ class Load:
                 if sending.let_in:
                     self.ledger.attempt(queue, ident)
                 send(sending.connection, target.dialect, queue, ident, self._body)
-                # After a stall the rate goes on; what was missed is not made up for in one burst.
+                # After a stall the rate goes on; missed sends are not made up for in one burst.
                 due = max(due + self._interval_s, now - 1.0)
             for frame in sending.connection.receive(max(0.0005, min(due - time.monotonic(), TURN_S))):
                 ident = frame.headers.get("receipt-id", "")
@@ -364,7 +364,7 @@ class Load:
 
 
 def _shares(target: Target, queues: tuple[str, ...]) -> list[tuple[Target, tuple[str, ...]]]:
-    """What one client takes on there: all of it, or one queue where each is served by itself."""
+    """Shares that one client takes on there: the whole, or one queue where each is served by itself."""
     return [(target, queues)] if target.ids is None else [(target, (queue,)) for queue in queues]
 
 

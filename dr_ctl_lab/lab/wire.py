@@ -1,6 +1,6 @@
-"""The proxy on a link between two sites: one process per direction, so that a link can be cut, slowed and healed.
+"""The proxy on a link between two sites: a process per direction, so that a link can be cut, slowed and healed.
 
-Run as `python -m dr_ctl_lab.lab.wire --port P --to HOST:PORT --control C`. It listens on loopback only. Its modes:
+Run as `python -m dr_ctl_lab.lab.wire --port P --to HOST:PORT --control C`. Only loopback is listened on. Modes:
 
     open     forwards; while the far side refuses, the port refuses too, as on a plain network
     refuse   the port is closed, what was connected is reset
@@ -8,8 +8,8 @@ Run as `python -m dr_ctl_lab.lab.wire --port P --to HOST:PORT --control C`. It l
     accept   forwards; where the far side refuses, the connection is accepted and held, as by a balancer or a tunnel
 
 Refusing needs a closed port: a broker whose connection is accepted and then reset may believe itself connected for a
-minute. A held connection never comes to life, even when the far side is back: that is what makes balancers treacherous.
-`open` (heal) resets what is held; connections that only stood still under `hang` go on where they stopped. The
+minute. A held connection never comes to life, even when the far side is back: balancers are treacherous for that
+reason. `open` (heal) resets what is held; connections that only stood still under `hang` go on where they stopped. The
 delay applies to each direction and moves bytes later, not fewer of them.
 
 The control port takes one JSON object per line (`{"mode": …}`, `{"delay_ms": …}` or `{}`), answers with the state.
@@ -41,7 +41,7 @@ WATCH_S = 0.2  # less than the brokers' retry interval
 
 
 class Mode(Enum):
-    """What the proxy does with connections; see the module."""
+    """Modes of the proxy for connections; see the module."""
 
     OPEN = "open"
     REFUSE = "refuse"
@@ -51,7 +51,7 @@ class Mode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WireState:
-    """What a proxy says of itself. `through` and `held` count connections, `forwarded` bytes of both directions."""
+    """Answer of a proxy about itself. `through` and `held` count connections, `forwarded` bytes of both directions."""
 
     mode: str
     delay_ms: float
@@ -188,7 +188,7 @@ class Wire:
                 both.create_task(self._pump(reader, far_writer))
                 both.create_task(self._pump(far_reader, writer))
         except* OSError:
-            _reset(writer, far_writer)  # one side broke: the other hears of it
+            _reset(writer, far_writer)  # a side broke: the other hears of it
         finally:
             del self._through[task]
             self._look.set()
@@ -196,7 +196,7 @@ class Wire:
             far_writer.close()
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Move one direction: what is read waits its delay in a queue, so that reading goes on meanwhile."""
+        """Move one direction: bytes read wait their delay in a queue, so that reading goes on meanwhile."""
         line = _Line()
         async with asyncio.TaskGroup() as ends:
             ends.create_task(self._take(reader, line))

@@ -1,9 +1,9 @@
-"""What a consumer does on one connection: work on a message, note it, acknowledge it.
+"""Work of a consumer on one connection: work on a message, note it, acknowledge it.
 
-With a store of ids it is idempotent. What its site knows as processed is acknowledged without work. Else the id is
-written down and told to the peer after the work and before the acknowledgement: a crash at any moment then brings the
-message again instead of losing it. And one message is in hand at a time: a lost site has then no more than one of each
-consumer that its peer was not told of.
+With a store of ids it is idempotent. Messages that its site knows as processed are acknowledged without work. Otherwise
+the id is written down and told to the peer after the work and before the acknowledgement: a crash at any moment then
+brings the message again instead of losing it. And one message is in hand at a time: a lost site has then no more than
+one of each consumer that its peer was not told of.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ SUBSCRIBED = "subscribed"
 
 
 class Store:
-    """What makes a consumer idempotent: the store of the site where it is connected, and where it tells its ids."""
+    """Means to be idempotent: the store of the site where the consumer is connected, and where it tells its ids."""
 
     def __init__(self, ids: IdStore, address: str | None) -> None:
         self._ids = ids
         self._address = address
 
     def skips(self, connection: Connection, queue: str, ident: str) -> bool:
-        """Say whether there is nothing to do. What a consumer of this site processed is told once more: it comes again
-        only where the acknowledgement did not arrive, and then the first telling may not have either."""
+        """Say whether there is nothing to do. Ids that a consumer of this site processed are told once more: a message
+        comes again only where the acknowledgement did not arrive, and then the first telling may not have either."""
         known = self._ids.known(queue, ident)
         if known is Where.HERE:
             self._tell(connection, queue, ident)
@@ -71,7 +71,7 @@ class Work:
         store: Store | None,
         dialect: Dialect,
     ) -> None:
-        self.let_in = store is None  # else once a broker confirms the subscription: a queue may be closed by itself
+        self.let_in = store is None  # with one, once a broker confirms the subscription: a queue may be closed alone
         self._connection, self._site, self._queues, self._ledger = connection, site, queues, ledger
         self._work_s, self._store, self._dialect = work_s, store, dialect
         self._receipts = itertools.count(1)
@@ -85,7 +85,7 @@ class Work:
 
     @property
     def unconfirmed(self) -> bool:
-        """Some acknowledgement has no receipt yet."""
+        """Say whether an acknowledgement has no receipt yet."""
         return bool(self._unconfirmed)
 
     def take(self, frame: Frame, *, begin: bool) -> None:
@@ -101,7 +101,7 @@ class Work:
             self._work(self._waiting.popleft())
 
     def give_up(self) -> None:
-        """The connection broke: what was acknowledged without a receipt may rightly come again."""
+        """The connection broke: messages acknowledged without a receipt may rightly come again."""
         for queue, ident in self._unconfirmed.values():
             self._ledger.record(Event.ACK_IN_DOUBT, queue, ident, self._site)
         self._unconfirmed.clear()

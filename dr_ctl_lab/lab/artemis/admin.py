@@ -57,7 +57,7 @@ class Admin:
         self._call({"type": "exec", "mbean": self._acceptor(acceptor), "operation": "stop()"})
 
     def create_queue(self, name: str) -> None:
-        """Make a durable anycast queue of any name; one that exists is left as it is."""
+        """Make a durable anycast queue of any name; a queue that exists is left as it is."""
         told = {"name": name, "address": name, "routing-type": "ANYCAST", "durable": True, "auto-create-address": True}
         self._call(
             {

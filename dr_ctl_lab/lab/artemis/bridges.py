@@ -37,7 +37,7 @@ TRANSFORMER: Final = "org.apache.activemq.artemis.core.server.transformer.AddHea
 SYNC_NS: Final = 400_000
 FINISH_S, POLL_S = 2.0, 0.02
 TEXT: Final = "java.lang.String"
-# What a bridge is told, in broker.xml and over management alike. It never gives up.
+# Options of a bridge, in broker.xml and over management alike. A bridge never gives up.
 BRIDGED: Final = {
     "retry-interval": 500,
     "retry-interval-multiplier": 1.0,
@@ -64,7 +64,7 @@ def bridge(peer: str, address: str) -> str:
 
 
 def own(site: str) -> str:
-    """What began at this site: what the peer's bridges brought must not go back."""
+    """Filter of messages that began here: messages that the peer's bridges brought must not go back."""
     return f"{ORIGIN} = '{site}' OR {ORIGIN} IS NULL"
 
 
@@ -130,7 +130,7 @@ def _bridge(make: Make, address: str) -> str:
 
 
 def _divert(site: str, address: str) -> str:
-    """Ids that a consumer tells here are for the peer alone: they leave the address, messages stay."""
+    """Ids that a consumer tells here are for the peer alone: ids leave the address, messages stay."""
     return f"""
          <divert name={quoteattr(f"divert.{address}")}>
             <address>{escape(address)}</address>
@@ -162,7 +162,7 @@ class BridgesAdmin(Admin):
         return len(told) == len(self._diverts()) and all(one["Connected"] is True for one in told)
 
     def clients_open(self, acceptor: str = "clients") -> bool:
-        """Some queue is served here."""
+        """Say whether some queue is served here."""
         return super().clients_open(acceptor) and bool(self.served(self._copied()))
 
     def open_clients(self, acceptor: str = "clients") -> None:
@@ -183,7 +183,7 @@ class BridgesAdmin(Admin):
         self._execute(self._queue(name), "resume()")
 
     def close_queue(self, name: str) -> None:
-        """Keep clients out of one queue until it is opened, restarts included. They may finish what they hold: an id
+        """Keep clients out of one queue until it is opened, restarts included. Clients may finish what they hold: an id
         that is written and not told yet would let the peer work on that message once more."""
         others = ["amq"] * 10
         others[0] += f",{BRIDGE}"  # may send: the peer's copies still arrive
@@ -195,7 +195,7 @@ class BridgesAdmin(Admin):
         self._on_broker(f"closeConsumerConnectionsForAddress({TEXT})", name)
 
     def prepare(self) -> None:
-        """Both sites begin with every queue closed, and with an open acceptor."""
+        """Begin at both sites with every queue closed, and with an open acceptor."""
         self.close_clients()
         super().open_clients()
 
@@ -212,10 +212,10 @@ class BridgesAdmin(Admin):
         return [name for name in queues if name in letting and name not in paused]
 
     def create_queue(self, name: str) -> None:
-        """Make a queue with all that copies it, the divert last: before it nothing is captured. It is served where the
-        others are."""
+        """Make a queue with all that copies it, the divert last: before it nothing is captured. The queue is served
+        where the others are."""
         if "," in name:
-            # A comma parts several forwarding addresses of a divert: it would take the messages and keep none.
+            # A comma parts several forwarding addresses of a divert, which would take the messages and keep none.
             raise UsageError(f"{name!r} has a comma: no divert can copy such a queue")
         if name in self._copied():
             return
@@ -231,7 +231,7 @@ class BridgesAdmin(Admin):
         self._on_broker(f"createDivert({TEXT})", json.dumps({**divert, "filter-string": own(site)}))
 
     def stop_bridges(self, *, ids: bool) -> None:
-        """Stop the bridge of the ids alone, or those of the messages: what they would ship stays in its buffer."""
+        """Stop the bridge of the ids alone, or those of the messages: messages to be shipped stay in their buffer."""
         self._bridges("stop()", ids=ids)
 
     def start_bridges(self, *, ids: bool) -> None:
@@ -276,7 +276,7 @@ class BridgesAdmin(Admin):
         return self._beans("component=addresses,subcomponent=queues,*", *attributes).values()
 
     def _beans(self, pattern: str, *attributes: str) -> dict[str, Any]:
-        """Read all beans of a kind, by name; none where there are none: that alone is no error here."""
+        """Read all beans of a kind, by name; having none is no error here."""
         pattern = f"{self._broker},{pattern}"
         if not self._call({"type": "search", "mbean": pattern}):
             return {}

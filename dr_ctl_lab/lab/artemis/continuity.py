@@ -1,6 +1,6 @@
-"""What is different in a lab whose sites are joined by the continuity plugin: its broker, its file, its management.
+"""Labs whose sites are joined by the continuity plugin: the broker, the file and the management that differ.
 
-The plugin is not published anywhere that Maven looks: its jar comes from the caller. It runs in Artemis 2.11.0.
+The plugin is not published anywhere that Maven looks: the jar comes from the caller. The plugin runs in Artemis 2.11.0.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ JAR: Final = "DR_CTL_CONTINUITY_JAR"
 STAGING_MS: Final = 500
 ACTIVATION_MS: Final = 30_000
 OPENS_WITHIN_S: Final = 40.0
-# This version's JAXB injects classes by reflection: without it a later Java does not even read bootstrap.xml.
+# JAXB of this version injects classes by reflection: without it a later Java does not even read bootstrap.xml.
 OPENED: Final = " ".join(
     f"--add-opens java.base/{each}=ALL-UNNAMED" for each in ("java.lang", "java.util", "sun.nio.ch")
 )
@@ -91,7 +91,7 @@ def configured(xml: str, make: Make) -> str:
         "serving-acceptors": "clients",
         "local-connector-ref": "local",
         "remote-connector-refs": "peer",
-        # Who serves is for the operator to say: neither site takes over by itself because the other came back.
+        # The operator says who serves: neither site takes over by itself because the other came back.
         "active-on-start": "false",
         "inflow-staging-delay-ms": STAGING_MS,
         "bridge-interval-ms": 500,

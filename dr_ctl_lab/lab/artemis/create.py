@@ -29,12 +29,12 @@ PLAIN_QUEUE = re.compile(r"[A-Za-z0-9._-]+")
 # Several brokers share a small machine and live for minutes: the collector with the fewest threads, and only the quick
 # compiler. A start takes half the time with it, and 300 messages per second two thirds of the processor.
 LIGHT = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-# What the environment of the caller must not decide for the brokers.
+# Variables by which the environment of the caller must not decide for the brokers.
 FOREIGN = {"JAVA_ARGS", "JAVA_ARGS_APPEND", "DEBUG_ARGS", "ARTEMIS_HOME", "ARTEMIS_INSTANCE", "ARTEMIS_DATA_DIR"}
 
 
 def memory(make: Make) -> str:
-    """Enough for a lab's load and for its queues: each takes a tenth of a megabyte."""
+    """Enough for a lab's load and for its queues: a queue takes a tenth of a megabyte."""
     return f"{512 + len(make.queues) // 8}M"
 
 
@@ -89,7 +89,7 @@ def create(
 
 
 def start(instance: Path) -> daemons.Process:
-    """Launch the broker; it is not up when this returns."""
+    """Launch the broker, which is not up when this returns."""
     return daemons.launch(
         [str(instance / "bin" / "artemis"), "run"], cwd=instance, log=instance / LOGS[-1], env=environment()
     )
@@ -120,7 +120,7 @@ def links_at_boot(make: Make) -> bool:
 
 
 def plain(name: str) -> bool:
-    """Names that need no management call: they stand in broker.xml."""
+    """Names that need no management call: broker.xml can hold them."""
     return PLAIN_QUEUE.fullmatch(name) is not None
 
 

@@ -45,7 +45,7 @@ class ClassicAdmin:
         """activemq.xml says it all."""
 
     def link_attached(self, peer: str) -> bool:
-        """Say whether the network connector has a bridge: its bean goes with the connection."""
+        """Say whether the network connector has a bridge, whose bean goes with the connection."""
         return bool(self._found(f"{self._network(network(peer))},networkBridge=*"))
 
     def clients_open(self, acceptor: str = CLIENTS) -> bool:
@@ -59,7 +59,7 @@ class ClassicAdmin:
         self._execute(self._connector(acceptor), "stop()", timeout_s=STOP_S)
 
     def create_queue(self, name: str) -> None:
-        """Make a queue that nothing copies: what copies is in the configuration, and takes a restart."""
+        """Make a queue that nothing copies: copying stands in the configuration, and takes a restart."""
         self._execute(self._broker, f"addQueue({TEXT})", name)
 
     def served(self, queues: Sequence[str]) -> list[str]:
@@ -77,7 +77,7 @@ class ClassicAdmin:
         self._execute(self._network(network(peer)), "start()")
 
     def stop_link(self, peer: str) -> None:
-        """Stop the network connector to a peer: what it would ship stays in the copy queues."""
+        """Stop the network connector to a peer: messages to be shipped stay in the copy queues."""
         self._execute(self._network(network(peer)), "stop()", timeout_s=STOP_S)
 
     def ids(self, queue: str) -> list[str]:

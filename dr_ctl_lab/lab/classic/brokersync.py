@@ -1,7 +1,7 @@
 """Labs whose sites copy each queue to the other: a composite queue fills a copy queue, a network connector ships it.
 
-Both sites are configured alike, each for its own direction. What came over a network connector has a broker path and
-is not copied again, so nothing loops.
+Sites are configured alike, each for its own direction. A message that came over a network connector has a broker path
+and is not copied again, so nothing loops.
 
 Options: `one_way` names the only site that copies, as in the document that this topology comes from; `link_auto_start`
 maps a site to whether its network connector starts at boot; and those of the family.

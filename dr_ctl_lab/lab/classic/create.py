@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from dr_ctl_lab.lab.state import SiteState
 
 DISTRIBUTION: Final = Coordinates("org.apache.activemq", "apache-activemq", "5.18.3")
-AGENT, BRIDGE = "agent", "bridge"  # who else logs in
+AGENT, BRIDGE = "agent", "bridge"  # users beside clients and admin
 PORTS: Final = ("http", "clients", "openwire", "sync")
 LOG, LOG_BEFORE, ARGV = "broker.log", "broker.log.1", "argv.json"
-# More than any test puts into a queue: what is browsed is then all there is.
+# More than any test puts into a queue: browsing then shows all there is.
 BROWSE_PAGE: Final = 100_000
 NOWHERE: Final = "stomp://127.0.0.1:0"
 EVERYWHERE: Final = ("policy", "browse_page", "jolokia", "boots_open")
@@ -42,7 +42,7 @@ OPENED: Final = ("java.base/java.lang", "java.base/java.util", "java.base/java.n
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """What a topology adds to activemq.xml; `stopped` are network connectors that do not ship after a start."""
+    """Parts that a topology adds to activemq.xml; `stopped` are network connectors that do not ship after a start."""
 
     store: str
     composites: str = ""
@@ -54,7 +54,7 @@ class Joined:
 
 
 def options(told: Options, *, also: Iterable[str], topology: str) -> Options:
-    """UsageError where an option is none that a lab of this topology has. Those of the family: `policy`, a text of
+    """UsageError where an option is none that a lab of this topology has. Options of the family: `policy`, a text of
     jolokia-access.xml or "hardened"; `browse_page`; `jolokia`, false where dr-ctl shall do without; `boots_open`, true
     where the clients' connector is open after a start."""
     if unknown := sorted(set(told) - {*EVERYWHERE, *also}):
@@ -81,7 +81,7 @@ def create(home: Path, instance: Path, make: Make, *, joined: Callable[[Path, Ma
 
 
 def start(instance: Path) -> daemons.Process:
-    """Launch the broker; it is not up when this returns. The log of the start before is kept beside."""
+    """Launch the broker, which is not up when this returns. The log of the start before is kept beside."""
     log = instance / LOG
     if log.exists():
         log.replace(instance / LOG_BEFORE)
@@ -136,7 +136,7 @@ def configured(make: Make, joined: Joined) -> str:
 
 
 def kahadb(directory: str = "${activemq.data}/kahadb", *, locker: str = "") -> str:
-    """The store in files; its journal in small ones, which are laid out in full when they are made."""
+    """The store in files; the journal in small ones, which are laid out in full when they are made."""
     attributes = f'directory={quoteattr(directory)} journalMaxFileLength="4mb"'
     return f"<kahaDB {attributes} {locker}" if locker else f"<kahaDB {attributes}/>"
 
@@ -153,7 +153,7 @@ def settings(site: SiteState, secret: str) -> dict[str, Any]:
 
 
 def without_console(xml: str) -> str:
-    """Take the web console out of jetty.xml: it needs longer to start than the broker, and nobody looks at it here."""
+    """Take the web console out of jetty.xml: the start takes longer than the broker's, and nobody looks at it here."""
     console = r'<bean class="[a-zA-Z.]+\.WebAppContext">\s*<property name="contextPath" value="/admin".*?</bean>'
     return re.sub(console, "", xml, count=1, flags=re.DOTALL)
 
@@ -173,10 +173,10 @@ def address(site: SiteState) -> str:
 
 
 def _after_the_start(site: SiteState, joined: Joined) -> str:
-    """What Spring does once the broker runs, before its management answers.
+    """Steps that Spring takes once the broker runs, before its management answers.
 
     No connector of Classic has a switch that keeps it from starting. The clients' one therefore starts where nobody
-    looks for it, is stopped, and told its address: whoever starts it then opens that. A network connector has shipped
+    looks for it, is stopped, and told its address: a later start then opens that. A network connector has shipped
     for a moment before it is stopped.
     """
     told = [_invoked("getNetworkConnectorByName", name, "stop") for name in joined.stopped]

@@ -94,7 +94,7 @@ def _program(name: str) -> str:
 
 
 def _as_another() -> list[str]:
-    """What to put before a command so that it is not root who runs it."""
+    """Words to put before a command so that root does not run it."""
     if os.geteuid() != 0:
         return []
     who = _another()

@@ -1,8 +1,8 @@
 """Labs of two brokers that know nothing of each other: producers write to both, consumers work at the one that serves.
 
 Producers have a connector of their own, which is open at both sites. How many of the two have to confirm a message
-stands in a file of the lab: whoever loses a site writes 1 there. Consumers share one store of processed ids, so that
-what the other site still holds is not worked on twice. The options are those of the family.
+stands in a file of the lab: an operator who loses a site writes 1 there. Consumers share one store of processed ids, so
+that what the other site still holds is not worked on twice. The options are those of the family.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def joined(instance: Path, make: Make) -> create.Joined:
 
 
 def beside(directory: Path, makes: Sequence[Make]) -> Process | None:
-    """Nothing runs beside the brokers; what all clients share is laid down."""
+    """Lay down what all clients share; no process runs beside the brokers."""
     del makes
     write_text(directory / LEAST_FILE, f"{BOTH}\n")
     shared = store_at(directory, SHARED)

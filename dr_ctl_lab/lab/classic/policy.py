@@ -23,7 +23,7 @@ def policy(wanted: str) -> str:
 def _hardened() -> str:
     """POST only, and nothing that makes, moves or destroys; connectors can still be stopped and started.
 
-    What is denied counts only among commands that are allowed, so `exec` has to be one of them.
+    Denials count only among commands that are allowed, so `exec` has to be one of them.
     """
     broker = "org.apache.activemq:type=Broker,brokerName=*"
     return f"""<?xml version="1.0" encoding="UTF-8"?>

@@ -1,4 +1,4 @@
-"""Labs whose brokers share one store: who holds its lock serves, the other waits for it with no port open.
+"""Labs whose brokers share one store: the holder of its lock serves, the other waits for it with no port open.
 
 The store is a directory with a lock file. Option `database` makes it a PostgreSQL with a lease; `lease_ms` is how long
 a lease lasts, `keep_alive_ms` how often its holder renews it. The rest is the family's.
@@ -29,7 +29,7 @@ STORE, SECRET = "store", "secrets/store"
 PID: Final = "pid"
 LEASE_MS, KEEP_ALIVE_MS = 10_000, 5_000
 FILE_TRIED_MS, FILE_KEPT_MS = 1_000, 2_000
-# What a broker writes that found the lock taken: a file, or a lease.
+# Lines of a broker that found the lock taken: a file, or a lease.
 WAITING: Final = ("in slave mode waiting a lock", "failed to acquire lease")
 TELLING: Final = """
 logger.lease.name=org.apache.activemq.store.jdbc.LeaseDatabaseLocker
@@ -38,7 +38,7 @@ logger.lease.level=DEBUG
 
 
 def options(told: Options) -> Options:
-    """As in `create.options`; the clients' connector opens with the broker, or a takeover would let nobody in."""
+    """As `create.options`; the clients' connector opens with the broker, or a takeover would let nobody in."""
     known = create.options(told, also=("database", "lease_ms", "keep_alive_ms"), topology="classic-shared-store")
     return {"database": False, "lease_ms": LEASE_MS, "keep_alive_ms": KEEP_ALIVE_MS, **known, "boots_open": True}
 
@@ -98,7 +98,7 @@ class SharedAdmin(ClassicAdmin):
                 raise
 
     def depths(self) -> dict[str, int]:
-        """As of any broker; one that waits for the store has no queues."""
+        """Depths as of any broker; a broker that waits for the store has no queues."""
         try:
             return super().depths()
         except BrokerError as error:
@@ -121,7 +121,7 @@ def complete(document: dict[str, Any], told: Options) -> dict[str, Any]:
 
 
 def settings(site: SiteState, secret: str) -> dict[str, Any]:
-    """A broker that waits tells its name to nobody, and the lock's row has it; its process is asked for."""
+    """A broker that waits tells its name to nobody, and the lock's row has it; the process is asked for."""
     asked = f'case "$(cut -d" " -f3 /proc/$(cat {site.broker}/{PID})/stat 2>&1)" in R|S|D|T) ;; *) exit 3;; esac'
     words = {"state": ["sh", "-c", asked], "start": [sys.executable, "-m", "dr_ctl", "lab", "start", site.name]}
     words["start"] += ["--dir", "."]
@@ -129,7 +129,7 @@ def settings(site: SiteState, secret: str) -> dict[str, Any]:
 
 
 def start(instance: Path) -> Process:
-    """As of any broker; its pid is kept for whoever asks by the settings file, in a moment and without Python."""
+    """Start as any broker; the pid is kept for whoever asks by the settings file, in a moment and without Python."""
     process = create.start(instance)
     write_text(instance / PID, f"{process.pid}\n")
     return process
