@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dr_ctl.topologies.common.view import Peer
-from dr_ctl.topologies.continuity import copies, view
+from dr_ctl.topologies.continuity import copies, fence
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.continuity import beans
 from dr_ctl_lab.twin.continuity.broker import ContinuityBroker
@@ -84,7 +84,7 @@ def test_a_site_that_is_about_to_deliver_is_not_activated_over_and_over(
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each activation begins its wait for the other site anew, and tells that one to stop."""
-    monkeypatch.setattr(view, "WAITS_MS", dict.fromkeys(Peer, 1000))
+    monkeypatch.setattr(fence, "WAITS_MS", dict.fromkeys(Peer, 1000))
     impatient(monkeypatch, watch_s=1.0, watch_at_most_s=3.0)
 
     def obey() -> None:
@@ -128,11 +128,11 @@ def test_clients_are_out_until_they_are_greeted_and_what_was_held_back_is_delive
 
     monkeypatch.setattr(london, "tell", all_but_that)
     # Longer than the move itself may take on a machine that has much to do.
-    monkeypatch.setitem(view.WAITS_MS, Peer.DRAINED, 3000)
+    monkeypatch.setitem(fence.WAITS_MS, Peer.DRAINED, 3000)
 
     ended = done(dr_ctl("swapover", "--to", "paris", "--yes"))
 
-    assert ended.document["data"]["outage_s"] < view.WAITS_MS[Peer.DRAINED] / 1000
+    assert ended.document["data"]["outage_s"] < fence.WAITS_MS[Peer.DRAINED] / 1000
     page = Path(ended.document["data"]["report"]).read_text(encoding="utf-8")
     assert "when paris let them in" in page
     assert "What was held back there is delivered since" in page
