@@ -44,7 +44,8 @@ def _lines() -> Iterator[str]:
 
 
 def _first_sentence(path: Path) -> str:
-    text = " ".join((ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").split())
+    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    text = " ".join(docstring.partition("\n\n")[0].split())
     found = _SENTENCE.match(f"{text} ")
     sentence = found[1] if found is not None and len(found[1]) > 30 else text
     return f"{sentence.rstrip('.:')}."
