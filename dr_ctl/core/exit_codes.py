@@ -107,6 +107,7 @@ MEANINGS: Final[Mapping[ExitCode, Meaning]] = {
         " taken in.",
         "Type the command again and answer with the name that is asked for; where there is no terminal, add `--yes`.",
         "The command does what its plan says; `--dry-run` shows the plan.",
+        "The plan says what is undone where the run fails; a swapover back undoes a move that succeeds.",
     ),
     ExitCode.REVERTED: Meaning(
         Tone.UNDONE,
@@ -115,6 +116,7 @@ MEANINGS: Final[Mapping[ExitCode, Meaning]] = {
         "The service is where it was. The first error says what to mend; `dr-ctl runs report` shows the run step "
         "by step. Then type the same command again.",
         "Clients may have been out for a moment; the result says how long.",
+        "The run undoes itself where it fails again; a swapover back undoes a move that succeeds.",
     ),
     ExitCode.INCOMPLETE: Meaning(
         Tone.BAD,
@@ -123,6 +125,7 @@ MEANINGS: Final[Mapping[ExitCode, Meaning]] = {
         "The same command again, or the command that the first finding names, finishes it; `dr-ctl status` names "
         "what is left. The run itself is over: there is nothing to resume.",
         "The target goes on serving. The command does what is left, and nothing that is done already.",
+        "A swapover back moves the service to where it was.",
     ),
     ExitCode.UNKNOWN: Meaning(
         Tone.BAD,
@@ -141,6 +144,7 @@ MEANINGS: Final[Mapping[ExitCode, Meaning]] = {
         "No site could be shown to serve, and the undo did not restore it.",
         "DR-RUN-001 of the result says by hand what to do at which site; then `dr-ctl status`.",
         "Until then nobody is served.",
+        "A person undoes by hand what was done by hand.",
     ),
     ExitCode.DRAIN_TIMEOUT: Meaning(
         Tone.UNDONE,
@@ -149,6 +153,7 @@ MEANINGS: Final[Mapping[ExitCode, Meaning]] = {
         "`dr-ctl status` says what the link does and how long a drain takes; `dr-ctl link restart SITE` where it "
         "hangs; then the same command again with a longer `--timeout`, at a calmer hour.",
         "Clients were out for about the time that the drain was given.",
+        "The run undoes itself where it fails again; a swapover back undoes a move that succeeds.",
         elsewhere="Of `drain` alone: nothing is undone, the source stays fenced.",
     ),
     ExitCode.WARNINGS: Meaning(

@@ -1,7 +1,7 @@
 """Quantiles and their intervals from weighted histograms. Plain numbers in and out; no Spark here.
 
 An interval respects autocorrelation: covered time is cut into blocks, and how much the time above a level differs
-between them says how well that share is known (batch means): a number of independent answers would know it as well. At
+between them says how well that share is known (batch means): as well as a number of independent answers would. At
 every level these give an interval of the share (Clopper and Pearson's); the quantile lies among the levels whose share
 may be its own. Where fewer than four independent excursions stand behind it nobody can say how much higher it may be,
 and the upper end is open.

@@ -215,7 +215,7 @@ class BridgesAdmin(Admin):
         """Make a queue with all that copies it, the divert last: before it nothing is captured. The queue is served
         where the others are."""
         if "," in name:
-            # A comma parts several forwarding addresses of a divert, which would take the messages and keep none.
+            # A comma parts forwarding addresses: a divert to several of them would take the messages and keep none.
             raise UsageError(f"{name!r} has a comma: no divert can copy such a queue")
         if name in self._copied():
             return
