@@ -13,8 +13,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "architecture.md"
-# Other topologies have the same rooms; their own ones are named by the questions of the page.
-AS_AN_EXAMPLE = "sharedstore"
 _MADE = re.compile(r"(<!-- made: rooms -->\n).*?(<!-- end -->)", re.DOTALL)
 _SENTENCE = re.compile(r"(.+?[.:])(?:\s|$)", re.DOTALL)
 
@@ -31,9 +29,8 @@ def rewritten(page: str) -> str:
 def _lines() -> Iterator[str]:
     for package in sorted(path.parent for path in (ROOT / "dr_ctl").rglob("__init__.py")):
         place = package.relative_to(ROOT)
-        is_of_another = "topologies" in place.parts[:-1] and not {"common", AS_AN_EXAMPLE} & {*place.parts}
         modules = [path for path in sorted(package.glob("*.py")) if path.stem != "__init__"]
-        if is_of_another or not modules or place.parts == ("dr_ctl",):
+        if not modules or place.parts == ("dr_ctl",):
             continue
         yield f"**`{place}/`**: {_first_sentence(package / '__init__.py')}"
         yield ""

@@ -14,9 +14,14 @@ from dr_ctl.core.patience import Patience
 PATIENCE = Patience()
 
 
-def impatient(monkeypatch: pytest.MonkeyPatch, **less: Any) -> Patience:
-    """Let the commands that follow wait for less. What an earlier call made shorter stays so."""
-    brief = replace(PATIENCE, **less)
+def impatient(monkeypatch: pytest.MonkeyPatch, of: type[Any] | None = None, **less: Any) -> Patience:
+    """Let the commands that follow wait for less; `of` is the class of a topology's own waits. What an earlier call
+    made shorter stays so."""
+    if of is None:
+        brief = replace(PATIENCE, **less)
+    else:
+        others = [each for each in PATIENCE.own if not isinstance(each, of)]
+        brief = replace(PATIENCE, own=(replace(PATIENCE.of(of), **less), *others))
     monkeypatch.setattr(sys.modules[__name__], "PATIENCE", brief)
     return brief
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from pathlib import Path
 from typing import Final
 
+from dr_ctl.core.clock import growing_s
 from dr_ctl.rpo.estimate.request import Estimating, Request
 
 EVERY_S: Final = 300.0
@@ -22,12 +22,12 @@ class Refresher:
         self._folder = tempfile.TemporaryDirectory(prefix="dr-ctl-estimate-")
         self._estimating: Estimating | None = None
         self._began = 0.0
-        self._next = time.monotonic()
+        self._next = growing_s()
         self._said: str | None = None
 
     def look(self) -> str | None:
         """Start or end what is due. Returns a new reason why there is no estimate, each once."""
-        now = time.monotonic()
+        now = growing_s()
         if self._estimating is None:
             if now >= self._next:
                 self._began = now

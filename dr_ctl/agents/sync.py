@@ -73,7 +73,7 @@ class SyncAgent:
             self._keeper.go_on()
         self._last = self._keeper.step(self.held)
         # Where a run cuts clients off, one may be counted as acknowledged and not as delivered.
-        if self._last.vanished and self._notes.hold() is None and self._runs.unfinished() is None:
+        if self._last.vanished and self._runs.unfinished() is None:
             self._hold_itself(self._last)
         standing = self._standing(self._last)
         self._write(standing)
@@ -94,8 +94,15 @@ class SyncAgent:
         return hold.text if hold is not None else None
 
     def _hold_itself(self, kept: Kept) -> None:
-        losses = [f"{each.vanished} message(s) left {each.name} by no client" for each in kept.queues if each.vanished]
-        self._notes.put_hold(BY_AGENT, "; ".join(losses), self._clock.now())
+        """A first look may meet somebody in the middle of a removal: the count grows with the looks."""
+        losses = "; ".join(
+            f"{each.vanished} message(s) left {each.name} by no client" for each in kept.queues if each.vanished
+        )
+        hold = self._notes.hold()
+        if hold is None:
+            self._notes.put_hold(BY_AGENT, losses, self._clock.now())
+        elif hold.by == BY_AGENT and hold.reason != losses:
+            self._notes.tell_more(hold, losses)
 
     def _standing(self, kept: Kept) -> Standing:
         if kept.over is not None:

@@ -17,7 +17,8 @@ from dr_ctl.core.model import ExitCode, Json, Role
 from dr_ctl.core.printable import page
 from dr_ctl.engine import executor
 from dr_ctl.engine.history import History
-from dr_ctl.engine.roles import other_brokers, other_sites, part_of, unexpected
+from dr_ctl.engine.parts import part_of
+from dr_ctl.engine.roles import other_brokers, other_sites, unexpected
 from dr_ctl.engine.runs import RunFiles
 from dr_ctl.topologies.topology import Seen
 

@@ -19,6 +19,9 @@ def figures(total: Mapping[str, Any], column: str) -> str:
     return f"messages lost {lost}, age of the oldest {age_s}, messages twice {twice}, drain {drain_s}"
 
 
+TOO_FEW: Final = "; none was missed, in looks that are too few, or too late, to say that they are met"
+
+
 def _both(row: Mapping[str, Any], column: str, write: Callable[[float | None], str]) -> str:
     """The bound, with what is likely before it where that says more."""
     most, likely = write(row.get(column)), row.get("likely", {}).get(column)
@@ -27,10 +30,18 @@ def _both(row: Mapping[str, Any], column: str, write: Callable[[float | None], s
 
 def verdict(data: Mapping[str, Any], objectives: Objectives | None) -> str:
     """Whether the objectives are met, and which of them are not."""
-    texts = {"met": "objectives met", "missed": "objectives missed", "unknown": "objectives: not known"}
+    known = objectives is not None and data.get("total") is not None and not any(_unread(data["total"], objectives))
+    unknown = f"objectives: not known{TOO_FEW if known else ''}"
+    texts = {"met": "objectives met", "missed": "objectives missed", "unknown": unknown}
     text = texts.get(str(data.get("verdict")), "no objectives set")
     which = [] if objectives is None else list(_missed(data, objectives))
     return f"{text}: {some(which)}" if which else text
+
+
+def _unread(scope: Mapping[str, Any], objectives: Objectives) -> Iterator[str]:
+    """Limits whose figure is not known."""
+    limits = {"loss": objectives.loss.messages, "age_s": objectives.loss.age_s}
+    yield from (name for name, most in limits.items() if most is not None and scope[name].get("p99") is None)
 
 
 def _missed(data: Mapping[str, Any], objectives: Objectives) -> Iterator[str]:

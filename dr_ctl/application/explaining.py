@@ -70,11 +70,12 @@ def _wrapped(text: str, indent: str) -> str:
 
 
 def _named(word: str) -> Entry | None:
-    """By its number, its id, or the id that the end of a command has: DR-LOCKED is what 13 is."""
+    """By its number, its outcome, its id, or the id that the end of a command has: DR-LOCKED is what 13 is."""
     if re.fullmatch(r"[0-9]+", word):
         return next((entry for code, entry in codes().items() if int(code) == int(word)), None)
     ends = {f"DR-{code.name.replace('_', '-')}": entry for code, entry in codes().items()}
-    return findings().get(word) or ends.get(word)
+    outcomes = {code.name: entry for code, entry in codes().items()}
+    return findings().get(word) or ends.get(word) or outcomes.get(word.replace("-", "_").replace(" ", "_"))
 
 
 def rewritten(page: str) -> str:

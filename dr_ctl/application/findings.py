@@ -14,6 +14,23 @@ NO_SITE_TO_WORK_FOR: Final = FindingKind(
     "`dr-ctl status` says what each site is; start the agent again once one of them serves.",
     "A look; it changes nothing.",
 )
+NOBODY_DELETES: Final = FindingKind(
+    "DR-AGENT-008",
+    Severity.WARNING,
+    "No agent deletes at the waiting site the copies of what is consumed: none runs with this STATE, the last one is "
+    "gone, or somebody holds it. A failover now brings all of these messages twice.",
+    "`dr-ctl sync` on the machine of this STATE, best as a service; where it is held, `dr-ctl sync --go-on` once the "
+    "reason is gone.",
+    check="the agent deletes what is consumed",
+)
+AGENT_NOT_LET_IN: Final = FindingKind(
+    "DR-AGENT-009",
+    Severity.ERROR,
+    "A broker refused the agent's login, or that of its console, so the agent ended and tries no more: repeated "
+    "attempts lock the account out.",
+    "Mend the username and the password of `sync:` or of the site in the settings, then start the agent again.",
+    "Until then no copy of what is consumed is deleted.",
+)
 SICK_LATELY: Final = FindingKind(
     "DR-ALIVE-004",
     Severity.WARNING,
@@ -78,7 +95,17 @@ LOSS_ABOVE_LIMIT: Final = FindingKind(
     "Whoever owns that limit decides: wait for the lost site, or `--accept-loss N`. Where somebody knows when its "
     "service ended: `--silent-since T --reason TEXT`.",
     "At most so many messages are lost, unless the lost site comes back with them.",
-    undo="No; `dr-ctl failback` takes in what the lost site still holds.",
+    undo="No; `dr-ctl failback --to SITE` takes in what the lost site still holds.",
+)
+TWICE_ABOVE_LIMIT: Final = FindingKind(
+    "DR-LOSS-005",
+    Severity.ERROR,
+    "After a failover more messages may be delivered a second time than the objectives or `--accept-twice` allow, or "
+    "an unknown number.",
+    "Whoever owns that limit decides: wait for the lost site, or `--accept-twice N`. Consumers that recognise what "
+    "they have done pass over these messages.",
+    "At most so many messages are delivered a second time.",
+    undo="No.",
 )
 LOSS_AS_SUM: Final = FindingKind(
     "DR-LOSS-002",
@@ -151,6 +178,14 @@ ONE_WAITS_ONE_SILENT: Final = FindingKind(
     "If the other one is lost: `dr-ctl failover --to SITE --dry-run` says what that costs.",
     "The dry run changes nothing.",
     undo="A failover is followed by a failback.",
+)
+SITE_NOT_READ: Final = FindingKind(
+    "DR-ROLE-019",
+    Severity.WARNING,
+    "A site waits, and nothing is known of the other, for a reason that lies in the settings or on this machine: that "
+    "says nothing of its brokers, which may serve.",
+    "Mend what the message names; `dr-ctl status` looks again.",
+    "A look.",
 )
 ESTIMATE_TOO_SLOW: Final = FindingKind(
     "DR-RPO-008",

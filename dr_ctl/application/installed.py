@@ -11,6 +11,7 @@ from dr_ctl.application.verdicts import Judge
 from dr_ctl.application.ways_out import open_run_findings
 from dr_ctl.core.model import Finding, Role
 from dr_ctl.engine.operations import WHOLE
+from dr_ctl.engine.parts import is_split, served_where
 from dr_ctl.engine.ports import Check
 from dr_ctl.topologies.topology import Seen
 
@@ -42,7 +43,9 @@ def _as_a_whole(opened: Opened, seen: Seen, judge: Judge) -> Iterator[Check]:
     known = all(role in (Role.SERVING, Role.STANDBY, Role.DOWN) for role in seen.roles.values())
     serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
     yield Check("the roles of both sites are known", name, roles if known else None)
-    yield Check("one site serves", name, roles if len(serving) == 1 or known else None, list(not_one(judge)))
+    moved = opened.topology.recipe.moves_parts and is_split(seen)
+    who = f"each queue at one site: {served_where(seen)}" if moved else roles
+    yield Check("one site serves", name, who if len(serving) == 1 or known else None, list(not_one(judge)))
     run = judge.open_run
     yield Check("no run is open", name, run.files.name if run else "none", open_run_findings(run))
     yield Check("no run holds the lock", name, judge.held or "nobody does", lock.holders(seen))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dr_ctl.core.model import some
 from dr_ctl.engine.operations import FAILBACK, FAILOVER, SWAPOVER
+from dr_ctl.engine.parts import option
 from dr_ctl.engine.plan import Plan
 
 
 def left_behind(plan: Plan, *, one_store: bool = False) -> list[str]:
     """Empty where nothing was moved."""
     source, target = plan.source, plan.target
+    which = option(plan.ask) if plan.untouched else ""
     doubt = (
         f"In doubt: what a client sent to {source} without seeing a receipt. It sends that again, "
         "and it may then be there twice."
@@ -19,11 +22,15 @@ def left_behind(plan: Plan, *, one_store: bool = False) -> list[str]:
     )
     if one_store:
         stays = away = f"none, both sites use one store; {source} can take it while its broker runs and waits."
+    if which:
+        named = some([*(plan.ask.units or ())])
+        stays = f"{source} lets no client of {named} in and takes what {target} ships; switched off, there is none."
     if plan.ask.operation in (SWAPOVER, FAILBACK):
         return [
             f"Second copy: {stays}",
             doubt,
-            f"To come back: `dr-ctl swapover --to {source}`.",
+            f"Outage: counted until {target} let clients in, not until they work on the first new message.",
+            f"To come back: `dr-ctl swapover --to {source}{which}`.",
         ]
     if plan.ask.operation == FAILOVER:
         back = f"`dr-ctl failback --to {source}` once {source} is up, or `dr-ctl reinstate {source}`, then a swapover."

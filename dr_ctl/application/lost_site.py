@@ -11,8 +11,10 @@ from dr_ctl.application.opened import Opened
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.model import ExitCode, Role
 from dr_ctl.engine.findings import SOURCE_ALIVE, SOURCE_SILENT
+from dr_ctl.engine.operations import FAILOVER
 from dr_ctl.engine.plan import Ask, Decision, Plan, Refusal
-from dr_ctl.topologies.topology import Seen
+from dr_ctl.engine.runs import Runs
+from dr_ctl.topologies.topology import Seen, keeps_one_store
 
 LATELY: Final = timedelta(minutes=10)
 
@@ -40,11 +42,32 @@ def as_things_stand(decided: Decision, ask: Ask, seen: Seen, opened: Opened) -> 
             f"back. {opened.mending(away[0])}"
         )
         first = replace(first, remedy=remedy)
+    if first.id == SOURCE_ALIVE.id and seen.roles[left] is Role.SICK and keeps_one_store(seen):
+        remedy = (
+            f"End that process for certain, or cut its host off: {ask.target} then takes the store that both share by "
+            "itself, and no failover is needed. All that is stored is kept; what clients hold may come twice."
+        )
+        first = replace(first, remedy=remedy)
     if first.id == SOURCE_SILENT.id and (at := _lately_sick(left, opened)) is not None:
         remedy = f"End that process for certain, or cut its host off; only then: {first.remedy}"
         first = replace(first, text=f"{first.text}; it was sick, and so alive, at {stamp(at)}", remedy=remedy)
         decided = replace(decided, code=ExitCode.SERVING_SITE_ALIVE)
     return replace(decided, findings=(first, *others))
+
+
+def taken_over(ask: Ask, seen: Seen, opened: Opened, runs: Runs) -> str | None:
+    """Since when the target serves a store that it took by itself, for a person who finds that so; None where a run of
+    this STATE moved the service since, or the history does not tell."""
+    left = opened.other(ask.target)
+    if ask.operation != FAILOVER or not keeps_one_store(seen) or seen.roles[left] is Role.SERVING:
+        return None
+    from dr_ctl.rpo.history.last_seen import last_seen  # noqa: PLC0415 - as below
+
+    at = last_seen(opened.installation.path(opened.installation.settings.history.path), left, Role.SERVING)
+    ended = [each.result.stat().st_mtime for each in runs.all() if each.result.exists()]
+    if at is None or any(moment >= at.timestamp() for moment in ended):
+        return None
+    return f"{ask.target} serves already: it took the store by itself, at about {stamp(at)} or soon after"
 
 
 def _lately_sick(site: str, opened: Opened) -> datetime | None:

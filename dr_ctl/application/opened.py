@@ -14,6 +14,7 @@ from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.model import Finding
 from dr_ctl.engine import runbook
+from dr_ctl.engine.notes import Notes
 from dr_ctl.engine.operations import ALONE, FAILBACK, FENCE, REINSTATE, RESTART, single_step
 from dr_ctl.engine.runbook import FENCING, Runbook, with_hooks
 from dr_ctl.engine.verbs import HOOK
@@ -29,6 +30,7 @@ class Opened:
     installation: Installation
     topology: Topology[Any]
     clock: Clock
+    notes: Notes
 
     @classmethod
     @contextmanager
@@ -37,7 +39,7 @@ class Opened:
         installation = caller.installation()
         topology = registry.opened(installation, caller.clock, caller.patience, caller.runs().documents)
         with closing(topology):
-            yield cls(installation, topology, caller.clock)
+            yield cls(installation, topology, caller.clock, Notes(caller.state()))
 
     @property
     def sites(self) -> tuple[str, ...]:

@@ -11,7 +11,13 @@ from threading import Thread
 from typing import TYPE_CHECKING, Final
 
 from dr_ctl.application.estimates import objectives
-from dr_ctl.application.findings import CLOCK_BEHIND, LOSS_ABOVE_LIMIT, LOSS_AS_SUM, SILENT_SINCE_CONTRADICTED
+from dr_ctl.application.findings import (
+    CLOCK_BEHIND,
+    LOSS_ABOVE_LIMIT,
+    LOSS_AS_SUM,
+    SILENT_SINCE_CONTRADICTED,
+    TWICE_ABOVE_LIMIT,
+)
 from dr_ctl.core.clock import Clock, stamp
 from dr_ctl.core.model import Finding, Json, Role
 from dr_ctl.core.patterns import matches
@@ -32,8 +38,17 @@ class FailoverPrice:
     """Implements `Price` for one lost site. Read the price anew each time: the loss may grow until the site is seen
     down."""
 
-    def __init__(self, installation: Installation, lost: str, clock: Clock, silent_since: str | None = None) -> None:
-        self.lost = lost
+    def __init__(
+        self,
+        installation: Installation,
+        lost: str,
+        clock: Clock,
+        silent_since: str | None = None,
+        *,
+        begun: bool = False,
+    ) -> None:
+        """`begun`: a run was interrupted that is gone on with, by the words that it began with."""
+        self.lost, self._begun = lost, begun
         self._silent_since = datetime.fromisoformat(silent_since) if silent_since is not None else None
         self._ahead = timedelta(0)  # by how much at least a broker's clock is ahead of this machine's
         self._installation, self._clock = installation, clock
@@ -73,12 +88,14 @@ class FailoverPrice:
             yield CLOCK_BEHIND(text, remedy)
 
     def too_high(self, ask: Ask) -> Finding | None:
-        reasons = self._now().exceeds(objectives(self._installation), ask.accept_loss)
+        now, limits = self._now(), objectives(self._installation)
+        reasons, doubles = now.exceeds(limits, ask.accept_loss), now.doubles(limits, ask.accept_twice)
         if not reasons:
-            return None
-        now = self._now()
+            return self._doubled(now, doubles) if doubles is not None else None
         at_most = now.lost.at_most
         accepting = "unknown" if at_most is None else str(at_most)
+        if doubles is not None:
+            accepting += f" --accept-twice {'unknown' if now.twice.at_most is None else now.twice.at_most}"
         over = ""
         if isinstance(ask.accept_loss, int) and at_most is not None:
             over = f"{at_most - ask.accept_loss} above what was accepted. "
@@ -86,9 +103,19 @@ class FailoverPrice:
             f"{over}Whoever owns that limit decides: wait for {self.lost}, or add --accept-loss {accepting}. Where "
             f"somebody knows when the service of {self.lost} ended: --silent-since T --reason TEXT."
         )
+        if self._begun:
+            again = f"`dr-ctl failover --to {ask.target} --accept-loss {accepting} --reason TEXT`"
+            remedy = (
+                f"{over}Whoever owns that limit decides: wait for {self.lost}, or {again} in place of the open run."
+            )
         # Beneath the sentence that is refused with, which the end of the command says once more.
-        more = tuple(f"      {each}" for each in (now.because, price_text(now.as_json())) if each is not None)
+        more = tuple(f"      {each}" for each in (now.because, price_text(now.as_json()), doubles) if each is not None)
         return LOSS_ABOVE_LIMIT("; ".join(reasons), remedy, more=more)
+
+    def _doubled(self, now: Bounds, why: str) -> Finding:
+        accepting = "unknown" if now.twice.at_most is None else str(now.twice.at_most)
+        remedy = f"Whoever owns that limit decides: wait for {self.lost}, or add --accept-twice {accepting}."
+        return TWICE_ABOVE_LIMIT(why, remedy, more=(f"      {price_text(now.as_json())}",))
 
     def contradiction(self) -> Finding | None:
         """The finding for a look that saw the lost site serve after the end that the operator gave."""

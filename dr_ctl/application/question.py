@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from dr_ctl.application import plans
+from dr_ctl.application.agent_state import of_agent
 from dr_ctl.application.lost_site import as_things_stand
 from dr_ctl.application.opened import Opened
 from dr_ctl.application.price import FailoverPrice
@@ -23,6 +24,8 @@ from dr_ctl.engine.operations import (
     AT_SOURCE,
     FAILOVER,
     FENCE,
+    KEEP_ASIDE,
+    PUT_BACK,
     QUIESCE,
     REINSTATE,
     RELEASE,
@@ -30,9 +33,9 @@ from dr_ctl.engine.operations import (
     RETURNS,
     single_step,
 )
+from dr_ctl.engine.parts import in_part, is_split
 from dr_ctl.engine.plan import Ask, Decision, Plan, Refusal
 from dr_ctl.engine.planner import plan
-from dr_ctl.engine.roles import is_split
 from dr_ctl.engine.verbs import GENERAL
 from dr_ctl.topologies.topology import Seen
 
@@ -59,7 +62,7 @@ class Question:
         opened.must_know(ask.target, ask.expect_serving, ask.presume_down)
         _must_be_able(ask, opened)
         _must_move_parts(ask, opened)
-        return cls(ask, opened, _price(ask, opened), past, saved)
+        return cls(ask, opened, _price(ask, opened, past), past, saved)
 
     @property
     def site(self) -> str:
@@ -111,7 +114,8 @@ class Question:
         decided = plan(book, opened.topology.recipe, seen, ask, self.past, self.price, anew=self.anew)
         if ask.operation == FAILOVER:
             decided = self._contradicted(as_things_stand(decided, ask, seen, opened))
-        decided = replace(decided, findings=(*decided.findings, *opened.unverified()))
+        findings = (*decided.findings, *opened.unverified(), *of_agent(opened, seen))
+        decided = replace(decided, findings=in_part(findings, ask))
         if not isinstance(decided, Plan):
             return decided
         secret = {"sites": {"__all__": {"brokers": _PASSWORDS, "workloads": _PASSWORDS}}}
@@ -158,13 +162,15 @@ def _must_be_able(ask: Ask, opened: Opened) -> None:
 
 def _must_move_parts(ask: Ask, opened: Opened) -> None:
     """Raise `UsageError` where queues were named and this topology moves whole sites."""
+    if ask.operation in (KEEP_ASIDE, PUT_BACK):
+        return
     if ask.queues is not None and not opened.topology.recipe.moves_parts:
         kind = opened.installation.settings.topology
         text = f"--queues {ask.queues}: with {kind} all queues of a pair move together"
         raise UsageError(text, remedy="Leave --queues out: what ships between the sites cannot tell queues apart.")
 
 
-def _price(ask: Ask, opened: Opened) -> FailoverPrice | None:
+def _price(ask: Ask, opened: Opened, past: History | None) -> FailoverPrice | None:
     """The price of a failover; None for a planned move."""
     if ask.operation != FAILOVER:
         return None
@@ -172,4 +178,4 @@ def _price(ask: Ask, opened: Opened) -> FailoverPrice | None:
     steps = opened.runbook(ask.operation).steps
     observe = next((step.limits for step in steps if step.verb == "observe"), {})
     opened.topology.spend_at_most(observe.get("lost", LOST_S), lost)
-    return FailoverPrice(opened.installation, lost, opened.clock, ask.silent_since)
+    return FailoverPrice(opened.installation, lost, opened.clock, ask.silent_since, begun=past is not None)

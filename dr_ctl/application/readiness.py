@@ -15,13 +15,13 @@ from dr_ctl.application.status import silent
 from dr_ctl.application.verdicts import Judge, Verdict, targets
 from dr_ctl.application.ways_out import open_run_findings
 from dr_ctl.core.errors import BrokerError, UsageError
-from dr_ctl.core.model import ExitCode, Finding, Json, Role
+from dr_ctl.core.model import ExitCode, Finding, Json, Role, some
 from dr_ctl.engine.onlooker import Onlooker
 from dr_ctl.engine.operations import SWAPOVER, VERIFY, WHOLE
 from dr_ctl.engine.outcome import Done, Unknown
+from dr_ctl.engine.parts import in_part, is_split, part_of, served_where, unserved
 from dr_ctl.engine.plan import Ask, PlannedStep
 from dr_ctl.engine.ports import Check, Move
-from dr_ctl.engine.roles import part_of
 from dr_ctl.topologies.topology import Seen
 
 VERIFY_S = 5.0
@@ -40,8 +40,10 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
         judge = Judge.of(caller, opened, seen, links)
         verdicts = [judge.verdict(name, to or targets(seen, name)) for name in ([operation] if operation else WHOLE)]
         forbidden = lock.forbidden(opened, seen)
-        checks = _checks(opened, seen, judge, forbidden) if verbose else []
-        findings = list(dict.fromkeys([*_findings(opened, seen, judge, verdicts, forbidden), *_unheard(opened, seen)]))
+        checks = _checks(opened, seen, judge, forbidden, to) if verbose else []
+        findings = list(
+            dict.fromkeys([*_findings(opened, seen, judge, verdicts, forbidden, to), *_unheard(opened, seen)])
+        )
     age_s = caller.clock.monotonic() - began
     data: dict[str, Json] = {
         "operations": {each.operation: each.as_json() for each in verdicts},
@@ -72,17 +74,23 @@ def _unheard(opened: Opened, seen: Seen) -> list[Finding]:
 
 
 def _findings(
-    opened: Opened, seen: Seen, judge: Judge, verdicts: Sequence[Verdict], forbidden: Mapping[tuple[str, str], Finding]
+    opened: Opened,
+    seen: Seen,
+    judge: Judge,
+    verdicts: Sequence[Verdict],
+    forbidden: Mapping[tuple[str, str], Finding],
+    to: str | None,
 ) -> list[Finding]:
     """The obstacles to the operations, each once. The brokers' own findings are included even where the roles alone
     refuse a move."""
     findings = open_run_findings(judge.open_run, seen, judge.links)
     if len(verdicts) == 1 and verdicts[0].findings and verdicts[0].operation != SWAPOVER:
         return list(dict.fromkeys([*findings, *verdicts[0].findings]))
-    target = targets(seen, SWAPOVER) or next(iter(seen.roles))
+    target = to or targets(seen, SWAPOVER) or next(iter(seen.roles))
     ask = Ask(SWAPOVER, target)
     move = Move(ask, opened.other(target), {})
     findings += [
+        *(() if judge.open_run is not None else unserved(seen, parts=opened.topology.recipe.moves_parts)),
         *Question(ask, opened).decide(seen).findings,
         *opened.topology.recipe.why_not(seen, move),
         *forbidden.values(),
@@ -90,9 +98,11 @@ def _findings(
     return list(dict.fromkeys(findings))
 
 
-def _checks(opened: Opened, seen: Seen, judge: Judge, forbidden: Mapping[tuple[str, str], Finding]) -> list[Check]:
+def _checks(
+    opened: Opened, seen: Seen, judge: Judge, forbidden: Mapping[tuple[str, str], Finding], to: str | None
+) -> list[Check]:
     """Every named check, the installation's own first."""
-    target = targets(seen, SWAPOVER) or next(iter(seen.roles))
+    target = to or targets(seen, SWAPOVER) or next(iter(seen.roles))
     move = Move(Ask(SWAPOVER, target), opened.other(target), {})
     return [*installed(opened, seen, judge, forbidden), *opened.topology.recipe.checks(seen, move)]
 
@@ -129,8 +139,14 @@ def verify(caller: Caller, asked: Ask) -> Result:
 def _nothing_to_verify(opened: Opened, seen: Seen, asked: Ask, data: dict[str, Json]) -> Result:
     """While a site serves the gate has not to hold: a swapover closes it. A fence is advised to nobody who moves
     nothing."""
-    if seen.roles[asked.target] is Role.SERVING and list(seen.roles.values()).count(Role.SERVING) == 1:
-        return Result(ExitCode.OK, f"{asked.target} serves; there is nothing to verify", (), data)
+    part, named = part_of(seen, asked), "" if asked.units is None else f" {some(asked.units)}"
+    if part.roles[asked.target] is Role.SERVING and list(part.roles.values()).count(Role.SERVING) == 1:
+        return Result(ExitCode.OK, f"{asked.target} serves{named}; there is nothing to verify", (), data)
+    if opened.topology.recipe.moves_parts and is_split(seen):
+        text = f"the gate is shut, each queue serves at one site, as moved: {served_where(part)}"
+        remedy = f"A swapover shuts the queues by itself: `dr-ctl swapover --to {asked.target} --dry-run` shows it."
+        findings = in_part([GATE_SHUT_SERVING(text, remedy)], asked)
+        return Result(ExitCode.PRECHECK_FAILED, text, findings, data)
     text = f"the gate is shut: {', '.join(f'{site} is {role.value}' for site, role in seen.roles.items())}"
     if all(role is Role.SERVING for role in seen.roles.values()):
         remedy = "`dr-ctl status` says what to do where both sites serve."

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from dr_ctl.core.errors import DrCtlError, Stopped
-from dr_ctl.core.model import ExitCode, Finding, Json, Severity
+from dr_ctl.core.model import ExitCode, Finding, Health, Json, Severity
 
 if TYPE_CHECKING:
     from dr_ctl.engine.debts import Debt
@@ -20,7 +20,7 @@ SCHEMA = "dr-ctl/1"
 class Result:
     """The end of a command. `text` is the body for people, or `plan` is; the summary stands under it. `already_read`:
     the person has just read the findings. `closing` stands for
-    people in the summary's place."""
+    people in the summary's place. `health` is the answer of `check`."""
 
     code: ExitCode
     summary: str
@@ -32,14 +32,21 @@ class Result:
     plan: Plan | None = None
     already_read: bool = False
     closing: str = ""
+    health: Health | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """What the process ends with; `check` alone has codes of its own."""
+        return int(self.code if self.health is None else self.health)
 
     def with_text(self, text: str) -> Result:
         """Copy with a body for people."""
         return replace(self, text=text)
 
     def with_warn_exit(self) -> Result:
-        """Copy with code 30 if the command ended well with warnings."""
-        if self.code is ExitCode.OK and any(each.severity is Severity.WARNING for each in self.findings):
+        """Copy with code 30 if the command ended well with warnings or errors among its findings."""
+        told = any(each.severity in (Severity.WARNING, Severity.ERROR) for each in self.findings)
+        if self.code is ExitCode.OK and self.health is None and told:
             return replace(self, code=ExitCode.WARNINGS)
         return self
 
@@ -47,8 +54,8 @@ class Result:
         return {
             "schema": SCHEMA,
             "command": command,
-            "outcome": self.code.outcome,
-            "exit_code": int(self.code),
+            "outcome": self.code.outcome if self.health is None else self.health.name.lower(),
+            "exit_code": self.exit_code,
             "run": self.run,
             "summary": self.summary,
             "findings": [finding.as_json() for finding in self.findings],

@@ -10,11 +10,12 @@ from dr_ctl.application import carrying_out, lock, open_run, plans
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.debts import with_units
 from dr_ctl.application.findings import FLAGS_LIE, NOT_ESCALATABLE
+from dr_ctl.application.lost_site import taken_over
 from dr_ctl.application.open_run import left_open, no_open_run, still_open
 from dr_ctl.application.opened import Opened
 from dr_ctl.application.question import Question
 from dr_ctl.application.result import Result
-from dr_ctl.application.run_options import AcceptedLoss, RunOptions
+from dr_ctl.application.run_options import Accepted, RunOptions
 from dr_ctl.core.model import ExitCode, Json, Severity
 from dr_ctl.engine.ending import price_text
 from dr_ctl.engine.entries import read
@@ -61,7 +62,12 @@ def resume(caller: Caller, timeout_s: float | None, how: RunOptions) -> Result:
 
 
 def escalate(
-    caller: Caller, name: str | None, timeout_s: float | None, accept_loss: AcceptedLoss, how: RunOptions
+    caller: Caller,
+    name: str | None,
+    timeout_s: float | None,
+    accept_loss: Accepted,
+    accept_twice: Accepted,
+    how: RunOptions,
 ) -> Result:
     """Replace a planned move that cannot finish by a failover. The source is fenced, so its messages are counted."""
     runs = caller.runs()
@@ -76,7 +82,16 @@ def escalate(
         return Result(ExitCode.PRECHECK_FAILED, text, (finding,), run=files.name)
     wait_s = timeout_s if timeout_s is not None else past.ask.timeout_s
     reason = how.theft.reason or f"{files.name} could not finish"
-    asked = Ask(FAILOVER, past.ask.target, wait_s, accept_loss=accept_loss, reason=reason, units=past.ask.units)
+    asked = Ask(
+        FAILOVER,
+        past.ask.target,
+        wait_s,
+        accept_loss=accept_loss,
+        reason=reason,
+        units=past.ask.units,
+        queues=past.ask.queues,
+        accept_twice=accept_twice,
+    )
     return run(caller, asked, how)
 
 
@@ -100,6 +115,10 @@ def _carried_out(caller: Caller, question: Question, how: RunOptions, files: Run
     if files is None and isinstance(decided, AlreadyThere) and (why := question.why_not_so()) is not None:
         finding = FLAGS_LIE(f"{decided.text}, by its flags; but {why}", "`dr-ctl status` looks again.")
         return with_units(caller, Result(ExitCode.UNKNOWN, finding.text, (finding,)), seen)
+    if isinstance(decided, AlreadyThere) and question.price is not None:
+        told = taken_over(question.ask, seen, question.opened, runs)
+        price = price_text(question.price.bounds())
+        decided = decided if told is None else replace(decided, text=f"{told}; {price}; nothing was changed")
     if (ended := _undecided(decided)) is not None:
         return _ended(caller, question, ended, seen, files)
     if how.dry_run:
@@ -167,7 +186,14 @@ def _planned(decided: Decision, question: Question) -> Result:
 
 def _ended(caller: Caller, question: Question, result: Result, seen: Seen, files: RunFiles | None) -> Result:
     result = with_units(caller, result, seen)
-    return replace(result, run=files.name) if files is not None else _priced(result, question)
+    if files is not None:
+        return replace(result, run=files.name)
+    text = result.text
+    if question.price is not None and result.code is ExitCode.SERVING_SITE_ALIVE:
+        text = (
+            f"price, once {question.opened.other(question.ask.target)} is ended: {price_text(question.price.bounds())}"
+        )
+    return _priced(replace(result, text=text), question)
 
 
 def _with(result: Result, data: dict[str, Json]) -> Result:

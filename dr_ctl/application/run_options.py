@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 # How many messages a failover may lose; with None the objectives decide.
-AcceptedLoss = int | Literal["unknown"] | None
+Accepted = int | Literal["unknown"] | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,39 +6,43 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dr_ctl.application import down_since, lock
+from dr_ctl.application.agent_state import of_agent
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.debts import owed_now
 from dr_ctl.application.estimates import with_age
-from dr_ctl.application.findings import BOTH_CLOSED, LOST_SITE_OPEN, ONE_WAITS_ONE_SILENT
+from dr_ctl.application.findings import BOTH_CLOSED, LOST_SITE_OPEN, ONE_WAITS_ONE_SILENT, SITE_NOT_READ
 from dr_ctl.application.looking import Looking
 from dr_ctl.application.opened import Opened
 from dr_ctl.application.result import Result
 from dr_ctl.application.verdicts import Judge
 from dr_ctl.application.ways_out import Interrupted, open_run_findings
-from dr_ctl.core.errors import LoginRefused, Throttled
+from dr_ctl.core.errors import Between, LoginRefused, Throttled
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, some
-from dr_ctl.engine.debts import DebtKind
+from dr_ctl.engine.debts import DebtKind, lost_alone
 from dr_ctl.engine.findings import NO_ANSWER, QUEUES_PAUSED
+from dr_ctl.engine.notes import Notes
 from dr_ctl.engine.operations import FAILOVER
-from dr_ctl.engine.roles import both_open, is_split, served_where, split
+from dr_ctl.engine.parts import by_site, is_split, served_where, split, unserved
+from dr_ctl.engine.roles import both_open
 from dr_ctl.topologies.topology import BrokerSeen, LinkSeen, Seen, workloads_of
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
     """The observation for people, beside the result that scripts read; `estimate` is the line of the stored
-    estimate."""
+    estimate, `serves` the units of each site, where a unit can move without the others."""
 
     result: Result
     seen: Seen
     links: Sequence[LinkSeen]
     estimate: str
     down: Mapping[tuple[str, str], down_since.Since] = field(default_factory=dict)
+    serves: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 def status(caller: Caller, looked: Looking) -> Status:
     """Tell what two looks saw, so that rates are known."""
-    opened = Opened(looked.installation, looked.topology, caller.clock)
+    opened = Opened(looked.installation, looked.topology, caller.clock, Notes(caller.state()))
     seen = looked.seen.result()
     unverified = opened.unverified()
     links = seen.links()
@@ -52,6 +56,7 @@ def status(caller: Caller, looked: Looking) -> Status:
         *seen.findings(),
         *silent(seen),
         *unverified,
+        *of_agent(opened, seen),
         *open_run_findings(run, seen, links),
     ]
     findings += [
@@ -74,7 +79,7 @@ def status(caller: Caller, looked: Looking) -> Status:
         "locks": lock.shown(seen),
         "estimate": estimated,
     }
-    if all(each.silent is not None for each in seen.brokers):
+    if all(each.silent is not None or not each.doors for each in seen.brokers):
         answered = any(isinstance(each.silent, LoginRefused | Throttled) for each in seen.brokers)
         summary = "both sites were asked, and none let dr-ctl look" if answered else "no site answered"
         code = ExitCode.UNKNOWN
@@ -86,11 +91,12 @@ def status(caller: Caller, looked: Looking) -> Status:
         nobody_serves = f"no site was seen to serve: {', '.join(unsure)}" if unsure else "no site serves"
         summary, code = "both sites let clients in" if serving else nobody_serves, ExitCode.OK
     debts = owed_now(caller, seen)
+    serves = by_site(seen.units) if opened.topology.recipe.moves_parts else {}
     result = Result(code, summary, [*findings, *stale, *debts.findings], data, debts=debts.debts)
     more = {
         (link.site, link.pair): silence for link in links if (silence := down.get((link.site, link.pair))) is not None
     }
-    return Status(result, seen, links, "\n".join(filter(None, (out.text if out else "", line))), more)
+    return Status(result, seen, links, "\n".join(filter(None, (out.text if out else "", line))), more, serves)
 
 
 def _down(down: Mapping[tuple[str, str], down_since.Since], link: LinkSeen) -> dict[str, Json]:
@@ -131,13 +137,22 @@ def not_one(judge: Judge) -> Iterator[Finding]:
     waiting = [site for site, role in seen.roles.items() if role is Role.STANDBY]
     roles = ", ".join(f"{site} is {role.value}" for site, role in seen.roles.items())
     lost = [debt.about for debt in seen.debts if debt.kind is DebtKind.FENCE]
+    if run is None:
+        yield from unserved(seen, parts=judge.opened.topology.recipe.moves_parts)
     if any(len(unit.open_at) > 1 for unit in seen.units) and not {*lost} & {*serving}:
         yield both_open(seen)
     elif is_split(seen) and not judge.opened.topology.recipe.moves_parts:
         remedy = "`dr-ctl fence SITE` keeps clients out of one of them; then a swapover brings all to the other."
         yield split(seen, remedy)
+    elif any(isinstance(each.silent, Between) for each in seen.brokers):
+        return  # who serves is being decided
+    elif all(each.silent is None and not each.doors for each in seen.brokers):
+        return  # nobody answered; the topology says what else it knows
     elif not serving and len(waiting) == len(seen.roles):
         remedy = "`dr-ctl activate SITE` opens one; without a receipt only where nothing is under way between them."
+        if (away := lost_alone(seen.debts)) is not None:
+            site = next(site for site in seen.roles if site != away)
+            remedy = f"`dr-ctl release {site}`, else `dr-ctl failover --to {site}`: {away} was lost before."
         if run is not None:
             remedy = "The run that is under way opens its target, or what served before."
             remedy = remedy if run.lives else "The open run: `dr-ctl resume` or `dr-ctl abort`, as said beside it."
@@ -145,11 +160,27 @@ def not_one(judge: Judge) -> Iterator[Finding]:
         yield BOTH_CLOSED(text, remedy)
     elif not serving and waiting and not (run is not None and run.lives):
         away = next(site for site in seen.roles if site != waiting[0])
+        if (unread := _not_read(seen, away)) is not None:
+            yield unread
+            return
         verdict = judge.verdict(FAILOVER, waiting[0])
         reason = " --reason TEXT" if run is not None else ""
         dry = f"`dr-ctl failover --to {waiting[0]}{reason} --dry-run`"
         remedy = f"If {away} is lost: {dry} says what that costs. It is {verdict.text}."
         yield ONE_WAITS_ONE_SILENT(f"nobody was seen to be served: {roles}", remedy)
+
+
+def _not_read(seen: Seen, site: str) -> Finding | None:
+    """The finding for a site of which nothing is known because of this machine or its settings: no failover is offered
+    for that."""
+    for each in (broker for broker in seen.brokers if broker.site == site):
+        if each.silent is None and each.role is Role.UNKNOWN:
+            text = f"{site}/{each.pair} answers, and whether it serves cannot be told from what its settings name"
+            return SITE_NOT_READ(text, "`dr-ctl validate` names what is missing there.")
+        if each.silent is not None and each.silent.lies_here:
+            text = f"{site} was not read, and may serve: {each.silent}"
+            return SITE_NOT_READ(text, each.silent.remedy)
+    return None
 
 
 def _pauses(seen: Seen) -> list[Finding]:
@@ -159,5 +190,6 @@ def _pauses(seen: Seen) -> list[Finding]:
         for run in sorted({by.get(name, "") for name in each.paused}):
             names = [name for name in each.paused if by.get(name, "") == run]
             text = f"{each.site}/{each.pair}: paused{' by ' + run if run else ''}: {some(names)}"
-            findings.append(QUEUES_PAUSED(text))
+            remedy = f"`dr-ctl release {each.site}` lifts what runs have paused, once no run is open." if run else ""
+            findings.append(QUEUES_PAUSED(text, remedy))
     return findings

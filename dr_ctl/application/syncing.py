@@ -9,15 +9,19 @@ from typing import Final
 
 from dr_ctl.agents.exposing import Board, Metric, Shown, exposing
 from dr_ctl.agents.sync import Phase, Standing, SyncAgent
+from dr_ctl.application import run
 from dr_ctl.application.caller import Caller
-from dr_ctl.application.findings import NO_SITE_TO_WORK_FOR
+from dr_ctl.application.findings import AGENT_NOT_LET_IN, NO_SITE_TO_WORK_FOR
 from dr_ctl.application.opened import Opened
 from dr_ctl.application.result import Result
-from dr_ctl.core.errors import Stopped
-from dr_ctl.core.model import ExitCode, Json, Role
+from dr_ctl.application.run_options import RunOptions
+from dr_ctl.core.errors import LoginRefused, Stopped
+from dr_ctl.core.model import ExitCode, Json, Role, some
 from dr_ctl.engine.notes import Notes
+from dr_ctl.engine.operations import KEEP_ASIDE
+from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.runs import Runs
-from dr_ctl.topologies.topology import Kept, keeper_of
+from dr_ctl.topologies.topology import Kept, keeper_of, unproven_of
 
 LINE_EVERY_S: Final = 5.0
 BY_OPERATOR: Final = "an operator"
@@ -27,6 +31,8 @@ FIGURES: Final = (
     ("waiting", "copies that are to be deleted", "waiting"),
     ("unconfirmed", "messages announced as consumed and not confirmed yet", "unconfirmed"),
     ("vanished", "messages that left otherwise than by a client", "vanished"),
+    ("unproven", "copies of which nothing proves that they were consumed", "unproven"),
+    ("unheard", "messages that left and were not announced", "unheard"),
 )
 
 
@@ -35,10 +41,14 @@ def sync(caller: Caller, lasting_s: float | None, *, metrics: str | None) -> Res
     notes, clock = Notes(caller.state()), caller.clock
     runs = caller.runs()
     with Opened.of(caller) as opened, notes.only_agent(), exposing(metrics) as board:
-        roles = opened.topology.look().roles
+        seen = opened.topology.look()
+        roles = seen.roles
         serving = [site for site, role in roles.items() if role is Role.SERVING]
         if len(serving) != 1:
             keeper_of(opened.topology, next(iter(roles)), {}).close()  # which needs none says so
+            refused = (each.silent for each in seen.brokers if isinstance(each.silent, LoginRefused))
+            if (error := next(refused, None)) is not None:
+                return _not_let_in(error)
             summary = ", ".join(f"{site} is {role.value}" for site, role in roles.items())
             return _refused(f"which site serves cannot be told: {summary}")
         primary, standby = serving[0], opened.other(serving[0])
@@ -46,9 +56,12 @@ def sync(caller: Caller, lasting_s: float | None, *, metrics: str | None) -> Res
             agent = SyncAgent(keeper, runs, notes, clock, {"primary": primary, "standby": standby})
             until = clock.monotonic() + lasting_s if lasting_s is not None else None
             try:
-                standing = _followed(caller, agent, board, until)
+                standing = _followed(caller, agent, board if metrics is not None else None, until)
             except Stopped as error:
                 standing = agent.end(str(error))
+            except LoginRefused as error:
+                agent.end(str(error))
+                return _not_let_in(error)
     return _ended(standing)
 
 
@@ -71,16 +84,34 @@ def go_on(caller: Caller) -> Result:
     )
 
 
+def settle(caller: Caller, asked: Ask, how: RunOptions) -> Result:
+    """Keep aside at the waiting site the copies that nothing proves, or put back what was kept aside, as a run. A dry
+    run lists the ids of such copies."""
+    if not (how.dry_run and asked.operation == KEEP_ASIDE):
+        return run.run(caller, asked, how)
+    with Opened.of(caller) as opened:
+        waiting = opened.other(asked.target)
+        roles = opened.topology.look().roles
+        if (roles[asked.target], roles[waiting]) != (Role.SERVING, Role.STANDBY):
+            summary = ", ".join(f"{site} is {role.value}" for site, role in roles.items())
+            return _refused(f"copies that nothing proves lie at a site that waits: {summary}")
+        found = unproven_of(opened.topology, waiting, asked.queues)
+    told = [each.why_not or f"{len(each.ids)} of {each.name}, the first {each.ids[0]}" for each in found]
+    text = f"{waiting}: nothing proves that these copies were consumed: {some(told)}" if told else ""
+    data: dict[str, Json] = {"queues": [each.as_json() for each in found]}
+    return Result(ExitCode.OK, text or f"{waiting} has no copies that nothing proves", data=data)
+
+
 def _remembered(notes: Notes, runs: Runs, primary: str) -> Mapping[str, Json]:
-    """The last agent's knowledge, if that site has served ever since. A run in between makes the knowledge worthless:
-    copies may have been deleted."""
+    """The last agent's knowledge, if it followed that site. What left by no client is counted anew after a run, which
+    cuts clients off."""
     last = notes.read()
     if last.get("primary") != primary:
         return {}
     at = notes.standing.stat().st_mtime
     moved = any(run.result.exists() and run.result.stat().st_mtime > at for run in runs.all())
-    memory: Mapping[str, Json] = {} if moved else last.get("remembers", {})
-    return memory
+    memory: Mapping[str, dict[str, Json]] = last.get("remembers", {})
+    return {pair: {**known, "known": {}} if moved else known for pair, known in memory.items()}
 
 
 def _own(caller: Caller) -> Path:
@@ -88,13 +119,14 @@ def _own(caller: Caller) -> Path:
     return caller.state()
 
 
-def _followed(caller: Caller, agent: SyncAgent, board: Board, until: float | None) -> Standing:
+def _followed(caller: Caller, agent: SyncAgent, board: Board | None, until: float | None) -> Standing:
     clock = caller.clock
     before: tuple[Phase, str] | None = None
     line_at = clock.monotonic()
     while True:
         standing = agent.step()
-        board.shown = _shown(standing)
+        if board is not None:
+            board.shown = _shown(standing)
         if (standing.phase, standing.why) != before or clock.monotonic() >= line_at:
             caller.line(agent.document(standing), standing.line)
             before, line_at = (standing.phase, standing.why), clock.monotonic() + LINE_EVERY_S
@@ -115,6 +147,11 @@ def _ended(standing: Standing) -> Result:
 def _refused(why: str) -> Result:
     remedy = "`dr-ctl status` says more; start the agent once one site serves."
     return Result(ExitCode.PRECHECK_FAILED, why, [NO_SITE_TO_WORK_FOR(why, remedy)])
+
+
+def _not_let_in(error: LoginRefused) -> Result:
+    """As wrong settings: a service that starts the agent again would lock the account out."""
+    return Result(ExitCode.USAGE, str(error), [AGENT_NOT_LET_IN(str(error), error.remedy)])
 
 
 def _sum(kept: Kept, what: str) -> int:

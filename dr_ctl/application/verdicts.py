@@ -13,14 +13,17 @@ from typing import Final
 
 from dr_ctl.application import lock
 from dr_ctl.application.caller import Caller
+from dr_ctl.application.findings import TWICE_ABOVE_LIMIT
 from dr_ctl.application.open_run import still_open
 from dr_ctl.application.opened import Opened
 from dr_ctl.application.price import FailoverPrice
 from dr_ctl.application.question import Question
-from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
+from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity, some
 from dr_ctl.engine.entries import is_held
 from dr_ctl.engine.findings import SOURCE_ALIVE, SOURCE_SILENT
+from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.operations import FAILBACK, FAILOVER, RETURNS, SWAPOVER
+from dr_ctl.engine.parts import by_site, is_split
 from dr_ctl.engine.plan import AlreadyThere, Ask, Decision, Plan, Refusal
 from dr_ctl.engine.ports import Check, Move
 from dr_ctl.engine.runs import RunFiles
@@ -105,8 +108,12 @@ class Judge:
         decided = Question(ask, self.opened, price).decide(self.seen)
         if not isinstance(decided, Refusal) or price is None:
             return ask, needs, decided
+        if decided.findings[0].id == TWICE_ABOVE_LIMIT.id and ask.accept_twice is None:
+            twice = _at_most(price.bounds(), "twice")
+            more = f"--accept-twice {'unknown' if twice is None else twice}"
+            return self._needed(replace(ask, accept_twice="unknown"), (*needs, more), price)
         if decided.code is ExitCode.LOSS_REFUSED and ask.accept_loss is None:
-            lost = _at_most(price.bounds())
+            lost = _at_most(price.bounds(), "lost")
             more = f"--accept-loss {'unknown' if lost is None else lost}"
             # Judged on with whatever it is: of a site that is only silent the figure grows while this is worked out.
             return self._needed(replace(ask, accept_loss="unknown"), (*needs, more), price)
@@ -141,7 +148,7 @@ class Judge:
         """Ready by its checks; a move also needs a link that ships, and time to drain."""
         unread = [check for check in self._checks(decided) if check.evidence is None]
         if ask.operation in (SWAPOVER, FAILBACK):
-            away = [f"{link.site}/{link.pair}" for link in self.links if link.attached is False]
+            away = [f"{link.site}/{link.pair}" for link in self._away(decided)]
             if away:
                 text = f"not ready: the link of {', '.join(away)} is not attached"
                 return Verdict(ask.operation, ask.target, text, ExitCode.PRECHECK_FAILED, (), decided.findings)
@@ -152,7 +159,17 @@ class Judge:
         text = f"ready, with {' '.join(needs)}" if needs else "ready"
         if ask.operation == FAILBACK and not self._owed(ask):
             text += "; nothing is owed, a swapover does the same"
+        if ask.operation == SWAPOVER and is_split(self.seen):
+            served = by_site(self.seen.units)
+            text += f"; moves {some(served.get(decided.source, []))}, and {ask.target} serves the others already"
         return Verdict(ask.operation, ask.target, text, ExitCode.OK, needs, decided.findings)
+
+    def _away(self, decided: Plan) -> list[LinkSeen]:
+        """The links that are not attached, without those that the move itself starts."""
+        calls = [call for step in decided.steps for call in step.calls if call.goal is Goal.LINK_UP]
+        starts = {(call.site, call.unit) for call in calls}
+        away = [link for link in self.links if link.attached is False]
+        return [link for link in away if link.started is not False or (link.site, link.pair) not in starts]
 
     def _checks(self, decided: Plan) -> Sequence[Check]:
         return self.opened.topology.recipe.checks(self.seen, Move(decided.ask, decided.source, decided.baseline))
@@ -201,8 +218,8 @@ def _first(decided: Refusal) -> str:
     return next(each.text for each in decided.findings if each.severity is Severity.ERROR)
 
 
-def _at_most(bounds: Mapping[str, Json]) -> int | None:
-    lost = bounds["lost"]
-    assert isinstance(lost, dict)
-    number = lost["at_most"]
+def _at_most(bounds: Mapping[str, Json], of: str) -> int | None:
+    bound = bounds[of]
+    assert isinstance(bound, dict)
+    number = bound["at_most"]
     return number if isinstance(number, int) else None

@@ -9,7 +9,7 @@ import signal
 import sys
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,13 +17,19 @@ from dr_ctl.application.result import Result, of_error
 from dr_ctl.cli.added import TEXTS, added
 from dr_ctl.cli.command import command, common, group
 from dr_ctl.cli.helping import Whole
-from dr_ctl.cli.operations_app import link_app, operations_app
+from dr_ctl.cli.operations_app import CHANGES, link_app, operations_app
 from dr_ctl.cli.session import Session, Time
 from dr_ctl.cli.streams import make_lasting
 from dr_ctl.core.errors import DrCtlError, Stopped, UsageError
 from dr_ctl.core.model import ExitCode, Finding, Severity
 
-app = typer.Typer(cls=Whole, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+if TYPE_CHECKING:
+    from dr_ctl.application.run_options import RunOptions
+
+_HELP = {"help_option_names": ["-h", "--help"]}  # every command inherits them
+app = typer.Typer(
+    cls=Whole, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, context_settings=_HELP
+)
 app.callback()(common)
 runs_app = group("Past runs: list, show, report, verify.")
 runbook_app = group("The runbooks in force: list, show, lint.")
@@ -73,11 +79,30 @@ def status(
     return show.watch(session) if watch else show.status(session)
 
 
+@command(app, "check")
+def check(
+    session: Session,
+    *,
+    within: Annotated[str, typer.Option("--within", metavar="T", help="Its own time limit, as in 3s.")] = "3s",
+) -> Result:
+    """For machines: one line; 0 well, 1 warning, 2 critical, 3 unknown."""
+    from dr_ctl.application import health  # noqa: PLC0415
+    from dr_ctl.cli import asking  # noqa: PLC0415
+
+    try:
+        within_s = asking.seconds_of("--within", within) or 3.0
+    except UsageError as error:  # 2 would be read as critical
+        return health.unknown(error)
+    return health.check(session, within_s)
+
+
 @command(app, "explain")
 def explain(
     session: Session,
     *,
-    word: Annotated[str, typer.Argument(metavar="CODE|ID", help="An exit code, or a finding's id, as DR-RUN-003.")],
+    word: Annotated[
+        str, typer.Argument(metavar="CODE|ID", help="An exit code or outcome, or a finding's id, as DR-RUN-003.")
+    ],
 ) -> Result:
     """An exit code or a finding at length: meaning, command to type, costs, and whether that can be undone."""
     from dr_ctl.application import explaining  # noqa: PLC0415
@@ -229,9 +254,10 @@ def monitor(
     return monitoring.monitor(session, lasting_s, pay_debts=pay_debts, metrics=metrics)
 
 
-@command(app, "sync")
+@command(app, "sync", how=CHANGES)
 def sync(
     session: Session,
+    how: RunOptions,
     *,
     lasting: Annotated[str | None, typer.Option("--for", metavar="T", help="End after this time.")] = None,
     metrics: METRICS = None,
@@ -241,13 +267,23 @@ def sync(
     go_on: Annotated[
         bool, typer.Option("--go-on", help="Let it delete again: what vanished counts as consumed.")
     ] = False,
+    settle: Annotated[
+        bool, typer.Option("--settle", help="Keep aside at the waiting SITE the copies that nothing proves.")
+    ] = False,
+    put_back: Annotated[bool, typer.Option("--put-back", help="With --settle: what was kept aside goes back.")] = False,
+    site: Annotated[str | None, typer.Option("--site", metavar="SITE", help="With --settle: where.")] = None,
+    queues: Annotated[
+        str | None, typer.Option("--queues", metavar="PATTERN", help="With --settle: only these.")
+    ] = None,
 ) -> Result:
     """The agent that keeps a Classic standby clean of messages already consumed. Ends when its site serves no more."""
     from dr_ctl.application import syncing  # noqa: PLC0415
     from dr_ctl.cli import asking  # noqa: PLC0415
 
-    if hold is not None and go_on:
-        raise UsageError("--hold and --go-on contradict each other")
+    if sum((hold is not None, go_on, settle)) > 1:
+        raise UsageError("--hold, --go-on and --settle contradict each other")
+    if settle:
+        return syncing.settle(session, asking.settling(session, how, site, queues, put_back=put_back), how)
     if hold is not None:
         return syncing.hold(session, hold)
     if go_on:

@@ -7,11 +7,11 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from dr_ctl.application.run_options import AcceptedLoss, RunOptions, Theft
+from dr_ctl.application.run_options import Accepted, RunOptions, Theft
 from dr_ctl.cli.session import Session
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.errors import UsageError
-from dr_ctl.engine.operations import AT_SOURCE, FAILBACK, FAILOVER, SWAPOVER, WHOLE
+from dr_ctl.engine.operations import AT_SOURCE, FAILBACK, FAILOVER, KEEP_ASIDE, PUT_BACK, SWAPOVER, WHOLE
 from dr_ctl.engine.plan import Ask
 from dr_ctl.settings.durations import seconds
 
@@ -28,6 +28,7 @@ def asked(
     accept_difference: Sequence[str] | None = None,
     expect_serving: str | None = None,
     accept_loss: str | None = None,
+    accept_twice: str | None = None,
     presume_down: str | None = None,
     silent_since: str | None = None,
     reason: str | None = None,
@@ -55,7 +56,8 @@ def asked(
     ended = moment(session, "--silent-since", silent_since)
     return replace(
         made,
-        accept_loss=loss(accept_loss),
+        accept_loss=accepted("--accept-loss", accept_loss),
+        accept_twice=accepted("--accept-twice", accept_twice),
         presume_down=presume_down,
         silent_since=stamp(ended) if ended is not None else None,
     )
@@ -68,13 +70,13 @@ def whole(operation: str) -> str:
     return operation
 
 
-def loss(accept_loss: str | None) -> AcceptedLoss:
-    """The value of --accept-loss; raises `UsageError`."""
-    if accept_loss is None or accept_loss == "unknown":
-        return "unknown" if accept_loss else None
-    if not accept_loss.isdecimal():
-        raise UsageError(f"--accept-loss {accept_loss}: not a number", remedy="As in --accept-loss 500, or unknown.")
-    return int(accept_loss)
+def accepted(option: str, given: str | None) -> Accepted:
+    """How much somebody accepts; raises `UsageError`."""
+    if given is None or given == "unknown":
+        return "unknown" if given else None
+    if not given.isdecimal():
+        raise UsageError(f"{option} {given}: not a number", remedy=f"As in {option} 500, or unknown.")
+    return int(given)
 
 
 def _named(to: str | None, site: str | None) -> str:
@@ -124,6 +126,17 @@ def how(
     if steal and not reason:
         raise UsageError("--steal needs --reason", remedy="Say why the other run is certain to be gone: --reason TEXT.")
     return RunOptions(yes, dry_run, step, Theft(steal, reason), saved, expect_serving)
+
+
+def settling(session: Session, how: RunOptions, site: str | None, queues: str | None, *, put_back: bool) -> Ask:
+    """The question of `sync --settle`; raises `UsageError` where it names no site, or would change something without a
+    reason."""
+    if site is None:
+        raise UsageError("--settle names no site", remedy="Say --site SITE: the site where the copies lie.")
+    if how.theft.reason is None and not how.dry_run:
+        raise UsageError("--settle needs --reason", remedy="Say what you know of them: --reason TEXT.")
+    operation = PUT_BACK if put_back else KEEP_ASIDE
+    return asked(session, operation, site=site, queues=queues, reason=how.theft.reason)
 
 
 def _outage_s(session: Session, max_outage: str | None) -> float | None:

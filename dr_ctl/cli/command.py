@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from dr_ctl import __version__
 from dr_ctl.cli.helping import Group
 from dr_ctl.cli.session import Session, Time
 
@@ -33,6 +34,17 @@ QUIET = Annotated[bool, typer.Option("--quiet", help="No progress on standard er
 WARN_EXIT = Annotated[bool, typer.Option("--warn-exit", help="End with 30 instead of 0 where there are warnings.")]
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"dr-ctl {__version__}")
+        raise typer.Exit
+
+
+VERSION = Annotated[
+    bool, typer.Option("--version", is_eager=True, callback=_version, help="Say which version this is, and end.")
+]
+
+
 def group(text: str) -> typer.Typer:
     """Make an empty group of commands."""
     return typer.Typer(cls=Group, rich_markup_mode=None, help=text)
@@ -47,8 +59,11 @@ def common(
     output: OUTPUT = None,
     json: JSON = False,
     quiet: QUIET = False,
+    *,
+    version: VERSION = False,
 ) -> None:
     """Move a messaging service between two sites of ActiveMQ brokers: checked, stepwise, undone when it fails."""
+    del version  # told already
     time: Time = ctx.obj or Time()
     ctx.obj = Session(
         clock=time.clock,

@@ -14,6 +14,7 @@ from dr_ctl.cli.render import as_line
 from dr_ctl.cli.runs import how_ended, line_of
 from dr_ctl.cli.session import Session
 from dr_ctl.cli.streams import has_reader
+from dr_ctl.core.clock import growing_s
 from dr_ctl.core.errors import Stopped
 from dr_ctl.core.model import ExitCode, Json
 from dr_ctl.core.printable import line
@@ -55,11 +56,11 @@ def follow(session: Session, run: str | None) -> Result:
     """Show the journal's lines as they come, until the run ends or its process is gone."""
     files = session.past().find(run)
     tail, shown = Tail(files.journal), _Shown(session)
-    begins_by = time.monotonic() + BEGINS_WITHIN_S
+    begins_by = growing_s() + BEGINS_WITHIN_S
     try:
         while True:
             # Asked before reading: whatever was written until then is read.
-            gone = not is_held(files.journal) and (tail.count > 0 or time.monotonic() > begins_by)
+            gone = not is_held(files.journal) and (tail.count > 0 or growing_s() > begins_by)
             is_over = files.result.exists() or gone
             for entry in tail.new():
                 shown.show(entry)

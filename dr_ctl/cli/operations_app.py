@@ -39,6 +39,9 @@ _TIMEOUT = Annotated[str | None, typer.Option("--timeout", metavar="T", help="Of
 _LOSS = Annotated[
     str | None, typer.Option("--accept-loss", metavar="N|unknown", help="Messages that a failover may lose.")
 ]
+_TWICE = Annotated[
+    str | None, typer.Option("--accept-twice", metavar="N|unknown", help="Messages that may come twice by a failover.")
+]
 _ACCEPT = Annotated[
     list[str] | None, typer.Option("--accept-difference", metavar="QUEUE=N", help="Move with exactly this difference.")
 ]
@@ -50,13 +53,18 @@ OUTAGE = _option("max-outage", "T", "Undo when clients would be out longer; defa
 CUT = _flag("cut-in-flight", "Move although clients hold messages: they come again.")
 ACCEPT: Option = ("accept_difference", _ACCEPT, None)
 LOSS: Option = ("accept_loss", _LOSS, None)
+TWICE: Option = ("accept_twice", _TWICE, None)
 PRESUME = _option("presume-down", "SITE", "Take this site for down; needs --reason.")
 SILENT = _option(
     "silent-since",
     "T",
     "When the lost site's service ended, a moment or a time ago: bounds the loss; needs --reason.",
 )
-QUEUES = _option("queues", "PATTERN", "Only these, where the topology can move part of a site.")
+QUEUES = _option(
+    "queues",
+    "PATTERN",
+    "Only these queues: a name, or a pattern as in Artemis (`orders.#`); where the topology moves queues one by one.",
+)
 MOVE = (TO, TIMEOUT, OUTAGE, CUT, ACCEPT, QUEUES)
 STEP = (SITE, TIMEOUT, QUEUES)
 # Options that become one `RunOptions`.
@@ -79,7 +87,7 @@ WHOLE = (*STEPWISE, ("saved", _PLAN, None))
 _EITHER: Option = ("to", Annotated[str | None, typer.Option("--to", metavar="SITE", help="The same.")], None)
 
 
-@command(operations_app, "plan", asks=(_EITHER, *MOVE[1:], EXPECT, LOSS, PRESUME, SILENT, REASON))
+@command(operations_app, "plan", asks=(_EITHER, *MOVE[1:], EXPECT, LOSS, TWICE, PRESUME, SILENT, REASON))
 def plan(
     session: Session,
     asked: Ask,
@@ -111,11 +119,13 @@ def _operation(name: str, about: str, asks: Sequence[Option], how: Sequence[Opti
     command(app, name.rsplit(maxsplit=1)[-1], full=name, asks=asks, how=how)(run_it)
 
 
-_operation("swapover", "Move the service to the other site: nothing lost, nothing twice.", MOVE, WHOLE)
+_operation(
+    "swapover", "Move the service, or some queues of it, to the other site: nothing lost, nothing twice.", MOVE, WHOLE
+)
 _operation(
     "failover",
     "The serving site is lost: serve at the other now, and say what is lost.",
-    (TO, TIMEOUT, LOSS, PRESUME, SILENT),
+    (TO, TIMEOUT, LOSS, TWICE, PRESUME, SILENT),
     WHOLE,
 )
 _operation("reinstate", "Take a lost site in again, without the move back.", (LOST_SITE, TIMEOUT), WHOLE)
@@ -199,9 +209,11 @@ def escalate(
     run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="The open run, or its beginning.")] = None,
     timeout: _TIMEOUT = None,
     accept_loss: _LOSS = None,
+    accept_twice: _TWICE = None,
 ) -> Result:
     """Turn an interrupted swapover that cannot finish into a failover; the price is shown first."""
     from dr_ctl.application import run as running  # noqa: PLC0415
     from dr_ctl.cli import asking  # noqa: PLC0415
 
-    return running.escalate(session, run, asking.seconds_of("--timeout", timeout), asking.loss(accept_loss), how)
+    lost, twice = asking.accepted("--accept-loss", accept_loss), asking.accepted("--accept-twice", accept_twice)
+    return running.escalate(session, run, asking.seconds_of("--timeout", timeout), lost, twice, how)

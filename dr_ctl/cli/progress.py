@@ -7,11 +7,11 @@ renewed in place; elsewhere lines are plain.
 from __future__ import annotations
 
 import sys
-import time
 
 from rich.console import Console
 from rich.status import Status
 
+from dr_ctl.core.clock import growing_s
 from dr_ctl.core.printable import line
 from dr_ctl.settings.durations import duration
 from dr_ctl.telemetry.events import Event, Notice, StepEnded, StepStarted, WaitProgress
@@ -61,8 +61,8 @@ class Screen:
                 self._status.start()
             else:
                 self._status.update(line(text))
-        elif time.monotonic() - self._said_at >= _PLAIN_EVERY_S:
-            self._said_at = time.monotonic()
+        elif growing_s() - self._said_at >= _PLAIN_EVERY_S:
+            self._said_at = growing_s()
             self._print(text)
 
     def _print(self, text: str, style: str | None = None) -> None:

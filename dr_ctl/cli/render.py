@@ -29,7 +29,7 @@ def end(result: Result, session: Session) -> int:
     if result.run is not None and not has_reader():
         with redirect_stdout(sys.stderr):
             _write(result, session)
-    return int(result.code)
+    return result.exit_code
 
 
 def _write(result: Result, session: Session) -> None:
@@ -41,6 +41,9 @@ def _write(result: Result, session: Session) -> None:
 
 
 def _text(result: Result) -> None:
+    if result.health is not None:
+        typer.echo(line(result.summary))
+        return
     if result.plan is not None:
         from dr_ctl.cli.plans import plan_text  # noqa: PLC0415 - most commands show none
 

@@ -34,9 +34,20 @@ def how_ended(files: RunFiles) -> tuple[str, str]:
 
 def runs_list(session: Session) -> Result:
     runs = session.past().all()
-    all_ = [(files.name, *how_ended(files)) for files in runs]
-    rows: list[Json] = [{"run": name, "outcome": outcome, "summary": summary} for name, outcome, summary in all_]
-    text = page(f"{name}  {outcome:<16} {summary}" for name, outcome, summary in all_)
+    all_ = [(files, *how_ended(files)) for files in runs]
+    rows: list[Json] = [
+        {
+            "run": files.name,
+            "outcome": outcome,
+            "summary": summary,
+            **({"queues": files.queues} if files.queues else {}),
+        }
+        for files, outcome, summary in all_
+    ]
+    text = page(
+        f"{files.name}  {outcome:<16} {f'[{files.queues}] ' if files.queues else ''}{summary}"
+        for files, outcome, summary in all_
+    )
     return Result(ExitCode.OK, f"{len(runs)} run(s)", data={"runs": rows}, text=text)
 
 

@@ -9,7 +9,7 @@ from dr_ctl.application.result import Result
 from dr_ctl.cli.render import end
 from dr_ctl.cli.session import Session
 from dr_ctl.cli.streams import has_reader
-from dr_ctl.core.model import ExitCode, Role
+from dr_ctl.core.model import ExitCode, Role, some
 from dr_ctl.core.printable import page
 from dr_ctl.topologies.topology import BrokerSeen, workloads_of
 
@@ -40,7 +40,7 @@ def _text(state: Status) -> str:
     links = {(link.site, link.pair): link.lines for link in state.links}
     lines = []
     for site, role in state.seen.roles.items():
-        lines.append(f"{site:<16} {role.value}")
+        lines.append(f"{site:<16} {role.value}{': ' + some(state.serves[site]) if site in state.serves else ''}")
         for each in state.seen.brokers:
             if each.site != site:
                 continue
@@ -51,7 +51,7 @@ def _text(state: Status) -> str:
                 lines += [f"  {each.pair}: {line}" for line in links.get((site, each.pair), ())]
                 continue
             doors = ", ".join(f"{name} {'open' if is_open else 'closed'}" for name, is_open in each.doors.items())
-            doors += ", and roles kept out" if each.kept_out else ""
+            doors += ", but the clients' roles kept out" if each.kept_out else ""
             read = [depth for depth in each.depths.values() if depth is not None]
             unread = f", {len(each.depths) - len(read)} of them not counted" if len(read) < len(each.depths) else ""
             room = f"; {1 - each.disk_used:.0%} of its disk free" if each.disk_used is not None else ""
@@ -69,9 +69,9 @@ def _text(state: Status) -> str:
 def _lacking(state: Status, broker: BrokerSeen) -> str | None:
     """The messages that the peer lacks. An outflow counts events, acknowledgements included, but an operator asks for
     messages."""
-    outflow = next((each.outflow for each in state.links if (each.site, each.pair) == (broker.site, broker.pair)), None)
+    link = next((each for each in state.links if (each.site, each.pair) == (broker.site, broker.pair)), None)
     peer = next((each for each in state.seen.brokers if each.pair == broker.pair and each.site != broker.site), None)
-    if not outflow or peer is None or peer.silent is not None:
+    if link is None or not link.outflow or link.messages_alone or peer is None or peer.silent is not None:
         return None
     messages = 0
     for name, depth in broker.depths.items():

@@ -9,6 +9,7 @@
     │   ├── LoginRefused        the login was refused: ends all further calls to that broker
     │   ├── Throttled           it asks for patience
     │   ├── Sick                the process lives, its management does not
+    │   ├── Between             it is starting or ending: a later look says more
     │   └── …                   the ways of one management protocol, beside it
     └── Stopped             a signal asked for the end of a wait           (130, 143)
 
@@ -56,8 +57,10 @@ class EnvironmentFault(DrCtlError):
 
 
 class BrokerError(DrCtlError):
-    """A broker did not answer as asked. Says nothing about whether a changing request took effect."""
+    """A broker did not answer as asked. Says nothing about whether a changing request took effect. `lies_here`: the
+    reason is in the settings or on this machine, and says nothing of the broker either."""
 
+    lies_here: ClassVar[bool] = False
     remedy = "Look at that broker's log and its management console."
 
 
@@ -76,15 +79,23 @@ class TimedOut(BrokerError):
 
 
 class LoginRefused(BrokerError):
+    lies_here = True
     remedy = "Check username and password of this broker in the settings file; repeated attempts lock the account out."
 
 
 class Throttled(BrokerError):
+    lies_here = True
     remedy = "The console throttles logins of this user after failures; wait as long as it says, then try again."
 
 
 class Sick(BrokerError):
     remedy = "The process lives but its management fails (out of memory?): it may still serve; it is not down."
+
+
+class Between(BrokerError):
+    """A broker that is starting or ending: it cannot be managed yet, or not any more."""
+
+    remedy = "Look again in a moment."
 
 
 class Stopped(DrCtlError):

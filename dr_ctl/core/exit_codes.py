@@ -14,9 +14,11 @@ NO_UNDO: Final = "No undo is needed: a broker is not changed."
 
 
 class Tone(Enum):
-    """How a person takes an end: the state was reached, nothing moved, or somebody has to act."""
+    """How a person takes an end: the state was reached, at a price or not, nothing moved, or somebody has to act."""
 
     GOOD = "good"
+    OWED = "owed"
+    """The state was reached, and something of it has a price. No exit code has it: the result's figures do."""
     UNDONE = "undone"
     BAD = "bad"
     OPEN = "open"
@@ -74,8 +76,8 @@ MEANINGS: Final[Mapping[ExitCode, Meaning]] = {
         "Refused: more messages may be lost than is accepted, or how many is not known; nothing was changed.",
         "Whoever owns the limit decides: wait for the lost site, or type the command again with `--accept-loss "
         "N`. Where somebody knows when that site's service ended: with `--silent-since T --reason TEXT`.",
-        "The failover then loses at most that many messages. `dr-ctl failback` takes in what the lost site still "
-        "holds, if that site comes back.",
+        "The failover then loses at most that many messages. `dr-ctl failback --to SITE` takes in what the lost "
+        "site still holds, if that site comes back.",
         "No; a failover that was done is followed by a failback.",
         elsewhere="Of `rpo estimate`: an objective is missed. Of `rpo reconcile`, `lab load` and `demo`: a ledger"
         " shows messages that were lost or came twice. Of `rpo backtest`: the estimate said less than "
@@ -88,7 +90,8 @@ MEANINGS: Final[Mapping[ExitCode, Meaning]] = {
         "Where that site serves: `dr-ctl swapover --to SITE` moves without loss, once the link is attached. Where"
         " it is sick: end its process for certain, or cut its host off, then type the failover again.",
         "A swapover keeps clients out for the time of the drain. The end of the process ends the service, and "
-        "what it had not shipped waits there.",
+        "what it had not shipped waits there; brokers that share a store ship nothing: the other one takes the store "
+        "by itself.",
         "A swapover undoes itself where it fails, and another one moves back; the end of a process cannot be undone.",
     ),
     ExitCode.LOCKED: Meaning(
@@ -132,7 +135,8 @@ MEANINGS: Final[Mapping[ExitCode, Meaning]] = {
         "the end could not be verified: look first",
         "A call went out and its result could not be verified; or no site answered.",
         "Look first at the site that the message names, then `dr-ctl status`. Where a run is open: `dr-ctl "
-        "resume` or `dr-ctl abort`.",
+        "resume` or `dr-ctl abort`. Where none is open, type the same command again once the site answers: what holds "
+        "already is not done twice.",
         "A look changes nothing; resume goes on to the end of the run, abort puts back what was before it.",
         "A swapover back undoes a move that was resumed.",
         elsewhere="Of `rpo estimate` and `rpo backtest`: there is too little history to tell. Of `rpo reconcile`:"

@@ -85,6 +85,20 @@ class ExitCode(IntEnum):
         return "interrupted" if self is ExitCode.TERMINATED else self.name.lower()
 
 
+class Health(IntEnum):
+    """The codes of `check` alone, as monitoring systems read them."""
+
+    OK = 0
+    WARNING = 1
+    CRITICAL = 2
+    UNKNOWN = 3
+
+    @property
+    def rank(self) -> int:
+        """How bad it is: what is certainly wrong is worse than what nobody could ask."""
+        return (Health.OK, Health.WARNING, Health.UNKNOWN, Health.CRITICAL).index(self)
+
+
 _NAMED = 5
 
 

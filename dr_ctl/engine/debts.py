@@ -15,6 +15,7 @@ from typing import Any
 
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.model import Json
+from dr_ctl.engine.folders import private
 from dr_ctl.engine.runs import write_text
 
 
@@ -65,6 +66,13 @@ class Debt:
         return cls(DebtKind(row["kind"]), row["site"], row["kept_at"], row["since"], bool(row["lasting"]))
 
 
+def lost_alone(debts: Iterable[Debt]) -> str | None:
+    """The site that was lost and is not taken in again; None where nothing is owed, or where each site owes the other:
+    which of them was lost last no debt tells, since one that stands already keeps its time."""
+    lost = {debt.about for debt in debts}
+    return lost.pop() if len(lost) == 1 else None
+
+
 def known(path: Path) -> list[Debt]:
     """Read the debts that STATE remembers. Raises EnvironmentFault."""
     try:
@@ -82,7 +90,7 @@ def remember(path: Path, debts: Iterable[Debt]) -> None:
     """Write down in STATE what is owed; the file is there only while something is."""
     rows: list[Json] = [debt.as_json() for debt in debts]
     if rows:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private(path.parent)
         write_text(path, json.dumps(rows, ensure_ascii=False, indent=1) + "\n")
     else:
         path.unlink(missing_ok=True)

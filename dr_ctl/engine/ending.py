@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from shlex import quote
-from typing import Any
+from typing import Any, Final
 
-from dr_ctl.core.model import ExitCode, Finding, Json, Role
+from dr_ctl.core.model import ExitCode, Finding, Json, Role, some
 from dr_ctl.engine.findings import STRANDED_SITES
 from dr_ctl.engine.operations import (
     AT_SOURCE,
@@ -18,12 +18,16 @@ from dr_ctl.engine.operations import (
     FAILOVER,
     FENCE,
     IN_PLACE,
+    KEEP_ASIDE,
+    PUT_BACK,
     QUIESCE,
     REINSTATE,
     RELEASE,
     RESTART,
     RETURNS,
+    TRIM,
 )
+from dr_ctl.engine.parts import by_site, in_part, option
 from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.ports import UnitSeen
 from dr_ctl.engine.roles import CLOSED
@@ -35,7 +39,8 @@ class Facts:
     """The facts at the end of a run. `before` are the sites that served before the run; `undone` is None where nothing
     was to be undone; `changed` if any call went out; `cut_off` if a hook kept clients out of a site that does not
     answer; `by_hand` is how a person opens the source. `shut` are units that nobody asked for, and that are closed now
-    at the site that served them before the run, which it names.
+    at the site that served them before the run, which it names; `beside` are all units that nobody asked for; `told` is
+    how the last step ended.
     """
 
     ask: Ask
@@ -50,6 +55,8 @@ class Facts:
     bounds: Mapping[str, Json] | None
     by_hand: str
     shut: Mapping[str, str] = field(default_factory=dict)
+    beside: tuple[UnitSeen, ...] = ()
+    told: str = ""
 
     @property
     def serving(self) -> list[str]:
@@ -86,6 +93,19 @@ class Facts:
         """The units that nobody serves while the source serves others."""
         served = any(unit.serving == self.source for unit in self.units)
         return [unit.name for unit in self.units if unit.serving is None] if served else []
+
+    @property
+    def named(self) -> str:
+        """The units that were asked for, with a blank before, where there are others; else nothing."""
+        return f" {some([unit.name for unit in self.units])}" if self.beside else ""
+
+    @property
+    def goes_on(self) -> str:
+        """The units that nobody asked for, and their sites."""
+        return "".join(f"; {site} goes on serving {some(names)}" for site, names in by_site(self.beside).items())
+
+    def serves(self, site: str, how: str = "") -> str:
+        return f"{site} serves{self.named}{how}"
 
     @property
     def roles_text(self) -> str:
@@ -138,8 +158,8 @@ def _of_asked(facts: Facts, code: ExitCode, text: str) -> End:
         code, text = _success(facts)
     elif undone and facts.changed:
         if facts.as_before:
-            back = "as before" if facts.ask.operation in IN_PLACE else "again"
-            again = f"{facts.serving[0]} serves {back}" if len(facts.serving) == 1 else "no site serves, as before"
+            back = " as before" if facts.ask.operation in IN_PLACE else " again"
+            again = facts.serves(facts.serving[0], back) if len(facts.serving) == 1 else "no site serves, as before"
             text = f"{text}: {'as before' if len(facts.serving) > 1 else again}"
         else:
             code, undone, text = ExitCode.STRANDED, False, f"{text}, but {facts.roles_text}"
@@ -153,11 +173,19 @@ def _of_asked(facts: Facts, code: ExitCode, text: str) -> End:
         code, text = ExitCode.UNKNOWN, f"{text}{roles}: look at {facts.ask.target} first"
     if code is not ExitCode.STRANDED:
         return End(code, text, undone)
-    by_hand = _by_hand(facts)
+    [by_hand] = in_part([_by_hand(facts)], facts.ask)
     # The worst word is kept for when nobody serves; where the target does, someone else opened it.
     is_in_part = facts.serving == [facts.source] and bool(facts.left_out)
     code = ExitCode.INCOMPLETE if facts.serving == [facts.ask.target] or is_in_part else code
     return End(code, text, undone, (by_hand,))
+
+
+_IN_PLACE: Final[Mapping[str, str]] = {
+    RESTART: "the link of {} is attached",
+    TRIM: "what is known to be processed is removed at {}",
+    KEEP_ASIDE: "what nothing proves is kept aside at {}",
+    PUT_BACK: "what was kept aside at {} is back",
+}
 
 
 def _success(facts: Facts) -> tuple[ExitCode, str]:
@@ -165,8 +193,8 @@ def _success(facts: Facts) -> tuple[ExitCode, str]:
     if operation in CLOSING:
         return _closed(facts)
     if operation in IN_PLACE and sorted(facts.serving) == sorted(facts.before):
-        done = "the link of {} is attached" if operation == RESTART else "{} holds no more copies of what is processed"
-        return ExitCode.OK, f"{done.format(facts.source)}; {facts.roles_text}"
+        text = facts.told if operation == TRIM and facts.told else _IN_PLACE[operation].format(facts.source)
+        return ExitCode.OK, f"{text}; {facts.roles_text}"
     if operation == RELEASE and facts.before == (facts.ask.target,) and facts.serving == [facts.ask.target]:
         return ExitCode.OK, f"{facts.source} stays closed while {facts.ask.target} serves; its pauses are lifted"
     # A lost site is owed a fence and not shown to be closed; of a step at one site the other must only not be open.
@@ -177,13 +205,15 @@ def _success(facts: Facts) -> tuple[ExitCode, str]:
     if facts.missing:
         return ExitCode.INCOMPLETE, f"{facts.wanted} serves, but not {', '.join(facts.missing)}"
     out = f"; clients were out for {facts.outage_s:.2f} s" if facts.outage_s is not None else ""
+    of = f" of{facts.named}" if facts.named else ""
     sentences = {
-        FAILOVER: f"{facts.wanted} serves; {price_text(facts.bounds or {})}",
+        FAILOVER: f"{facts.serves(facts.wanted)}; {price_text(facts.bounds or {})}",
         REINSTATE: f"{facts.other} is taken in; {facts.wanted} serves",
-        QUIESCE: f"{facts.wanted} delivers nothing, and its clients hold nothing",
-        RELEASE: f"{facts.wanted} serves again",
+        QUIESCE: f"{facts.wanted} delivers nothing{of}, and its clients hold nothing{of}",
+        RELEASE: facts.serves(facts.wanted, " again"),
     }
-    return ExitCode.OK, sentences.get(operation, f"{facts.wanted} serves; nothing is under way{out}")
+    sentence = sentences.get(operation, f"{facts.serves(facts.wanted)}; nothing{of} is under way{out}")
+    return ExitCode.OK, f"{sentence}{facts.goes_on}"
 
 
 def _closed(facts: Facts) -> tuple[ExitCode, str]:
@@ -192,9 +222,12 @@ def _closed(facts: Facts) -> tuple[ExitCode, str]:
     out = facts.roles[site] in CLOSED or (facts.cut_off and facts.roles[site] is not Role.SERVING)
     if facts.ask.operation == FENCE:
         if out:
-            return ExitCode.OK, f"clients are kept out of {site}"
+            clients = f"clients of{facts.named}" if facts.named else "clients"
+            return ExitCode.OK, f"{clients} are kept out of {site}{facts.goes_on}"
     elif out and not facts.serving:
-        return ExitCode.OK, f"nothing is under way to {facts.ask.target}; `dr-ctl activate {facts.ask.target}` is next"
+        target, of = facts.ask.target, f" of{facts.named}" if facts.named else ""
+        after = f"`dr-ctl activate {target}{option(facts.ask)}` is next"
+        return ExitCode.OK, f"nothing{of} is under way to {target}; {after}{facts.goes_on}"
     return ExitCode.UNKNOWN, f"every step succeeded, but {facts.roles_text}: look at {site} first"
 
 
@@ -226,6 +259,9 @@ def _by_hand(facts: Facts) -> Finding:
     elif serving == [target]:
         text = f"{target} was found open, so {source} was not opened again"
         remedy = "Decide which site serves; only then lift by hand what stands open under `dr-ctl status`."
+    elif facts.roles[source] is Role.DOWN:
+        text = f"no site could be shown to serve: {facts.roles_text}"
+        remedy = f"By hand, {facts.by_hand}. `dr-ctl status` says who serves then."
     else:
         text = f"no site could be shown to serve: {facts.roles_text}"
         remedy = (

@@ -25,9 +25,9 @@ from dr_ctl.engine.history import LET_IN_AT, History, outage_s
 from dr_ctl.engine.journal import Journal
 from dr_ctl.engine.operations import DRAIN, FAILOVER
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
+from dr_ctl.engine.parts import in_part, part_of
 from dr_ctl.engine.plan import Plan, PlannedStep
 from dr_ctl.engine.ports import Driver, Estimator, Hooks, Move, Observation, Price
-from dr_ctl.engine.roles import part_of
 from dr_ctl.engine.states import StepEvent
 from dr_ctl.engine.stopping import StopAtOnce, StopRequest
 from dr_ctl.telemetry.events import Listener, Notice, StepEnded, StepStarted
@@ -295,6 +295,9 @@ class _Run(Generic[O]):
     def _snapshot(self) -> Outcome:
         if self._price is None:
             return NotNeeded("nothing is lost in a planned move")
+        said = self._bounds() if self._journal.history().activation else None
+        if said is not None:
+            return Done(price_text(said), {"bounds": dict(said)})  # clients have worked at the target since
         bounds = dict(self._price.bounds())
         return Done(price_text(bounds), {"bounds": bounds}, tuple(self._price.findings()))
 
@@ -369,6 +372,7 @@ class _Run(Generic[O]):
         entries = list(self._journal.entries())
         outage = None if self._ask.operation == FAILOVER else outage_s(entries)
         bounds = self._bounds()
+        done = [str(entry.evidence.get("text", "")) for entry in entries if entry.kind == "step"]
         facts = Facts(
             ask=self._ask,
             source=self._move.source,
@@ -382,9 +386,11 @@ class _Run(Generic[O]):
             bounds=bounds,
             by_hand=self._driver.by_hand(self._move.source),
             shut=ending.shut_beside(seen.units, self._served),
+            beside=tuple(unit for unit in seen.units if not self._ask.includes(unit.name)),
+            told=done[-1] if done else "",
         )
         end = ending.of(facts, code, text or "")
-        findings = (*self._findings, *end.findings)
+        findings = in_part((*self._findings, *end.findings), self._ask)
         return RunResult(end.code, end.text, findings, seen, end.undone, outage, bounds, self._left)
 
     def _bounds(self) -> Mapping[str, Json] | None:

@@ -25,7 +25,7 @@ SOURCE_SILENT: Final = FindingKind(
     "Make sure that this site serves nobody: power it off, or cut its network. Then add `--presume-down SITE --reason"
     " TEXT`.",
     "If it lives after all, clients work at both sites and what they do there differs.",
-    undo="The failover not; `dr-ctl failback` returns once that site is back.",
+    undo="The failover not; `dr-ctl failback --to SITE` returns once that site is back.",
 )
 PRESUMED_BUT_ALIVE: Final = FindingKind(
     "DR-ALIVE-003",
@@ -179,9 +179,10 @@ DRAIN_TO_SERVING: Final = FindingKind(
 SERVICE_SPLIT: Final = FindingKind(
     "DR-ROLE-014",
     Severity.ERROR,
-    "A part of the pairs is served at one site, the rest at the other.",
-    "`dr-ctl fence SITE` of the one that is to be left, then `dr-ctl swapover --to` the other.",
-    "Clients of the fenced pairs are out until the swapover is done.",
+    "A part of the pairs, or of the queues, is served at one site, the rest at the other.",
+    "Queues that were moved one by one serve as they should: `dr-ctl swapover --to SITE --queues PATTERN` brings some "
+    "back. Pairs move together: `dr-ctl fence SITE` of the site to leave, then `dr-ctl swapover --to SITE`, the other.",
+    "Clients of what is fenced or moved are out until the swapover is done.",
     undo="`dr-ctl release SITE`.",
 )
 RUN_OF_OTHER_BROKERS: Final = FindingKind(
@@ -216,6 +217,15 @@ NO_ANSWER: Final = FindingKind(
     "A broker did not answer, and why.",
     "Look at that broker and at the way to it; a refused login names where its password comes from.",
     "Looking again is safe, except after a refused login, which may lock the account out.",
+)
+UNIT_NOT_SERVED: Final = FindingKind(
+    "DR-UNIT-003",
+    Severity.ERROR,
+    "A queue or pair is open to clients at no site, while its sites serve others: its clients are out.",
+    "`dr-ctl release SITE --queues QUEUE` opens it where it was served last; the command refuses where the other site "
+    "holds more.",
+    "Clients of that queue or pair are let in at SITE.",
+    undo="`dr-ctl fence SITE --queues QUEUE`.",
 )
 UNIT_NOT_THERE: Final = FindingKind(
     "DR-UNIT-001",

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.model import Json
+from dr_ctl.engine.folders import private
 from dr_ctl.engine.runs import Locked, write
 
 BY_AGENT: Final = "the agent itself"
@@ -69,14 +70,18 @@ class Notes:
             return Hold("somebody", f"{self._hold} cannot be read: {error}", "?")
 
     def put_hold(self, by: str, reason: str, at: datetime) -> None:
-        self.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private(self.state)
         if by != BY_AGENT:
             self._go_on.unlink(missing_ok=True)
         write(self._hold, {"by": by, "reason": reason, "since": stamp(at)})
 
+    def tell_more(self, hold: Hold, reason: str) -> None:
+        """Give a hold that stands a better reason."""
+        write(self._hold, {"by": hold.by, "reason": reason, "since": hold.since})
+
     def go_on(self, at: datetime) -> None:
         """Note that a person answers for the vanished messages, and end every hold."""
-        self.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private(self.state)
         write(self._go_on, {"since": stamp(at)})
         self._hold.unlink(missing_ok=True)
 
@@ -103,7 +108,7 @@ class Notes:
     @contextmanager
     def only_agent(self) -> Iterator[None]:
         """Be the only agent of this STATE until the block or the process ends; raises `Locked`."""
-        self.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private(self.state)
         file = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             self._take(file)

@@ -23,12 +23,14 @@ ACTIVATE: Final = "activate"
 RELEASE: Final = "release"
 RESTART: Final = "link restart"
 TRIM: Final = "trim"
+KEEP_ASIDE: Final = "sync settle"
+PUT_BACK: Final = "sync put-back"
 # Operations at the site they name; every other names the site that shall serve.
-AT_SOURCE: Final = (QUIESCE, FENCE, RELEASE, RESTART, TRIM)
+AT_SOURCE: Final = (QUIESCE, FENCE, RELEASE, RESTART, TRIM, KEEP_ASIDE, PUT_BACK)
 # Operations that send the clients to another site.
 MOVING: Final = (SWAPOVER, FAILOVER, FAILBACK, ACTIVATE)
 # Operations that leave every client where it is.
-IN_PLACE: Final = (RESTART, TRIM)
+IN_PLACE: Final = (RESTART, TRIM, KEEP_ASIDE, PUT_BACK)
 # Operations after which no site serves.
 CLOSING: Final = (FENCE, DRAIN)
 
@@ -40,6 +42,8 @@ _ABOUT: Final[Mapping[str, str]] = {
     RELEASE: "Undo a fence where nothing has moved since, and lift what runs have paused.",
     RESTART: "Stop and start the link of a site, and see that it attaches.",
     TRIM: "Remove from the waiting site what both sites have processed.",
+    KEEP_ASIDE: "Keep aside at the waiting site the copies that nothing proves, by a person's word.",
+    PUT_BACK: "Put back what was kept aside at a site, so that clients get it.",
 }
 _LINES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     QUIESCE: (("quiesce", "serving"),),
@@ -49,6 +53,8 @@ _LINES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     RELEASE: (("release", "source"),),
     RESTART: (("restart-link", "source"),),
     TRIM: (("trim", "source"),),
+    KEEP_ASIDE: (("keep-aside", "source"),),
+    PUT_BACK: (("put-back", "source"),),
 }
 ALONE: Final = tuple(_LINES)
 

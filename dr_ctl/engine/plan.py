@@ -127,6 +127,7 @@ class Ask:
     units: tuple[str, ...] | None = None
     silent_since: str | None = None
     queues: str | None = None
+    accept_twice: int | Literal["unknown"] | None = None
 
     def includes(self, unit: str | None) -> bool:
         """Say whether that unit is to move; False for None."""
@@ -138,6 +139,8 @@ class Ask:
             part["silent_since"] = self.silent_since
         if self.queues is not None:
             part["queues"] = self.queues
+        if self.accept_twice is not None:
+            part["accept_twice"] = self.accept_twice
         return {
             "operation": self.operation,
             "target": self.target,

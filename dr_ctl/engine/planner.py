@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
+from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity, some
 from dr_ctl.engine.findings import VERB_UNKNOWN_HERE
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.history import History
 from dr_ctl.engine.operations import ACTIVATE, ALONE, DRAIN, FAILBACK, FAILOVER, FENCE, MOVING, REINSTATE
+from dr_ctl.engine.parts import part_of
 from dr_ctl.engine.plan import AlreadyThere, Ask, Call, Decision, Plan, PlannedStep, Refusal
 from dr_ctl.engine.ports import Move, Observation, Price, Recipe
 from dr_ctl.engine.roles import (
@@ -24,7 +25,6 @@ from dr_ctl.engine.roles import (
     other,
     other_brokers,
     other_sites,
-    part_of,
     presumed,
     source_of,
     was_open_again,
@@ -32,6 +32,7 @@ from dr_ctl.engine.roles import (
 )
 from dr_ctl.engine.runbook import CUT_OFF, Runbook, RunbookStep, cutting_off
 from dr_ctl.engine.verbs import (
+    CATCHING_UP,
     CLOSING_AGAIN,
     ESTIMATE,
     FENCING,
@@ -145,7 +146,12 @@ def _already_there(recipe: Recipe[O], seen: O, move: Move) -> AlreadyThere | Non
     if operation == FAILOVER and recipe.holds_already(seen, move) is None:
         return None  # somebody else opened the target; the lost site's messages must still be kept out, at a price
     findings = [each for each in recipe.why_not(seen, move) if each.severity is not Severity.ERROR]
-    return AlreadyThere(f"{target} serves already; nothing was changed", tuple(findings))
+    return AlreadyThere(f"{target} serves{_named(seen, move.ask)} already; nothing was changed", tuple(findings))
+
+
+def _named(seen: Observation, ask: Ask) -> str:
+    """The units that were asked for, where there are others."""
+    return "" if all(ask.includes(unit.name) for unit in seen.units) else f" {some(ask.units or ())}"
 
 
 def _moved(seen: Observation, move: Move) -> bool:
@@ -207,12 +213,19 @@ def _steps(
                 about=draft.about,
                 calls=draft.calls,
                 inverse=draft.inverse,
-                limits=draft.limits if draft.limits is not None else line.limits,
+                limits=_limited(line, draft.limits if draft.limits is not None else line.limits, move.ask),
                 undoable=undoable,
                 cut_off=draft.cut_off,
             )
         )
     return tuple(steps)
+
+
+def _limited(line: RunbookStep, limits: Mapping[str, float], ask: Ask) -> Mapping[str, float]:
+    """Whoever gives a move less time than its wait while serving may take means that wait too."""
+    if line.verb != CATCHING_UP or ask.timeout_s is None or "within" not in limits:
+        return limits
+    return {**limits, "within": min(limits["within"], ask.timeout_s)}
 
 
 def _general(number: int, line: RunbookStep, *, undoable: bool) -> PlannedStep:

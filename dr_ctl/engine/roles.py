@@ -6,11 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from dr_ctl.core.model import Finding, Role
-from dr_ctl.engine.debts import Debt
 from dr_ctl.engine.findings import (
     BOTH_MUST_ANSWER,
     BOTH_SERVE,
@@ -25,7 +23,6 @@ from dr_ctl.engine.findings import (
     PRESUMED_BUT_ALIVE,
     RUN_OF_OTHER_BROKERS,
     RUN_OF_OTHER_SITES,
-    SERVICE_SPLIT,
     SILENT_SITE,
     SOURCE_ALIVE,
     SOURCE_NOT_FENCED,
@@ -40,39 +37,24 @@ from dr_ctl.engine.operations import (
     FAILBACK,
     FAILOVER,
     FENCE,
+    KEEP_ASIDE,
     MOVING,
+    PUT_BACK,
     QUIESCE,
     RELEASE,
     RESTART,
     RETURNS,
     TRIM,
 )
+from dr_ctl.engine.parts import as_moved, is_split, split
 from dr_ctl.engine.plan import Ask
-from dr_ctl.engine.ports import Observation, UnitSeen
+from dr_ctl.engine.ports import Observation
 
 NODES: Final = "nodes"
 """The part of a plan's basis that says which brokers it is about: site, unit, and what no two brokers share. A topology
 whose brokers have no such thing leaves it out."""
 CLOSED = (Role.STANDBY, Role.DOWN)
 _ANSWERING = (Role.SERVING, Role.STANDBY)
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """An `Observation` of some units only; a site that serves none of these units counts as closed."""
-
-    roles: Mapping[str, Role]
-    units: Sequence[UnitSeen]
-    debts: Sequence[Debt]
-
-
-def part_of(seen: Observation, ask: Ask) -> Observation:
-    if ask.units is None:
-        return seen
-    units = [unit for unit in seen.units if ask.includes(unit.name)]
-    open_at = {site for unit in units for site in unit.open_at}
-    closed = {site for site, role in seen.roles.items() if role is Role.SERVING and site not in open_at}
-    return Part({site: Role.STANDBY if site in closed else seen.roles[site] for site in seen.roles}, units, seen.debts)
 
 
 def not_there(seen: Observation, ask: Ask) -> Finding | None:
@@ -129,7 +111,7 @@ def source_of(
     if ask.operation == FAILOVER:
         return _lost(seen, ask, cut_off=cut_off)
     if ask.operation in RETURNS:
-        return _serving_beside(seen, ask, past)
+        return _serving_beside(seen, ask, past, parts=parts)
     if past is None:
         return _source(seen, ask, parts=parts)
     return unexpected(seen, ask) or _resumed_source(seen, past, parts=parts)
@@ -149,22 +131,6 @@ def both_open(seen: Observation) -> Finding:
     """Say that clients work at both sites."""
     remedy = "`dr-ctl fence SITE` keeps them out of the one that should not serve; compare what they did at both."
     return BOTH_SERVE(f"both sites let clients in: {_summary(seen)}", remedy)
-
-
-def is_split(seen: Observation) -> bool:
-    """Say whether both sites serve, but no unit is open at both."""
-    serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
-    return len(serving) > 1 and not any(len(unit.open_at) > 1 for unit in seen.units)
-
-
-def split(seen: Observation, remedy: str) -> Finding:
-    """Say which unit is served where."""
-    return SERVICE_SPLIT(f"the pairs are served at different sites: {served_where(seen)}", remedy)
-
-
-def served_where(seen: Observation) -> str:
-    """Which unit is served at which site."""
-    return ", ".join(f"{unit.name} at {unit.serving or 'neither'}" for unit in seen.units)
 
 
 def unexpected(seen: Observation, ask: Ask) -> Finding | None:
@@ -200,9 +166,23 @@ def _alone(seen: Observation, ask: Ask, *, cut_off: bool) -> str | Finding:
     if ask.operation == TRIM and not (answers and seen.roles[ask.target] is Role.SERVING):
         text = f"what of {source} is processed is told by what {ask.target} serves: {summary}"
         return SILENT_SITE(text, "Both sites must answer, and the other one serve: `dr-ctl status` says more.")
+    if ask.operation in (KEEP_ASIDE, PUT_BACK):
+        return _settled(seen, ask) or source
     if ask.operation in (QUIESCE, FENCE, RESTART, TRIM):
         return source
     return _of_both(seen, ask) or source
+
+
+def _settled(seen: Observation, ask: Ask) -> Finding | None:
+    """Refuse to decide of copies at a site that does not wait, or to put back where nobody answers."""
+    source, summary = other(seen, ask.target), _summary(seen)
+    here, there = seen.roles[source], seen.roles[ask.target]
+    if ask.operation == KEEP_ASIDE and (here, there) != (Role.STANDBY, Role.SERVING):
+        text = f"copies are kept aside at a site that waits, while the other one serves: {summary}"
+        return SILENT_SITE(text, "`dr-ctl status` says which site waits.")
+    if here not in _ANSWERING:
+        return SILENT_SITE(f"nothing can be put back at {source}: {summary}", f"Bring {source} back first.")
+    return None
 
 
 def _of_both(seen: Observation, ask: Ask) -> Finding | None:
@@ -293,7 +273,7 @@ def presumed(seen: Observation, ask: Ask) -> Sequence[Finding]:
     return (PRESUMED_BUT_ALIVE(text, remedy),)
 
 
-def _serving_beside(seen: Observation, ask: Ask, past: History | None) -> str | Finding:
+def _serving_beside(seen: Observation, ask: Ask, past: History | None, *, parts: bool) -> str | Finding:
     """Say which site serves while the target is taken in again. A site that came back open is taken for the returning
     site only where a run wrote down its loss. Where both are closed, the resumed run had moved half way."""
     beside, roles = other(seen, ask.target), seen.roles
@@ -308,7 +288,7 @@ def _serving_beside(seen: Observation, ask: Ask, past: History | None) -> str | 
     if ask.operation == FAILBACK and (open_ or half_way) and roles[beside] is Role.STANDBY:
         return beside
     if roles[beside] is Role.SERVING and open_:
-        return both_open(seen)
+        return as_moved(seen, ask.target) if parts and is_split(seen) else both_open(seen)
     return CANNOT_BE_TAKEN_IN(
         f"{ask.target} cannot be taken in: {summary}",
         f"That needs {beside} serving and {ask.target} up with its clients kept out. Look at `dr-ctl status`.",

@@ -20,6 +20,7 @@ from dr_ctl.core.errors import DrCtlError, UsageError
 from dr_ctl.core.machine import machine_id
 from dr_ctl.core.model import ExitCode, Json
 from dr_ctl.engine.disk import RESERVE, refusing_where_full, sync_folder
+from dr_ctl.engine.folders import private
 
 _OWNER: Final = "installation.json"
 _READABLE: Final = 40  # characters of an installation's name
@@ -116,6 +117,15 @@ class RunFiles:
     def reserve(self) -> Path:
         return self.folder / RESERVE
 
+    @property
+    def queues(self) -> str | None:
+        """The pattern of the queues that the run was asked for; None for all, and where the plan cannot be read."""
+        try:
+            queues = json.loads(self.plan.read_bytes())["ask"].get("queues")
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return None
+        return queues if isinstance(queues, str) else None
+
     def open(self) -> bool:
         """Say whether the run began and has not ended, so that work may be half done."""
         return self.journal.exists() and not self.result.exists()
@@ -186,7 +196,7 @@ class Runs:
         """Identify this STATE, to tell its runs from others on a broker. A copy has another identity, and so has a
         shared file system on each machine."""
         path = self._state / "id"
-        self._state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private(self._state)
         if not path.exists():
             fresh = path.with_name(f".id.{os.getpid()}")
             write_text(fresh, secrets.token_hex(8))
@@ -203,7 +213,7 @@ class Runs:
         name = name or self.name(operation, target)
         folder = self._state / "runs" / name
         for directory in (self._state, folder.parent, folder):
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private(directory)
             sync_folder(directory.parent)
         return RunFiles(name, folder)
 
@@ -211,7 +221,7 @@ class Runs:
         """Write down the owner of this STATE before anything else is written there. Raises `NoRoom`."""
         path = self._state / _OWNER
         if self._owner is not None and Owner.read(path) != self._owner:
-            self._state.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private(self._state)
             with refusing_where_full(self._state):
                 write(path, self._owner.as_json())
 
@@ -240,7 +250,7 @@ class Runs:
     @contextmanager
     def lock(self, what: str) -> Iterator[None]:
         """Hold this STATE for one run; raises `Locked` saying who holds it. Ends with the process, however it ends."""
-        self._state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private(self._state)
         self.own()
         file = os.open(self._state / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:

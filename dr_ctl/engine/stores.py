@@ -14,6 +14,7 @@ from pathlib import Path
 
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import BrokerError
+from dr_ctl.engine.folders import private
 from dr_ctl.engine.runs import write_text
 
 
@@ -47,7 +48,7 @@ class FolderStore:
         path = self._path(kind, number)
         whole = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
         try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private(self._folder)
             write_text(whole, text)
             os.link(whole, path)
         except FileExistsError:

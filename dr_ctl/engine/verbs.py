@@ -13,6 +13,7 @@ HOOK: Final = "hook"
 HOLD: Final = "hold"
 GENERAL: Final = frozenset({ESTIMATE, SNAPSHOT, QUESTION, NO_RETURN, HOOK, HOLD})
 
+CATCHING_UP: Final = "catch-up"
 # Clients are out from the first call of this step, and may be in from the first call of that one.
 FENCING: Final = "fence"
 ACTIVATING: Final = "activate"

@@ -21,7 +21,15 @@ class NotConnected(Unreachable):
     """No connection came about, so no request was sent."""
 
 
+class NameUnknown(NotConnected):
+    """The name in the address cannot be resolved."""
+
+    lies_here = True
+    remedy = "Is the address in the settings right, and does this machine's name service know it?"
+
+
 class NotJolokia(BrokerError):
+    lies_here = True
     remedy = "Is `jolokia:` the address of the console's Jolokia, as in http://host:8161/console/jolokia?"
 
 

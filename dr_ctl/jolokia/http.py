@@ -6,7 +6,6 @@ Not over `requests`: to import it takes longer than two looks at a site do, and 
 from __future__ import annotations
 
 import ssl
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -22,8 +21,9 @@ from urllib3.exceptions import (
     TimeoutError,  # noqa: A004 - the library's own, and no other here
 )
 
+from dr_ctl.core.clock import growing_s
 from dr_ctl.core.errors import TimedOut, Unreachable
-from dr_ctl.jolokia.errors import NotConnected, Torn
+from dr_ctl.jolokia.errors import NameUnknown, NotConnected, Torn
 
 CONNECT_S: Final = 2.0
 _KEPT: Final = 10
@@ -61,7 +61,7 @@ class Http:
     def ask(self, method: str, url: str, *, timeout_s: float, most: int, body: bytes | None = None) -> HttpReply:
         """Ask once. Of a body longer than `most` its beginning comes, longer than that too. Raises NotConnected
         (`refused` where the port said no), Unreachable, TimedOut, and Torn where an answer began and cannot be read."""
-        until = time.monotonic() + timeout_s
+        until = growing_s() + timeout_s
         with self._begun(method, url, body, timeout_s) as reply:
             return HttpReply(reply.status, reply.headers, _body(reply, url, until, timeout_s, most))
 
@@ -81,7 +81,7 @@ class Http:
         except SSLError as error:
             raise Unreachable(f"{url}: TLS failed: {error}", refused=False, remedy=_NO_TLS) from error
         except NameResolutionError as error:
-            raise NotConnected(f"{url}: its name cannot be resolved", refused=False) from error
+            raise NameUnknown(f"{url}: its name cannot be resolved", refused=False) from error
         except NewConnectionError as error:
             # By the system's own error, never by the text, which holds the address.
             refused = isinstance(error.__cause__, ConnectionRefusedError)
@@ -127,7 +127,7 @@ def _body(reply: urllib3.BaseHTTPResponse, url: str, until: float, timeout_s: fl
         while len(body) <= most and (chunk := reply.read1(_CHUNK, decode_content=True)):
             body += chunk
             # A trickling answer keeps the limit of every read and still never ends.
-            if time.monotonic() > until:
+            if growing_s() > until:
                 raise TimedOut(f"{url}: the answer came too slowly")
     except TimeoutError as error:
         raise TimedOut(f"{url}: no answer within {timeout_s:g} s") from error

@@ -1,7 +1,8 @@
 """Runs the installation's own commands, without a shell, within a time limit, with facts about the run.
 
 A hook gets the facts in its environment as DR_CTL_… variables, and as one JSON document on its standard input.
-Variables with brokers' passwords are removed from its environment, and known passwords from its output.
+Variables with brokers' passwords are removed from its environment; known passwords, and whatever its environment holds
+under the name of a secret, from its output.
 """
 
 from __future__ import annotations
@@ -13,15 +14,16 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Final
 
 from dr_ctl.core.model import Json
 from dr_ctl.engine.outcome import Done, Outcome, Refused
-from dr_ctl.processes.secrets import masked, variables
+from dr_ctl.processes.secrets import masked, secret_values, variables
 from dr_ctl.settings.model import Settings
 
 _KEPT: Final = 2000  # characters of what it said, the last ones
-_END_S: Final = 2.0
+_READ: Final = 100_000  # bytes: a secret that begins before what is kept is masked whole
 
 
 class HookRunner:
@@ -49,41 +51,50 @@ class Place:
     def run(self, what: str, words: Sequence[str], timeout_s: float, facts: Mapping[str, Json]) -> Outcome:
         """Run a command to its end: done, or refused with `exit_code` and output; `exit_code` is absent if the command
         never began."""
-        environment = {f"DR_CTL_{key.upper()}": _text(value) for key, value in facts.items() if value is not None}
-        try:
-            process = subprocess.Popen(
-                list(words),
-                cwd=self.folder,
-                env={key: value for key, value in os.environ.items() if key not in self.hidden} | environment,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        except OSError as error:
-            return Refused(f"{what} could not be started: {error.strerror}: {words[0]}")
-        return _ended(what, timeout_s, process, json.dumps(facts).encode())
+        told = {f"DR_CTL_{key.upper()}": _text(value) for key, value in facts.items() if value is not None}
+        environment = {key: value for key, value in os.environ.items() if key not in self.hidden}
+        # Files, not pipes: a daemon that the command leaves behind may hold both for ever.
+        with TemporaryFile() as document, TemporaryFile() as said:
+            document.write(json.dumps(facts).encode())
+            document.seek(0)
+            try:
+                process = subprocess.Popen(
+                    list(words),
+                    cwd=self.folder,
+                    env=environment | told,
+                    stdin=document,
+                    stdout=said,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                return Refused(f"{what} could not be started: {error.strerror}: {words[0]}")
+            late = _is_late(process, timeout_s)
+            size = said.seek(0, os.SEEK_END)
+            said.seek(max(0, size - _READ))
+            text = masked(said.read().decode("utf-8", "replace"), secret_values(environment))[-_KEPT:]
+        return _outcome(what, timeout_s, process.returncode, text, late=late)
 
 
-def _ended(what: str, timeout_s: float, process: subprocess.Popen[bytes], document: bytes) -> Outcome:
-    late = False
+def _is_late(process: subprocess.Popen[bytes], timeout_s: float) -> bool:
+    """Wait for the command itself; a command that is late is ended with all that it has started."""
     try:
-        said, _ = process.communicate(document, timeout=timeout_s)
+        process.wait(timeout_s)
     except subprocess.TimeoutExpired:
-        late = True
-        # The hook leads its own process group, so that its children end too.
+        # The command leads its own process group, so that its children end too.
         os.killpg(process.pid, signal.SIGKILL)
-        try:
-            said, _ = process.communicate(timeout=_END_S)
-        except subprocess.TimeoutExpired:
-            said = b""  # something that left its group holds the pipe
-    text = masked(said.decode("utf-8", "replace"))[-_KEPT:]
-    evidence: dict[str, Json] = {"exit_code": process.returncode, "said": text}
+        process.wait()
+        return True
+    return False
+
+
+def _outcome(what: str, timeout_s: float, code: int, text: str, *, late: bool) -> Outcome:
+    evidence: dict[str, Json] = {"exit_code": code, "said": text}
     if late:
         return Refused(f"{what} took longer than {timeout_s:g} s and was ended", evidence)
-    if process.returncode != 0:
-        last = str(evidence["said"]).strip().rpartition("\n")[2]
-        return Refused(f"{what} ended with {process.returncode}{f': {last}' if last else ''}", evidence)
+    if code != 0:
+        last = text.strip().rpartition("\n")[2]
+        return Refused(f"{what} ended with {code}{f': {last}' if last else ''}", evidence)
     return Done(f"{what} succeeded", evidence)
 
 

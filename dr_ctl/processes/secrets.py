@@ -4,7 +4,9 @@ known passwords are blotted out of the output of other programs."""
 from __future__ import annotations
 
 import os
+import re
 import subprocess
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -13,27 +15,42 @@ from dr_ctl.settings.model import Settings
 from dr_ctl.settings.parts import Secret
 
 COMMAND_S: Final = 10.0
+_SECRET: Final = re.compile(r"pass|pwd|secret|token|credential|private|api_?key|access_?key|auth", re.IGNORECASE)
+_LOGIN: Final = re.compile(r"://[^/@:\s]*:([^@\s]+)@")  # the password of an address, encoded or not
+_LEAST: Final = 4
+"""Characters of a value that is masked: a shorter one stands in every text by chance."""
 _resolved: Final[set[str]] = set()
 
 
 class SecretMissing(BrokerError):
     """The secret could not be had, so its broker cannot be asked and its site is unknown."""
 
+    lies_here = True
     remedy = "Mend where the password of this broker comes from in the settings file."
 
 
 def resolve(secret: Secret, folder: Path) -> str:
     """Give the secret's text without its last newline; paths and commands are relative to `folder`."""
     text = _read(secret, folder)
+    if not text and secret.plain is None:
+        # Repeated logins with a wrong password lock the account out.
+        raise SecretMissing(f"the password is empty: {secret.source}")
     _resolved.add(text)
     return text
 
 
-def masked(text: str) -> str:
-    """The text without any secret that this process has resolved."""
-    for each in sorted(filter(None, _resolved), key=len, reverse=True):
+def masked(text: str, more: Collection[str] = ()) -> str:
+    """The text without any secret that this process has resolved, and without any of `more`."""
+    for each in sorted(filter(None, {*_resolved, *more}), key=len, reverse=True):
         text = text.replace(each, "***")
     return text
+
+
+def secret_values(environment: Mapping[str, str]) -> frozenset[str]:
+    """What an environment holds under names of secrets, and the passwords in its addresses."""
+    named = {value for name, value in environment.items() if _SECRET.search(name)}
+    held = {password for value in environment.values() for password in _LOGIN.findall(value)}
+    return frozenset(each for each in named | held if len(each) >= _LEAST)
 
 
 def variables(settings: Settings) -> frozenset[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from dr_ctl.core.exit_codes import MEANINGS, Tone
 from dr_ctl.core.model import ExitCode
@@ -46,8 +47,22 @@ def verdict(material: Material, story: Story) -> Verdict:
     )
     code = number(result.get("exit_code"))
     tone, words = _ended(int(code) if code is not None else None, text(result.get("command")), data.get("undone"))
+    if tone is Tone.GOOD and (price := _price(result, mapping(data.get("bounds")))):
+        tone, words = Tone.OWED, f"{words}; {', '.join(price)}"
     outcome, summary = text(result.get("outcome")), text(result.get("summary"))
     return Verdict(tone, words, outcome, f"{code:g}" if code is not None else "not known", summary, units, "")
+
+
+def _price(result: Mapping[str, Any], bounds: Mapping[str, Any]) -> list[str]:
+    """What a run that reached its state has cost, or has left to do."""
+    found = []
+    for key, what in (("lost", "may be lost"), ("twice", "may come twice")):
+        if key in bounds and (at_most := number(mapping(bounds[key]).get("at_most"))) != 0:
+            many = "an unknown number of messages" if at_most is None else f"at most {at_most:g} message(s)"
+            found.append(f"{many} {what}")
+    if debts := items(result.get("debts")):
+        found.append(f"{len(debts)} thing(s) are owed")
+    return found
 
 
 def _ended(code: int | None, command: str, undone: object) -> tuple[Tone, str]:

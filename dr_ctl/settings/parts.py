@@ -90,7 +90,7 @@ _Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 class IdStore(Part):
     """The store of processed ids that consumers keep, where dr-ctl can read it."""
 
-    sqlite: str = Field(description="an SQLite file; a return reads it")
+    sqlite: str = Field(description="an SQLite file; a return reads it, and so does `trim`")
     table: _Name = Field(default="processed", description="its table")
     queue: _Name = Field(default="queue", description="the column of the queue")
     id: _Name = Field(default="id", description="the column of the id")

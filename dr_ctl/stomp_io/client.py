@@ -5,10 +5,10 @@ A test answers with a variant; a network fault is an answer, not an exception.
 
 from __future__ import annotations
 
-import time
 import uuid
 from typing import TYPE_CHECKING
 
+from dr_ctl.core.clock import growing_s
 from dr_ctl.stomp_io.address import Address, Login, TlsFiles
 from dr_ctl.stomp_io.answers import Failed, Greeting, Passed, RoundTrip
 from dr_ctl.stomp_io.connection import Connection, ConnectionLost, knock
@@ -35,7 +35,7 @@ def round_trip(
 
     Other messages of the queue are neither seen nor held: the subscription selects by the probe's own id.
     """
-    began = time.monotonic()
+    began = growing_s()
     until = began + timeout_s
     greeting, connection = knock(address, login, tls, timeout_s=timeout_s)
     if connection is None:
@@ -49,7 +49,7 @@ def round_trip(
         return Failed(f"{address}: {error} within {timeout_s:g} s")
     finally:
         connection.close()
-    return Passed(time.monotonic() - began)
+    return Passed(growing_s() - began)
 
 
 def _send_and_receive(connection: Connection, queue: str, body: str, token: str, until: float) -> None:
@@ -86,7 +86,7 @@ class _Inbox:
                 if wanted(frame):
                     self._frames.remove(frame)
                     return frame
-            left = self._until - time.monotonic()
+            left = self._until - growing_s()
             if left <= 0:
                 raise TimeoutError(missing)
             self._frames += self._connection.receive(left)

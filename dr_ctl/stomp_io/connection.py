@@ -15,9 +15,9 @@ import os
 import select
 import socket
 import ssl
-import time
 from typing import TYPE_CHECKING
 
+from dr_ctl.core.clock import growing_s
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.stomp_io.address import endpoints
 from dr_ctl.stomp_io.answers import Closed, Connected, Greeting, Refused, Silent
@@ -208,7 +208,7 @@ class Connection:
         self._sock = sock
         self._reader = reader
         self._waiting = waiting
-        self._heard = self._said = time.monotonic()
+        self._heard = self._said = growing_s()
         # Without a content-length: brokers then make a text message of a body.
         self.stomp = Protocol12(_Writer(self._put), auto_content_length=False)
 
@@ -226,7 +226,7 @@ class Connection:
             raise ConnectionLost(f"{self.address}: {error}") from error
         if not data:
             raise ConnectionLost(f"{self.address}: closed by the broker")
-        self._heard = time.monotonic()
+        self._heard = growing_s()
         try:
             frames = self._reader.feed(data)
         except NotStomp as error:
@@ -238,7 +238,7 @@ class Connection:
 
     def beat(self, *, every_s: float, silent_s: float) -> None:
         """Keep the session: say something when quiet for `every_s`, lose it when the broker was for `silent_s`."""
-        now = time.monotonic()
+        now = growing_s()
         if now - self._heard > silent_s:
             raise ConnectionLost(f"{self.address}: silent for {now - self._heard:.1f} s")
         if now - self._said > every_s:
@@ -260,7 +260,7 @@ class Connection:
             self._sock.sendall(data)
         except OSError as error:
             raise ConnectionLost(f"{self.address}: {error}") from error
-        self._said = time.monotonic()
+        self._said = growing_s()
 
 
 def said(frame: Frame) -> str:
@@ -278,14 +278,14 @@ def knock(
     headers: Mapping[str, str] | None = None,
 ) -> tuple[Greeting, Connection | None]:
     """Knock once and wait for the answer; the connection is there exactly when it is Connected. Never raises."""
-    until = time.monotonic() + timeout_s
+    until = growing_s() + timeout_s
     try:
         where = endpoints(address, timeout_s=timeout_s)
         attempt = Knock(address, login, tls, where=where, headers=headers)
     except OSError as error:  # ssl.SSLError is one too
         return Silent(f"{address}: {error.strerror or error}"), None
     while (greeting := attempt.advance()) is None:
-        left = until - time.monotonic()
+        left = until - growing_s()
         if left <= 0:
             return attempt.give_up(f"{address}: no greeting within {timeout_s:g} s"), None
         wait_for([attempt], left)

@@ -30,8 +30,8 @@ TOPOLOGIES: Final[Registry[Opens]] = Registry(
 )
 
 
-# Packages that several topologies share, and what goes around any of them.
-_SHARED: Final = ("common", "classic", "workloads")
+# Packages that several topologies share, what goes around any of them, and the agent of one.
+_SHARED: Final = ("common", "classic", "workloads", "brokersync.sync")
 
 
 def finding_kinds() -> Mapping[str, FindingKind]:

@@ -51,7 +51,7 @@ class BrokerSeen:
 class LinkSeen:
     """The link that ships from one broker to its peer. `rate` is messages a second, known after two looks; `outflow`
     the messages still to ship, `unapplied` the peer's acknowledgements that have arrived here. `lines` are for people,
-    `more` are the topology's own figures for `data.links`."""
+    `more` are the topology's own figures for `data.links`. `messages_alone`: no acknowledgement is in the outflow."""
 
     site: str
     pair: str
@@ -63,6 +63,7 @@ class LinkSeen:
     rate: float | None
     lines: tuple[str, ...]
     more: Mapping[str, Json] = field(default_factory=dict)
+    messages_alone: bool = False
 
     @property
     def drain_s(self) -> float | None:
@@ -110,8 +111,9 @@ class PartState(Enum):
 @dataclass(frozen=True, slots=True)
 class WorkloadSeen:
     """A workload: it works on the messages of a site and moves with the service. `parts` are started and stopped by
-    name: a workload has one part, or one for every route. `silent` says why nothing was read. A workload that is
-    `alone` runs only while its site serves without the other."""
+    name: a workload has one part, or one for every route. `silent` says why nothing was read; where its own address
+    `refuses` connections, nothing listens there. A workload that is `alone` runs only while its site serves without the
+    other."""
 
     site: str
     name: str
@@ -121,6 +123,7 @@ class WorkloadSeen:
     detail: str = ""
     silent: str | None = None
     alone: bool = False
+    refuses: bool = False
 
     @property
     def runs(self) -> bool | None:
@@ -217,8 +220,9 @@ class QueueKept:
     """The state of a queue that an agent keeps clean at the waiting site. `waiting` copies are to be deleted.
     `unconfirmed` copies are of messages announced as consumed and not seen yet to have been. `absent` copies were never
     found, at either site. `vanished` messages left the serving site otherwise than by a client: the agent believes no
-    announcement of that queue until a person says so. `whole` says whether the last comparison of both sites saw every
-    message; `why_not` why no comparison did."""
+    announcement of that queue until a person says so. `unproven` copies lie at the waiting site, and nothing shows that
+    their messages were consumed. `unheard` messages left the queue and were not announced. `whole` says whether the
+    last comparison of both sites saw every message; `why_not` why no comparison did."""
 
     pair: str
     name: str
@@ -227,6 +231,8 @@ class QueueKept:
     unconfirmed: int = 0
     absent: int = 0
     vanished: int = 0
+    unproven: int = 0
+    unheard: int = 0
     compared: datetime | None = None
     whole: bool | None = None
     why_not: str = ""
@@ -240,6 +246,8 @@ class QueueKept:
             "unconfirmed": self.unconfirmed,
             "absent": self.absent,
             "vanished": self.vanished,
+            "unproven": self.unproven,
+            "unheard": self.unheard,
             "compared": stamp(self.compared) if self.compared is not None else None,
             "whole": self.whole,
             "why_not": self.why_not or None,
@@ -289,6 +297,23 @@ class WithKeeper(Protocol):
     def keeper(self, primary: str, remembered: Mapping[str, Json]) -> Keeper:
         """The agent while that site serves; no broker is asked yet. Raises `UsageError` where the settings do not let
         it in."""
+
+    def unproven(self, waiting: str, pattern: str | None) -> Sequence[Unproven]:
+        """Of each queue that the pattern names the copies at that waiting site that nothing proves to be consumed, by
+        listings of both sites. Raises `BrokerError`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unproven:
+    """Copies of one queue that nothing proves to be consumed; `why_not` says why that cannot be told."""
+
+    pair: str
+    name: str
+    ids: Sequence[str]
+    why_not: str | None = None
+
+    def as_json(self) -> dict[str, Json]:
+        return {"pair": self.pair, "name": self.name, "ids": [*self.ids], "why_not": self.why_not}
 
 
 S = TypeVar("S", bound=Seen)
@@ -348,6 +373,13 @@ def keeper_of(topology: Topology[Any], primary: str, remembered: Mapping[str, Js
     if not isinstance(topology, WithKeeper):
         raise NoKeeper("sync: with this topology nothing has to be deleted at the waiting site")
     return topology.keeper(primary, remembered)
+
+
+def unproven_of(topology: Topology[Any], waiting: str, pattern: str | None) -> Sequence[Unproven]:
+    """The copies that nothing proves to be consumed; raises `NoKeeper` where the topology makes no copies."""
+    if not isinstance(topology, WithKeeper):
+        raise NoKeeper("sync: with this topology nothing has to be deleted at the waiting site")
+    return topology.unproven(waiting, pattern)
 
 
 def glance_of(topology: object, *, whole: bool = False) -> Glance[Seen] | None:

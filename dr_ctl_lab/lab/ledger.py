@@ -97,11 +97,13 @@ class Verdict:
     @property
     def told(self) -> str:
         """The verdict in one sentence."""
-        drained = "" if self.drained else "; the queues were not seen empty"
+        lost = f"{len(self.lost)} lost"
+        if not self.drained:
+            lost = f"{len(self.lost)} not received: lost, or in queues that were not seen empty"
         return (
-            f"{self.counts.sent} sent: {len(self.lost)} lost, {len(self.consumed_twice)} consumed twice, "
+            f"{self.counts.sent} sent: {lost}, {len(self.consumed_twice)} consumed twice, "
             f"{len(self.processed_twice)} processed twice, {self.in_doubt} in doubt; "
-            f"longest receive gap {self.receive_gap.seconds:.2f} s{drained}"
+            f"longest receive gap {self.receive_gap.seconds:.2f} s"
         )
 
     def as_json(self) -> dict[str, Json]:

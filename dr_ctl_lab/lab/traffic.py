@@ -222,7 +222,8 @@ class Load:
         return counts
 
     def stop(self, *, drain_s: float = 30.0) -> Verdict:
-        """Stop sending, let the consumers finish what lies in the queues, at most for `drain_s`, and judge."""
+        """Stop sending, let the consumers finish what lies in the queues, and judge. The wait ends where nothing was
+        received or acknowledged for `drain_s`."""
         self.pause_producing()
         self._no_more_sends.set()
         _join(self._producers)
@@ -252,6 +253,7 @@ class Load:
             after = self.counts()
             if after != before:
                 quiet_since = time.monotonic()
+                until = quiet_since + drain_s
             elif left == 0 or (left is None and done and time.monotonic() - quiet_since > QUIET_S):
                 return True
             before = after

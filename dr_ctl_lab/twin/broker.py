@@ -135,19 +135,17 @@ class Broker(ABC):
     def fell(self) -> None:
         """Do the work after a death; the queues hold only durable messages."""
 
-    @abstractmethod
+    # Hooks of kinds that tell their peer; a broker that does not leaves them as they are.
+
     def told_of_queue(self, queue: Queue) -> None:
         """A queue was created by somebody here."""
 
-    @abstractmethod
     def told_of_address(self, name: str) -> None:
         """An address was created by somebody here."""
 
-    @abstractmethod
     def told_of_end(self, queue: Queue) -> None:
         """A queue was destroyed by somebody here."""
 
-    @abstractmethod
     def routed(self, message: Message, found: Sequence[Queue], *, aside: bool) -> None:
         """Note that a message lies in these queues; `aside`: put there past its address."""
 
@@ -155,7 +153,6 @@ class Broker(ABC):
     def removed(self, queue: Queue, message: Message, reason: Reason) -> None:
         """A message was done with here."""
 
-    @abstractmethod
     def cut_off(self, queue: Queue, held: Sequence[Message]) -> None:
         """A client's connection ended while it held these."""
 

@@ -1,5 +1,5 @@
 """The filters that are asked of the brokers: comparisons with a text, a list of them, or the beginning of one, with a
-larger number; IS NULL, IS NOT NULL; joined by AND, and those by OR."""
+number; IS NULL, IS NOT NULL; joined by AND, and those by OR."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 _TERM: Final = re.compile(
     r"""\s*(?:"(?P<quoted>[^"]+)"|(?P<plain>[A-Za-z_$][\w.$-]*))\s*
         (?:(?P<is>IS\s+(?P<not>NOT\s+)?NULL)|(?P<op>=|<>)\s*'(?P<text>(?:[^']|'')*)'
-        |<\s*(?P<above>\d+)
+        |=\s*(?P<number>\d+)\s*
         |(?P<unlike>NOT\s+)?LIKE\s*'(?P<begins>[^'%_]*)%'
         |IN\s*\((?P<some>\s*'(?:[^']|'')*'\s*(?:,\s*'(?:[^']|'')*'\s*)*)\))\s*""",
     re.VERBOSE | re.IGNORECASE,
@@ -44,8 +44,8 @@ def _holds(term: re.Match[str], named: Named) -> bool:
         return (value is None) is (term["not"] is None)
     if value is None:
         return False
-    if term["above"] is not None:
-        return value.lstrip("-").isdecimal() and int(value) < int(term["above"])
+    if term["number"] is not None:
+        return value == term["number"]
     if term["some"] is not None:
         return value in _listed(term["some"])
     if term["begins"] is not None:

@@ -34,6 +34,10 @@ class IdStore:
         """Write an id down; a known id stays unchanged."""
         self._file.execute("INSERT OR IGNORE INTO processed VALUES (?, ?, ?)", (queue, ident, int(here)))
 
+    def forget(self, queue: str, ident: str) -> None:
+        """Lose an id that had been written down, or that never arrived."""
+        self._file.execute("DELETE FROM processed WHERE queue = ? AND id = ?", (queue, ident))
+
     def every(self) -> set[tuple[str, str]]:
         """The known ids, as pairs of queue and id."""
         return set(self._file.execute("SELECT queue, id FROM processed"))

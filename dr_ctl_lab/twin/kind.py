@@ -11,7 +11,6 @@ from dr_ctl_lab.twin.broker import Broker
 from dr_ctl_lab.twin.jolokia import Dialect, Policy
 from dr_ctl_lab.twin.line import Line
 from dr_ctl_lab.twin.parts import Acceptor
-from dr_ctl_lab.twin.stomp import StompSession
 from dr_ctl_lab.twin.way import Way
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ class Kind:
     beans: Callable[[Any], Iterator[Bean]]
     dialect: Dialect
     settings: Callable[[Host], Mapping[str, Any]]
-    session: Callable[..., Line] = StompSession  # the server side of a STOMP connection
+    session: Callable[..., Line]  # the server side of a STOMP connection
     # Settings of the whole installation.
     installation: Mapping[str, Any] = field(default_factory=dict)
     # Settings of a site, beside its brokers.

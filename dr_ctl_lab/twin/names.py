@@ -18,7 +18,7 @@ def quoted(text: str) -> str:
     return '"' + "".join(_ESCAPES.get(letter, letter) for letter in text) + '"'
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=65536)
 def keys_of(name: str) -> Mapping[str, str]:
     """Take a name apart, values as written; a lone `*` says that there may be more. ValueError if it is no name."""
     domain, colon, rest = name.partition(":")
@@ -44,9 +44,15 @@ def is_pattern(name: str) -> bool:
     return any(re.search(r"(?<!\\)[*?]", value) for value in keys_of(name).values())
 
 
-@lru_cache(maxsize=65536)
 def matches(pattern: str, name: str) -> bool:
     """Say whether a full name is one of those a pattern means."""
+    if not is_pattern(pattern):  # asked of each queue in turn: as many pairs of names as the square of the queues
+        return canonical(pattern) == canonical(name)
+    return _means(pattern, name)
+
+
+@lru_cache(maxsize=65536)
+def _means(pattern: str, name: str) -> bool:
     wanted, mine = keys_of(pattern), keys_of(name)
     keys = {key for key in wanted if key != "*"}
     if keys - set(mine) or ("*" not in wanted and set(mine) - keys):
@@ -61,6 +67,7 @@ def _glob(text: str) -> re.Pattern[str]:
     return re.compile("".join(kinds.get(piece) or re.escape(piece) for piece in pieces), re.DOTALL)
 
 
+@lru_cache(maxsize=65536)
 def canonical(name: str) -> str:
     """The name with its keys in alphabetical order, as in every answer to a pattern."""
     keys = keys_of(name)

@@ -77,6 +77,31 @@ def test_an_open_run_holds_it_until_it_has_ended(agent: SyncAgent, notes: Notes)
     assert (agent.step().phase, agent.held()) == (Phase.RUNNING, None)
 
 
+def test_its_own_hold_tells_what_the_later_looks_found(agent: SyncAgent, keeper: Keeper, notes: Notes) -> None:
+    keeper.kept = VANISHED
+    agent.step()
+    first = notes.hold()
+
+    keeper.kept = Kept([QueueKept("orders-1", "orders.in", vanished=42)])
+    agent.step()
+
+    hold = notes.hold()
+    assert hold is not None
+    assert first is not None
+    assert (hold.by, hold.since, hold.reason[:13]) == (BY_AGENT, first.since, "42 message(s)")
+
+
+def test_a_persons_hold_stays_as_it_is(agent: SyncAgent, keeper: Keeper, notes: Notes) -> None:
+    notes.put_hold("an operator", "a purge to come", CLOCK.now())
+    keeper.kept = VANISHED
+
+    agent.step()
+
+    hold = notes.hold()
+    assert hold is not None
+    assert (hold.by, hold.reason) == ("an operator", "a purge to come")
+
+
 def test_a_person_holds_it(agent: SyncAgent, notes: Notes) -> None:
     notes.put_hold("an operator", "a purge", CLOCK.now())
 

@@ -13,11 +13,12 @@ import pytest
 
 from dr_ctl.core.clock import SystemClock
 from dr_ctl.engine.runs import Runs
-from dr_ctl.stomp_io.connection import knock
+from dr_ctl.stomp_io.connection import Connection, knock
 from dr_ctl_lab.lab.classic.admin import ClassicAdmin
 from dr_ctl_lab.lab.kinds import BROKERSYNC
 from dr_ctl_lab.lab.lab import Lab
 from tests.broker.driving import Operator, end_all, until
+from tests.twin.classic_subject import ClassicSubject
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
 
@@ -149,7 +150,7 @@ def test_a_late_agent_deletes_what_was_consumed_before_it_came(lab: Lab, agent: 
     agent.up()
 
     until(lambda: alike(lab, 500), why="2500 copies are deleted")
-    assert agent.queue()["whole"] is True
+    until(lambda: agent.queue()["whole"] is True)
 
 
 def test_copies_still_on_their_way_are_deleted_once_they_arrive(lab: Lab, agent: Agent) -> None:
@@ -307,17 +308,104 @@ def test_the_copies_stay_where_the_serving_broker_came_back_without_its_store(tm
         end_all()
 
 
+def test_a_person_keeps_aside_what_nothing_proves_and_puts_it_back(tmp_path: Path) -> None:
+    with Lab.up(tmp_path / "lab", topology=BROKERSYNC, queues=(Q,)) as lab:
+        operator = Operator(lab, tmp_path / "state")
+        settle = ("sync", "--settle", "--site", "paris")
+        send(lab, 50)
+        until(lambda: alike(lab, 50))
+
+        admin(lab, "london").move(Q, "ActiveMQ.DLQ", most=10)
+        alone = sorted({*admin(lab, "paris").ids(Q)} - {*admin(lab, "london").ids(Q)})
+        shown = operator.run(*settle, "--dry-run").document["data"]["queues"]
+        aside = operator.run(*settle, "--yes", "--reason", "CHG-1: looked at each")
+
+        assert [each["ids"] for each in shown] == [alone]
+        assert (len(alone), aside.code, depths(lab)) == (10, 0, (40, 40))
+        assert "--put-back" in operator.run("status").told
+
+        taker = acknowledges_in_a_transaction(lab, 15)
+        hidden = operator.run(*settle, "--dry-run").document["data"]["queues"]
+        taker.close()
+        until(lambda: len(admin(lab, "london").ids(Q)) == 40, why="the broker has rolled it back")
+
+        assert [(each["ids"], "shows 25 of them" in each["why_not"]) for each in hidden] == [([], True)]
+
+        moved = operator.run("swapover", "--to", "paris", "--yes")
+        back = operator.run(*settle, "--put-back", "--yes", "--reason", "CHG-1: never done")
+
+        assert (moved.code, back.code, depths(lab)) == (0, 0, (40, 50)), (moved.told, back.told)
+        assert {*alone} < {*admin(lab, "paris").ids(Q)}
+        end_all()
+
+
+def acknowledges_in_a_transaction(lab: Lab, count: int) -> Connection:
+    """A client that has acknowledged so many messages, and has not ended its transaction: no browse shows these."""
+    site = lab.site("london")
+    _, connection = knock(site.stomp, site.app, None, timeout_s=5)
+    assert connection is not None
+    connection.stomp.begin("open")
+    connection.stomp.subscribe(f"/queue/{Q}", "taking", "client-individual", {"activemq.prefetchSize": "1"})
+    confirmed = taken = 0
+    while confirmed < count:
+        for frame in connection.receive(5.0):
+            confirmed += frame.cmd == "RECEIPT"
+            if frame.cmd == "MESSAGE" and taken < count:
+                connection.stomp.ack(frame.headers["ack"], transaction="open", receipt=f"acked-{taken}")
+                taken += 1
+    return connection
+
+
+def test_copies_of_messages_in_an_open_transaction_stay(lab: Lab, agent: Agent) -> None:
+    send(lab, 100)
+    until(lambda: alike(lab, 100))
+    subject = ClassicSubject(lab)
+    with subject.client("london") as held:
+        held.subscribe(Q, **{"activemq.prefetchSize": "20"})
+        held.connection.stomp.send_frame("BEGIN", {"transaction": "t1"}, "")
+        hidden = set()
+        for _ in range(20):
+            message = held.message()
+            hidden.add(message.headers["message-id"])
+            held.confirmed("ACK", id=message.headers["ack"], transaction="t1")
+        assert not hidden & set(subject.ids("london", Q)), "no listing shows them"
+
+        with lab.load(300, queues=[Q], producers=1, consumers=0) as load:
+            load.wait_for(300)
+            agent.up()
+            agent.compared_again()
+            agent.compared_again()
+            load.stop()
+        subject.settled()
+        agent.compared_again()
+        assert (agent.queue()["unproven"], agent.queue()["whole"]) == (20, False)
+        assert hidden <= set(subject.ids("paris", Q))
+
+        held.connection.stomp.send_frame("ABORT", {"transaction": "t1"}, "")
+
+    until(lambda: hidden <= set(subject.ids("london", Q)), why="the abort brings them back")
+    until(lambda: agent.queue()["whole"] is True, why="all is shown again")
+    assert hidden <= set(subject.ids("paris", Q))
+    assert set(subject.ids("paris", Q)) == set(subject.ids("london", Q))
+    assert (agent.queue()["deleted"], agent.queue()["unproven"]) == (0, 0)
+
+
 @pytest.mark.parametrize("policy", ["hardened"])
-def test_where_the_console_may_not_delete_copies_are_consumed(tmp_path: Path, policy: str) -> None:
-    options = {"policy": policy}
-    with Lab.up(tmp_path / "lab", topology=BROKERSYNC, queues=(Q,), options=options) as lab:
+def test_where_the_console_may_not_delete_nothing_is_taken_and_given_back(tmp_path: Path, policy: str) -> None:
+    with Lab.up(tmp_path / "lab", topology=BROKERSYNC, queues=(Q,), options={"policy": policy}) as lab:
         agent = Agent(lab, tmp_path / "state")
         agent.up()
+        subject = ClassicSubject(lab)
 
-        send(lab, 600)
-        consume(lab, 250)
+        send(lab, 150)
+        consume(lab, 50)
 
-        until(lambda: alike(lab, 350), why="250 copies are consumed")
-        assert set(admin(lab, "paris").ids(Q)) == set(admin(lab, "london").ids(Q))
-        assert [each["id"] for each in agent.standing()["findings"]] == ["DR-AGENT-003"]
+        until(lambda: agent.queue()["waiting"] == 50, why="50 copies wait")
+        agent.stays(lab, 150)
+        assert agent.queue()["whole"] is False
+        (finding,) = agent.standing()["findings"]
+        assert finding["id"] == "DR-AGENT-003"
+        assert "<operation>removeMatchingMessages</operation>" in finding["remedy"]
+        rows = subject.done("paris", subject.queue("paris", Q), "browse()")
+        assert [row["JMSRedelivered"] for row in rows] == [False] * 150
         end_all()

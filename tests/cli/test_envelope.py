@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from dr_ctl.application.result import Result
+from dr_ctl.core.model import ExitCode, Finding, Severity
+
 KEYS = {"schema", "command", "outcome", "exit_code", "run", "summary", "findings", "debts", "data"}
 EXAMPLE = Path(__file__).parents[2] / "examples" / "artemis-mirror.yaml"
 
@@ -57,3 +60,13 @@ def test_every_path_ends_with_one_document(words: list[str], code: int, command:
         if code:
             assert document["findings"]
             assert all(finding["remedy"] for finding in document["findings"])
+
+
+@pytest.mark.parametrize(
+    ("severity", "code"),
+    [(Severity.INFO, ExitCode.OK), (Severity.WARNING, ExitCode.WARNINGS), (Severity.ERROR, ExitCode.WARNINGS)],
+)
+def test_an_error_among_the_findings_is_no_less_than_a_warning(severity: Severity, code: ExitCode) -> None:
+    ended = Result(ExitCode.OK, "both sites let clients in", (Finding("DR-X-001", severity, "text", ""),))
+
+    assert ended.with_warn_exit().code is code

@@ -9,7 +9,9 @@ from dr_ctl.core.model import ExitCode
 from tests.cli.conftest import Shell
 
 
-@pytest.mark.parametrize("word", ["22", "DR-UNKNOWN", "DR-RUN-003", "dr-run-003", *map(str, map(int, ExitCode))])
+@pytest.mark.parametrize(
+    "word", ["22", "DR-UNKNOWN", "DR-RUN-003", "dr-run-003", "reverted", "drain_timeout", *map(str, map(int, ExitCode))]
+)
 def test_each_says_what_is_so_what_to_do_what_it_costs_and_whether_it_can_be_undone(dr_ctl: Shell, word: str) -> None:
     ended = dr_ctl("explain", word)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib.metadata import version
 
 import pytest
 
@@ -13,7 +14,7 @@ from dr_ctl.core.exit_codes import MEANINGS
 from dr_ctl.core.model import ExitCode
 from tests.cli.conftest import Shell
 
-COMMON = ("--output", "--json", "--quiet", "--warn-exit", "--help")
+COMMON = ("--output", "--json", "--quiet", "--warn-exit", "-h, --help")
 OPERATION = ("--to", "--timeout", "--cut-in-flight", "--accept-difference", "--expect-serving")
 ALONE = ("--yes", "--dry-run", "--timeout", "--expect-serving", "--steal", "--reason")
 RUN = ("--yes", "--dry-run", "--step", "--plan", "--timeout", "--expect-serving", "--steal", "--reason")
@@ -39,6 +40,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "monitor": ("--for", "--pay-debts"),
     "sync": ("--metrics", "--hold", "--go-on"),
     "demo": ("--dir",),
+    "check": ("--within",),
     "explain": ("CODE|ID",),
     "runs list": (),
     "runs show": ("[RUN]", "--follow"),
@@ -156,3 +158,19 @@ def test_a_group_alone_shows_its_help(dr_ctl: Shell, group: str) -> None:
     assert alone.code == 0
     assert alone.out == dr_ctl(group, "--help").out
     assert "..." not in alone.out.partition("\n")[2].replace("[FILE]...", "")
+
+
+HELPED = [["-h"], ["status", "-h"], ["runs", "-h"], ["runs", "list", "-h"], ["lab", "up", "-h"]]
+
+
+@pytest.mark.parametrize("words", HELPED)
+def test_one_letter_asks_for_help_everywhere(dr_ctl: Shell, words: list[str]) -> None:
+    ended = dr_ctl(*words)
+
+    assert (ended.code, ended.err, ended.out) == (0, "", dr_ctl(*words[:-1], "--help").out)
+
+
+def test_it_says_which_version_it_is(dr_ctl: Shell) -> None:
+    ended = dr_ctl("--version")
+
+    assert (ended.code, ended.out, ended.err) == (0, f"dr-ctl {version('dr-ctl')}\n", "")

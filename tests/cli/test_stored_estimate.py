@@ -98,3 +98,13 @@ def test_a_missed_objective_is_named_with_its_class_and_its_limit() -> None:
         "9 message(s) of audit.# lost where 8 are allowed"
     )
     assert at_stake.verdict({**told, "verdict": None}, None) == "no objectives set"
+
+
+@pytest.mark.parametrize(("p99", "more"), [(0, "; none was missed, in looks that are too few"), (None, "")])
+def test_an_objective_that_is_not_known_to_be_met_says_whether_figures_lack(p99: int | None, more: str) -> None:
+    told = {"verdict": "unknown", "total": {"loss": {"p99": p99}, "age_s": {"p99": 0}}}
+
+    text = at_stake.verdict(told, Objectives(LossLimit(0, 1.0), ()))
+
+    assert text.startswith(f"objectives: not known{more}")
+    assert ("none was missed" in text) is bool(more)

@@ -14,7 +14,7 @@ from typing import Any
 from dr_ctl.core.model import ExitCode, Finding, Json, Role
 from dr_ctl.engine.debts import Debt
 from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.operations import FAILBACK, FAILOVER
+from dr_ctl.engine.operations import FAILBACK, FAILOVER, FENCE
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Draft, Hand, Move, UnitSeen
@@ -225,6 +225,8 @@ class Recipe:
     def holds_already(self, seen: Seen, move: Move) -> str | None:
         if move.ask.operation == FAILOVER:
             return "nothing is owed" if not self.owes else None
+        if move.ask.operation == FENCE:
+            return "closed already" if seen.roles[move.source] is Role.STANDBY else None
         return "taken in already" if not seen.debts and seen.roles[move.target] is Role.STANDBY else None
 
     def not_replicated(self, seen: Seen, move: Move) -> Sequence[str]:
@@ -241,7 +243,8 @@ class Recipe:
         queues = [queue for queue, paused in was["paused"].items() if not paused]
         # One that came back open is closed by then.
         came_back = move.ask.operation == FAILBACK and seen.roles[source] is Role.SERVING
-        shut = [door for door, opened in seen.flags[target]["doors"].items() if came_back or not opened]
+        theirs = seen.flags.get(target, {"doors": {}})["doors"]
+        shut = [door for door, opened in theirs.items() if came_back or not opened]
         resumes = _calls(Goal.RESUME, queues, source)
         # Where the target serves already, an interrupted run may have left pauses behind.
         lifts = resumes if seen.roles[target] is Role.SERVING else ()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dr_ctl.application.debts import owed
 from dr_ctl.core.errors import EnvironmentFault
-from dr_ctl.engine.debts import Debt, DebtKind, known, merged, remember
+from dr_ctl.engine.debts import Debt, DebtKind, known, lost_alone, merged, remember
 
 FENCE = Debt(DebtKind.FENCE, "london", "paris", "2026-11-21T02:00:00Z")
 QUARANTINE = replace(FENCE, kind=DebtKind.QUARANTINE)
@@ -124,3 +124,11 @@ def test_each_debt_says_what_is_owed_and_how_it_is_paid(kind: DebtKind) -> None:
 @pytest.mark.parametrize(("lasting", "words"), [(True, "survives"), (False, "does not survive")])
 def test_a_quarantine_says_whether_a_restart_lifts_it(lasting: bool, words: str) -> None:
     assert f"this {words} a restart of the broker" in replace(QUARANTINE, lasting=lasting).text
+
+
+def test_which_of_two_sites_was_lost_last_no_debt_tells() -> None:
+    theirs = replace(QUARANTINE, about=FENCE.kept_at, kept_at=FENCE.about)
+
+    assert lost_alone([FENCE, QUARANTINE]) == FENCE.about
+    assert lost_alone([QUARANTINE, theirs]) is None
+    assert lost_alone([]) is None

@@ -178,11 +178,18 @@ def test_the_point_of_no_return_parts_what_is_undone_from_what_is_finished() -> 
 
 
 def test_a_steps_limits_are_the_runbooks_unless_the_topology_has_its_own() -> None:
-    decided = decided_plan(plan(BOOK, Recipe(), seen(), replace(ASK, timeout_s=7.0)))
+    decided = decided_plan(plan(BOOK, Recipe(), seen(), replace(ASK, timeout_s=70.0)))
 
     limits = {step.verb: step.limits for step in decided.steps}
     assert (limits["catch-up"], limits["quiesce"]) == ({"within": 60.0}, {"within": 5.0})
-    assert limits["drain"] == {"within": 7.0}
+    assert limits["drain"] == {"within": 70.0}
+
+
+def test_whoever_gives_a_move_less_time_waits_no_longer_while_clients_work() -> None:
+    decided = decided_plan(plan(BOOK, Recipe(), seen(), replace(ASK, timeout_s=7.0)))
+
+    limits = {step.verb: step.limits for step in decided.steps}
+    assert (limits["catch-up"], limits["quiesce"]) == ({"within": 7.0}, {"within": 5.0})
 
 
 def test_the_baseline_is_what_was_seen() -> None:

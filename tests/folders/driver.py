@@ -10,9 +10,9 @@ from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.operations import FAILOVER
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
+from dr_ctl.engine.parts import part_of
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
-from dr_ctl.engine.roles import part_of
 from tests.folders.broker import View
 from tests.folders.recipe import FoldersRecipe
 from tests.folders.seen import FoldersSeen

@@ -131,7 +131,7 @@ def test_a_part_of_a_site_moves_there_and_back_and_the_rest_is_left_alone(
     back = inside("swapover", "--to", "london", *ORDERS, "--yes")
 
     assert (moved.code, again.code, back.code) == (0, 0, 0), (moved.told, again.told, back.told)
-    assert again.document["summary"] == "paris serves already; nothing was changed"
+    assert again.document["summary"] == "paris serves orders already; nothing was changed"
     assert planned.document["summary"].startswith("swapover of orders from london to paris")
     assert planned.document["data"]["plan"]["untouched"] == ["bills"]
     assert between.document["data"]["pairs"] == [

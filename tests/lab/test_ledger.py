@@ -92,7 +92,10 @@ def test_the_same_id_in_two_queues_is_two_messages() -> None:
 
 
 def test_a_verdict_without_a_drain_is_never_clean() -> None:
-    assert not Ledger().verdict(drained=False).clean
+    verdict = Ledger().verdict(drained=False)
+
+    assert not verdict.clean
+    assert "lost, or in queues that were not seen empty" in verdict.told
 
 
 @given(st.lists(st.sampled_from(list(Event)), max_size=8))

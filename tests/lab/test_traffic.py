@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from dr_ctl.stomp_io.address import Address, Login
 from dr_ctl.stomp_io.frames import Frame
+from dr_ctl_lab.lab import traffic
 from dr_ctl_lab.lab.ledger import Ledger
 from dr_ctl_lab.lab.traffic import Dialler, Load, Target
 from tests.lab.holding import HoldingConsumer
@@ -191,6 +193,17 @@ def test_nobody_lets_us_in_and_stop_is_heard_at_once() -> None:
 
     assert time.monotonic() - began < 3
     assert verdict.counts.attempted == 0
+
+
+def test_a_drain_waits_for_as_long_as_messages_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine they come slowly, and what still lies in a queue is not lost."""
+    load = Load(target(closed_port()), ["q"], 100)
+    counts = iter([replace(load.counts(), awaited=left) for left in range(8, -1, -1)])
+    monkeypatch.setattr(traffic, "LOOK_S", 0.05)
+    monkeypatch.setattr(load, "counts", lambda: next(counts))
+    monkeypatch.setattr(load, "_consumers", [threading.Thread()])
+
+    assert load._drain(0.1)
 
 
 def test_too_few_receipts_are_a_timeout_with_the_counts() -> None:

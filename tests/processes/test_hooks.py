@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import stat
 import time
 from collections.abc import Mapping
@@ -131,3 +132,35 @@ def test_it_has_no_password_and_none_that_it_prints_is_kept(tmp_path: Path, monk
     assert isinstance(outcome, Refused)
     assert outcome.evidence["said"] == "unset kept ***\n"
     assert outcome.text == "hook tell ended with 3: unset kept ***"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("DB_PASSWORD", "s3cr3t-of-the-database"), ("DATABASE_URL", "postgresql://app:s3cr3t-of-the-database@db/orders")],
+)
+def test_what_its_environment_holds_as_a_secret_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    script(tmp_path, "set; exit 1")
+
+    outcome = run(tmp_path)
+
+    assert isinstance(outcome, Refused)
+    assert "DR_CTL_SOURCE" in str(outcome.evidence["said"])
+    assert "s3cr3t" not in str(outcome.evidence)
+
+
+def test_one_that_leaves_a_daemon_with_its_output_is_over_when_it_is_and_the_daemon_lives(tmp_path: Path) -> None:
+    script(tmp_path, "sleep 300 & echo $! > child; echo started")
+    began = time.monotonic()
+
+    outcome = run(tmp_path, timeout="20s")
+
+    child = int((tmp_path / "child").read_text(encoding="utf-8"))
+    try:
+        assert outcome == Done("hook tell succeeded", {"exit_code": 0, "said": "started\n"})
+        assert time.monotonic() - began < 10
+        assert (Path(f"/proc/{child}") / "stat").read_text(encoding="utf-8").split()[2] not in "ZX"
+    finally:
+        os.kill(child, signal.SIGKILL)

@@ -404,6 +404,16 @@ def test_bounds_of_a_failover(tmp_path: Path) -> None:
     assert page.bounds is not None
     assert page.bounds.rows[1] == ("Twice, at most", "not known", "not known")
     assert page.bounds.queues == (("orders", "12", "not known"),)
+    assert page.verdict.tone is Tone.OWED
+    assert page.verdict.words.endswith(
+        "; at most 12 message(s) may be lost, an unknown number of messages may come twice"
+    )
+
+
+def test_a_failover_that_lost_nothing_is_as_good_as_a_move(tmp_path: Path) -> None:
+    bounds = {"lost": {"at_most": 0}, "twice": {"at_most": 0}, "queues": []}
+
+    assert page_of(Scribe(tmp_path).begin().end(0, "ok", "paris serves", bounds=bounds)).verdict.tone is Tone.GOOD
 
 
 def test_who_began_it_where_the_journal_says_so(tmp_path: Path) -> None:

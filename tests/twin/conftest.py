@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dr_ctl.topologies.continuity.patience import PluginPatience
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, MIRROR, REPLICA, SHARED_STORE
@@ -46,12 +47,13 @@ def prompt(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let what waits for the late confirmations of real bridges wait for those of a twin, which come at once."""
     impatient(
         monkeypatch,
-        plugin_window_s=0.1,
+        PluginPatience,
+        window_s=0.1,
         watch_s=0.1,
         watch_intervals=0,
         stuck_s=0.3,
         refused_s=0.6,
-        plugin_left_over_s=0.3,
+        left_over_s=0.3,
     )
 
 

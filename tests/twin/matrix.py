@@ -15,6 +15,8 @@ from uuid import uuid4
 import pytest
 
 from dr_ctl.jolokia.client import Answer, Wire
+from dr_ctl.topologies.continuity.patience import PluginPatience
+from dr_ctl.topologies.mirror.patience import MirrorPatience
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.bridges.broker import BridgesBroker
 from dr_ctl_lab.twin.broker import Broker
@@ -194,6 +196,12 @@ class Operation:
     def name(self) -> str:
         return self.words[0]
 
+    def typed(self, twin: PlayedTwin) -> tuple[str, ...]:
+        """The words at this twin. What a lost source of the replication plugin had consumed nobody can tell: a person
+        accepts it."""
+        asks = twin.kind.topology == REPLICA and self.name == "failback"
+        return (*self.words, *(("--accept-difference", "orders.in=1") if asks else ()))
+
     def wanted(self, twin: PlayedTwin) -> bool:
         """Say whether what was asked for really holds."""
         return (
@@ -370,5 +378,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     with monkeypatch.context() as patch:
         patch.setattr(Wire, "post", soon)
-        impatient(patch, fence_s=0.5, undo_s=2.0, activate_s=0.5, left_over_s=0.3, watch_at_most_s=3.0)
+        impatient(patch, fence_s=0.5, undo_s=2.0, activate_s=0.5)
+        impatient(patch, MirrorPatience, left_over_s=0.3)
+        impatient(patch, PluginPatience, watch_at_most_s=3.0)
         yield

@@ -164,15 +164,16 @@ def test_what_a_queue_refuses_that_takes_what_others_send_it_had_before(twin: Pl
     assert staged(twin, "paris") == 0
 
 
-@pytest.mark.parametrize("why", ["full", "idle", "unread"])
+@pytest.mark.parametrize("why", ["FAIL", "BLOCK", "DROP", "idle", "unread"])
 def test_what_a_queue_refuses_that_is_idle_or_may_be_full_stays_where_it_is(
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, why: str
 ) -> None:
     had_and_staged_again(twin)
     mine = brief(tmp_path)
     monkeypatch.setattr(runbook, "shipped", lambda: mine)
-    if why == "full":
+    if why in ("FAIL", "BLOCK", "DROP"):
         plugin(twin, "london").full.add(ORDERS)
+        plugin(twin, "london").when_full = why
     if why == "unread":
         monkeypatch.setattr("dr_ctl_lab.twin.continuity.beans.SETTINGS", "another()")
 
@@ -214,7 +215,7 @@ def test_whatever_is_done_while_an_address_takes_nothing_every_message_lies_some
     plugin(twin, site).full.add(ORDERS)
 
     with quick(monkeypatch):
-        dr_ctl(*OPERATIONS[operation].words, "--yes")
+        dr_ctl(*OPERATIONS[operation].typed(twin), "--yes")
         dr_ctl("swapover", "--to", "london", "--yes")
 
     at_rest(twin)

@@ -11,6 +11,7 @@ import pytest
 
 from dr_ctl.topologies.common.view import Peer
 from dr_ctl.topologies.continuity import copies, fence
+from dr_ctl.topologies.continuity.patience import PluginPatience
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.continuity import beans
 from dr_ctl_lab.twin.continuity.broker import ContinuityBroker
@@ -19,7 +20,7 @@ from dr_ctl_lab.twin.kinds import CONTINUITY
 from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.patience import impatient
-from tests.twin.matrix import ACCEPTED, Judge, at_rest, done, lose_and_return, put, quick, serving
+from tests.twin.matrix import ACCEPTED, Judge, at_rest, done, lose_and_return, put, quick, serving, unprocessed
 from tests.twin.plugin_subject import DEACTIVATE, PluginSubject
 from tests.twin.subject import until
 
@@ -61,7 +62,7 @@ def test_commands_of_an_outage_activate_nobody(twin: PlayedTwin, dr_ctl: Command
 def test_a_command_that_comes_late_is_found_and_its_effect_taken_back(
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    impatient(monkeypatch, watch_s=1.0)
+    impatient(monkeypatch, PluginPatience, watch_s=1.0)
 
     def tell() -> None:
         until(lambda: plugin(twin, "paris").serves)
@@ -85,7 +86,7 @@ def test_a_site_that_is_about_to_deliver_is_not_activated_over_and_over(
 ) -> None:
     """Each activation begins its wait for the other site anew, and tells that one to stop."""
     monkeypatch.setattr(fence, "WAITS_MS", dict.fromkeys(Peer, 1000))
-    impatient(monkeypatch, watch_s=1.0, watch_at_most_s=3.0)
+    impatient(monkeypatch, PluginPatience, watch_s=1.0, watch_at_most_s=3.0)
 
     def obey() -> None:
         until(lambda: plugin(twin, "paris").serves)
@@ -107,7 +108,7 @@ def test_bridges_that_try_seldom_are_waited_for_and_taken_for_nothing_else(
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(beans, "INTERVAL", "1000")
-    impatient(monkeypatch, watch_intervals=1, watch_at_most_s=0.5)
+    impatient(monkeypatch, PluginPatience, watch_intervals=1, watch_at_most_s=0.5)
 
     ended = done(dr_ctl("swapover", "--to", "paris", "--yes"))
 
@@ -143,7 +144,7 @@ def test_clients_are_out_until_they_are_greeted_and_what_was_held_back_is_delive
 def test_confirmations_that_come_late_are_waited_for(
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, late_s: float
 ) -> None:
-    impatient(monkeypatch, plugin_window_s=2.2, watch_s=3.0)
+    impatient(monkeypatch, PluginPatience, window_s=2.2, watch_s=3.0)
     for broker in twin.brokers(ContinuityBroker):
         broker.confirm_s = late_s
     with twin.load(100, work_ms=1) as traffic:
@@ -160,7 +161,7 @@ def test_confirmations_that_come_late_are_waited_for(
 def test_a_console_that_is_slower_than_the_first_look_of_a_drain_is_given_more_time(
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    impatient(monkeypatch, plugin_look_s=0.05)
+    impatient(monkeypatch, PluginPatience, look_s=0.05)
     put(twin, "london", "orders.in", 3)
     done(dr_ctl("fence", "london", "--yes"))
     twin.host("paris").faults.add(Fault(FaultKind.LATE, When(changing=False), times=None, seconds=0.3))
@@ -289,6 +290,53 @@ def test_a_copy_that_the_plugin_deleted_refuses_the_move_and_is_named(twin: Play
     assert held.headers["_AMQ_DUPL_ID"] in finding["text"]
     assert serving(twin) == ("london",)
     assert pair.depths_at("london", "orders.in") == [3]
+
+
+def without_its_store(twin: PlayedTwin, site: str) -> None:
+    twin.kill(site)
+    with twin.still():
+        for queue in twin.host(site).broker.queues.values():
+            queue.messages.clear()
+    twin.start(site)
+
+
+def test_copies_stay_where_the_site_that_is_left_came_back_without_its_store(twin: PlayedTwin, dr_ctl: Command) -> None:
+    """Nobody consumed these messages, and their last copies wait at the other site."""
+    put(twin, "london", "orders.in", 5)
+    twin.wait_mirrored()
+    without_its_store(twin, "london")
+    pair = PluginSubject(twin)
+    done(dr_ctl("activate", "london", "--yes"))
+
+    refused = dr_ctl("swapover", "--to", "paris", "--yes")
+
+    [finding] = [each for each in refused.document["findings"] if each["id"] == "DR-CONT-019"]
+    assert (refused.code, serving(twin)) == (20, ("london",))
+    assert pair.depths_at("paris", "orders.in.in.mirror") == [5]
+
+    words = finding["remedy"].split()
+    accepted = words[words.index("--accept-difference") :][:2]
+    done(dr_ctl("swapover", "--to", "paris", "--yes", accepted[0], accepted[1].rstrip(":")))
+
+    assert len(unprocessed(twin)) == 5
+    assert pair.depths_at("paris", "orders.in") == [5]
+
+
+def test_a_return_delivers_what_nothing_proves_and_says_so(twin: PlayedTwin, dr_ctl: Command) -> None:
+    put(twin, "london", "orders.in", 5)
+    twin.wait_mirrored()
+    twin.kill("london")
+    plugin(twin, "paris").full.add("orders.in")  # its queue takes nothing of what is staged
+    done(dr_ctl("failover", "--to", "paris", "--yes", *ACCEPTED))
+    with twin.still():
+        for queue in twin.host("london").broker.queues.values():
+            queue.messages.clear()
+    twin.start("london")
+
+    back = done(dr_ctl("reinstate", "london", "--yes"))
+
+    assert "orders.in: 5" in next(each["text"] for each in back.document["findings"] if each["id"] == "DR-CONT-019")
+    assert len(unprocessed(twin)) == 5
 
 
 def test_both_sites_inactive_is_said_and_activate_repairs_it(twin: PlayedTwin, dr_ctl: Command) -> None:

@@ -195,6 +195,27 @@ def test_what_a_client_holds_counts_and_comes_again_when_it_is_gone(pair: Classi
         assert (again.headers["message-id"], again.headers["redelivered"]) == (first.headers["message-id"], "true")
 
 
+def test_no_listing_shows_what_is_acknowledged_in_an_open_transaction(pair: ClassicSubject) -> None:
+    with pair.client("london") as client:
+        for _ in range(3):
+            client.send(ORDERS)
+        client.subscribe(ORDERS, **{"activemq.prefetchSize": "1"})
+        first = client.message()
+        client.confirmed("BEGIN", transaction="t")
+        client.confirmed("ACK", id=first.headers["ack"], transaction="t")
+
+        shown = pair.ids("london")
+        with pair.client("london") as other:
+            other.subscribe(ORDERS, "b", browser="true", ack="auto")
+            browsed = [other.message().headers["message-id"] for _ in range(2)]
+            assert other.message().headers["browser"] == "end"
+        assert (pair.depth("london", ORDERS), len(shown), sorted(browsed)) == (3, 2, sorted(shown))
+        assert first.headers["message-id"] not in shown
+
+        client.confirmed("ABORT", transaction="t")
+        assert first.headers["message-id"] in pair.ids("london")
+
+
 def test_a_transaction_is_done_when_it_is_committed(pair: ClassicSubject) -> None:
     with pair.client("london") as client:
         client.send(ORDERS, "first")

@@ -362,3 +362,39 @@ def test_a_client_whose_role_is_kept_out_is_greeted_and_may_do_nothing(
     finally:
         subject.execute("london", server, "removeSecuritySettings(java.lang.String)", "#")
         subject.execute("london", server, "reloadConfigurationFile()")
+
+
+def test_what_a_transaction_sends_lies_nowhere_until_it_is_committed(subject: Subject) -> None:
+    with subject.client("london") as client:
+        for name in ("t", "u"):
+            client.confirmed("BEGIN", transaction=name)
+            client.send("orders.in", name, transaction=name)
+        assert subject.counts("london", "orders.in") == (0, 0, 0)
+
+        client.confirmed("COMMIT", transaction="t")
+        client.confirmed("ABORT", transaction="u")
+
+        comes(lambda: [subject.counts(site, "orders.in") for site in SITES], [(1, 0, 1), (1, 0, 1)])
+
+
+def test_an_acknowledgement_does_not_wait_for_its_transaction(subject: Subject) -> None:
+    with subject.client("london") as client:
+        client.send("orders.in")
+        client.subscribe("orders.in")
+        client.confirmed("BEGIN", transaction="t")
+        client.confirmed("ACK", id=client.message().headers["ack"], transaction="t")
+
+        comes(lambda: [subject.depth(site, "orders.in") for site in SITES], [0, 0])
+        client.confirmed("ABORT", transaction="t")
+        assert [subject.depth(site, "orders.in") for site in SITES] == [0, 0]
+
+
+def test_a_transaction_that_nobody_ends_sends_nothing(subject: Subject) -> None:
+    with subject.client("london") as client:
+        client.confirmed("BEGIN", transaction="t")
+        client.send("orders.in", "never", transaction="t")
+    with subject.client("london") as client:
+        client.send("orders.in", "at once")
+        client.subscribe("orders.in")
+        assert client.message().body == b"at once"
+        client.nothing_for(0.2)

@@ -17,6 +17,7 @@ from dr_ctl.topologies.brokersync.sync.end import End
 from dr_ctl.topologies.brokersync.sync.ports import Primary, Standby
 from dr_ctl.topologies.brokersync.sync.primary import RealPrimary
 from dr_ctl.topologies.brokersync.sync.standby import RealStandby
+from dr_ctl.topologies.common.consumed import Consumed, Word
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.classic.brokersync.broker import BrokerSyncBroker
@@ -153,10 +154,14 @@ def heard(scene: Scene, count: int) -> list[tuple[str, str]]:
 def arrived(scene: Scene, count: int) -> frozenset[str]:
     """So many copies: their ids."""
     until(lambda: scene.copies() == count)
-    browsed = scene.standby.browse(Q)
-    assert browsed.whole
-    assert len(browsed.ids) == count
-    return browsed.ids
+    listed = scene.standby.listed(Q, scene.standby.counts().copies[Q])
+    assert listed.whole is not None
+    assert len(listed.ids) == count
+    return listed.ids
+
+
+def of(*ids: str) -> Consumed:
+    return Consumed(frozenset(ids), Word(frozenset(ids), "a test's"))
 
 
 def test_a_look_tells_whether_clients_are_let_in(scene: Scene) -> None:
@@ -213,9 +218,10 @@ def test_a_browse_finds_what_is_missing_and_is_counted(scene: Scene) -> None:
     scene.consume(2)
     before = unacknowledged(scene)
 
-    told = scene.primary.missing_from(Q, copies)
+    told = scene.primary.listed(Q, scene.primary.glance().counts[Q])
 
-    assert (told.whole, len(told.ids), told.shown) == (True, 2, 3)
+    assert told.whole is not None
+    assert (told.whole.before, len(copies - told.ids), told.shown) == (3, 2, 3)
     until(lambda: unacknowledged(scene) == before - told.shown)
 
 
@@ -223,10 +229,10 @@ def test_copies_on_their_way_have_the_ids_they_arrive_with(scene: Scene) -> None
     scene.ship(on=False)
     scene.send(4)
 
-    on_their_way = scene.primary.unshipped(Q)
+    on_their_way = scene.primary.unshipped(Q, scene.primary.glance().to_ship[Q])
     scene.ship(on=True)
 
-    assert on_their_way.whole
+    assert on_their_way.whole is not None
     assert arrived(scene, 4) == on_their_way.ids
 
 
@@ -234,11 +240,25 @@ def test_deletion_is_by_id_and_says_how_many_were_there(scene: Scene) -> None:
     scene.send(5)
     copies = sorted(arrived(scene, 5))
 
-    assert scene.standby.remove(Q, [*copies[:2], "ID:no-such-1:1:1:1:1"]) == 2
-    assert scene.standby.remove(Q, copies[:2]) == 0
+    assert scene.standby.remove(Q, of(*copies[:2], "ID:no-such-1:1:1:1:1")) == 2
+    assert scene.standby.remove(Q, of(*copies[:2])) == 0
 
-    assert sorted(scene.standby.browse(Q).ids) == copies[2:]
+    assert sorted(scene.standby.listed(Q, scene.standby.counts().copies[Q]).ids) == copies[2:]
 
 
 def test_nothing_is_deleted_of_a_queue_that_is_not_there(scene: Scene) -> None:
-    assert scene.standby.remove("no.such.queue", ["ID:1"]) == 0
+    assert scene.standby.remove("no.such.queue", of("ID:1")) == 0
+
+
+def test_the_depths_of_both_sites_are_told(scene: Scene) -> None:
+    scene.ship(on=False)
+    scene.send(3)
+    before = scene.primary.glance()
+    assert (before.counts[Q].depth, before.to_ship[Q].depth) == (3, 3)
+
+    scene.ship(on=True)
+    arrived(scene, 3)
+
+    assert scene.primary.glance().to_ship[Q].depth == 0
+    there = scene.standby.counts()
+    assert (there.copies[Q].depth, Q in there.unshipped and there.unshipped[Q].depth) == (3, 0)

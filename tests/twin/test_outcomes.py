@@ -130,7 +130,7 @@ def test_an_end_that_is_told_is_true(
     twin.host(cell.site).faults.add(cell.fault)
 
     with quick(monkeypatch):
-        ended = dr_ctl(*operation.words, "--yes")
+        ended = dr_ctl(*operation.typed(twin), "--yes")
 
     for site in twin.sites:
         twin.host(site).faults.clear()

@@ -185,18 +185,23 @@ def test_a_returned_source_is_closed_and_what_only_it_has_is_delivered_when_it_s
     assert "DR-REPLICA-005" not in ids(dr_ctl("status"))
 
 
-def test_what_the_lost_site_had_consumed_does_not_come_twice(twin: PlayedTwin, dr_ctl: Command) -> None:
+def test_what_only_the_serving_site_has_after_a_return_stays_and_a_person_decides(
+    twin: PlayedTwin, dr_ctl: Command
+) -> None:
     lose(twin, dr_ctl)
     done(dr_ctl("failover", "--to", "paris", "--yes", *ACCEPTED))
     twin.heal()
     twin.start("london")
     assert (twin.depth("london", "orders.in"), twin.depth("paris", "orders.in")) == (1, 2)
 
-    ended = done(dr_ctl("failback", "--to", "london", "--yes"))
+    taken_in = done(dr_ctl("reinstate", "london", "--yes"))
+    refused = dr_ctl("swapover", "--to", "london", "--yes")
 
-    assert "DR-RECONCILE-002" in ids(ended)
-    assert twin.depth("paris", "dr-ctl.quarantine.paris.orders.in") == 1
-    assert (twin.depth("london", "orders.in"), twin.depth("london", "orders.out")) == (1, 1)
+    assert {"DR-REPLICA-007", "DR-RECONCILE-001"} & ids(taken_in) == {"DR-REPLICA-007", "DR-RECONCILE-001"}
+    assert twin.depth("paris", "orders.in") == 2
+    assert (refused.code, "DR-PARITY-001" in ids(refused), serving(twin)) == (10, True, ("paris",))
+    done(dr_ctl("swapover", "--to", "london", "--yes", "--accept-difference", "orders.in=1"))
+    assert serving(twin) == ("london",)
 
 
 def test_two_sources_hand_nothing_over(twin: PlayedTwin, dr_ctl: Command) -> None:

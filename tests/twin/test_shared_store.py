@@ -3,14 +3,24 @@ that dies as soon as it was given up, a site that is not there to take it."""
 
 from __future__ import annotations
 
+import json
+import subprocess
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from dr_ctl.agents.monitor import recording
+from dr_ctl.core.errors import Between
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Outcome
 from dr_ctl.engine.plan import Call
+from dr_ctl.settings.loader import load
 from dr_ctl.topologies.common.sender import Sender
+from dr_ctl.topologies.sharedstore.access import Access
+from dr_ctl.topologies.sharedstore.acts import activate
+from dr_ctl.topologies.sharedstore.view import BrokerView
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.classic.sharedstore.broker import SharedStoreBroker
 from dr_ctl_lab.twin.kinds import SHARED_STORE
@@ -148,21 +158,117 @@ def test_a_process_that_is_not_seen_to_end_is_said_and_no_move_goes_back_to_it(
     assert serving(twin) == ("paris",)
 
 
-def test_a_store_that_nobody_takes_strands_the_service_until_somebody_starts_who_should(
+def told_process(twin: PlayedTwin, *, without: str) -> None:
+    """Take a command of the brokers' processes out of the settings; `state` takes all of it."""
+    document: dict[str, Any] = json.loads(twin.settings_path.read_text().partition("\n")[2])
+    for site in document["sites"].values():
+        for broker in site["brokers"]:
+            del broker["process"][without]
+            broker["process"] = broker["process"] if without != "state" else None
+    twin.settings_path.write_text(json.dumps(document))
+
+
+def finding(ended: Ended, ident: str) -> dict[str, str]:
+    return next(each for each in ended.document["findings"] if each["id"] == ident)
+
+
+def test_a_target_that_ends_as_the_store_is_given_up_is_started_by_the_run(
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    impatient(monkeypatch, activate_s=0.2, store_starts_s=0.2)
+    nothing(twin, dr_ctl)
+    had = unprocessed(twin)
+    with monkeypatch.context() as patch:
+        given_up(patch, lambda: twin.kill("paris"))
+        ended = done(dr_ctl(*SWAPOVER))
+
+    assert (serving(twin), "DR-RUN-001" in ids(ended), "DR-STORE-010" in ids(ended)) == (("paris",), False, False)
+    assert had <= unprocessed(twin)
+
+
+def test_a_target_whose_process_ends_between_the_check_and_the_handover_gets_no_store(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nothing(twin, dr_ctl)
+    may_not = activate._may_not
+
+    def killed(*words: Any) -> str | None:
+        twin.kill("paris")
+        return may_not(*words)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(activate, "_may_not", killed)
+        ended = dr_ctl(*SWAPOVER)
+
+    assert (ended.code, serving(twin)) == (20, ("london",)), ended.told
+
+
+def test_a_store_that_nobody_takes_ends_with_a_command_that_helps(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    impatient(monkeypatch, activate_s=0.2, store_starts_s=0.2, store_ends_s=0.2)
+    told_process(twin, without="start")
     slowly(twin)
     with monkeypatch.context() as patch:
         given_up(patch, lambda: twin.kill("paris"))
         stranded = dr_ctl(*SWAPOVER)
-    assert (stranded.code, serving(twin)) == (23, ()), stranded.document
-    assert "paris" in stranded.document["summary"]
+    shown = dr_ctl("status")
 
+    assert (stranded.code, serving(twin)) == (23, ()), stranded.document
+    assert "release" not in finding(stranded, "DR-RUN-001")["remedy"]
+    assert (shown.code, ids(shown)) == (22, ["DR-STORE-012"])
+    assert "start broker paris on its host" in finding(shown, "DR-STORE-012")["remedy"]
     twin.start("paris")
     until(lambda: serving(twin) == ("paris",))
-
     assert done(dr_ctl("status")).document["data"]["pairs"][0]["serving"] == "paris"
+
+
+def test_two_dead_processes_are_no_answer_and_the_command_that_is_named_starts_one(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    impatient(monkeypatch, store_starts_s=0.2)
+    had = unprocessed(twin)
+    for site in twin.sites:
+        twin.kill(site)
+
+    shown = dr_ctl("status")
+    told = finding(shown, "DR-STORE-012")
+    command = told["remedy"].split("`")[1]
+
+    assert (shown.code, ids(shown)) == (22, ["DR-STORE-012"])
+    assert told["text"].count("its process does not run") == 2
+    subprocess.run(["/bin/sh", "-c", command], check=True, timeout=30)
+    until(lambda: serving(twin) == ("london",))
+    assert had == unprocessed(twin)
+
+
+def test_while_a_broker_takes_the_store_nobody_is_told_to_fail_over(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    impatient(monkeypatch, store_starts_s=0.2)
+    look = Access._look
+
+    def starting(access: Access, timeout_s: float) -> BrokerView:
+        if access.site == "london":
+            raise Between("london/orders-1 is starting or ending")
+        return look(access, timeout_s)
+
+    monkeypatch.setattr(Access, "_look", starting)
+
+    shown = dr_ctl("status")
+
+    assert finding(shown, "DR-SITE-001")["remedy"] == "Look again in a moment."
+    assert "failover" not in shown.told
+
+
+def test_a_move_to_a_site_whose_process_no_command_tells_of_is_refused(twin: PlayedTwin, dr_ctl: Command) -> None:
+    told_process(twin, without="state")
+    twin.kill("paris")
+
+    ready = dr_ctl("validate", "--to", "paris")
+    ended = dr_ctl(*SWAPOVER)
+
+    assert (ready.code, ended.code, serving(twin)) == (10, 10, ("london",))
+    assert finding(ended, "DR-STORE-007")["severity"] == "error"
 
 
 @pytest.mark.parametrize(("words", "why"), [(SWAPOVER, "DR-STORE-004"), (FAILOVER, "DR-ALIVE-001")])
@@ -176,3 +282,61 @@ def test_a_site_whose_process_is_not_there_takes_nothing(
 
     assert why in ids(ended)
     assert (scene(twin), serving(twin)) == (before, ("london",))
+
+
+def test_a_refusal_beside_a_frozen_holder_says_what_its_end_costs_and_that_the_other_one_takes_the_store(
+    twin: PlayedTwin, dr_ctl: Command
+) -> None:
+    nothing(twin, dr_ctl)
+    had = unprocessed(twin)
+    twin.freeze("london")
+
+    refused = dr_ctl(*FAILOVER)
+    alive = finding(refused, "DR-ALIVE-001")
+
+    assert (refused.code, refused.document["data"]["bounds"]["lost"]["at_most"]) == (12, 0), refused.told
+    assert "paris then takes the store that both share by itself" in alive["remedy"]
+    assert "failover again" not in alive["remedy"]
+    twin.kill("london")
+    until(lambda: serving(twin) == ("paris",))
+    assert had <= unprocessed(twin)
+
+
+def test_a_lock_that_cannot_be_read_is_said_by_status_itself(twin: PlayedTwin, dr_ctl: Command) -> None:
+    first, _, document = twin.settings_path.read_text().partition("\n")
+    told: dict[str, Any] = json.loads(document)
+    told["store"]["lock"] = "nowhere/lock"
+    twin.settings_path.write_text(f"{first}\n{json.dumps(told)}")
+
+    shown = dr_ctl("status")
+
+    assert "nowhere/lock cannot be read" in finding(shown, "DR-STORE-001")["text"]
+    assert "is its console bound" not in shown.told
+
+
+def test_what_is_kept_under_state_is_for_one_user_alone(
+    twin: PlayedTwin, dr_ctl: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = tmp_path / "deep" / "state"
+    monkeypatch.setenv("DR_CTL_STATE_DIR", str(state))
+
+    done(dr_ctl(*SWAPOVER))
+
+    folders = [each for each in (state, *state.rglob("*")) if each.is_dir()]
+    assert [each for each in folders if each.stat().st_mode & 0o777 != 0o700] == []
+    assert any(each.name == "documents" for each in folders)
+
+
+def test_a_takeover_that_the_brokers_did_by_themselves_is_told_as_what_it_was(
+    twin: PlayedTwin, dr_ctl: Command
+) -> None:
+    nothing(twin, dr_ctl)
+    with recording(load(twin.settings_path), every_s=0.2):
+        twin.kill("london")
+        until(lambda: serving(twin) == ("paris",))
+
+    ended = done(dr_ctl(*FAILOVER))
+
+    assert "it took the store by itself, at about " in ended.document["summary"]
+    assert "at most 0 message(s) may be lost" in ended.document["summary"]
+    assert ended.document["data"]["bounds"]["lost"]["at_most"] == 0

@@ -148,6 +148,29 @@ def test_the_copies_stay_where_a_queue_was_removed_and_made_again(
     assert "10 message(s)" in lines[-1]["why"]
 
 
+def test_copies_of_messages_in_an_open_transaction_stay(
+    pair: ClassicSubject, dr_ctl: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    work(pair, 30, 5)
+    with pair.client("london") as client:
+        client.subscribe(ORDERS, **{"activemq.prefetchSize": "20"})
+        client.confirmed("BEGIN", transaction="t")
+        for _ in range(20):
+            client.confirmed("ACK", id=client.message().headers["ack"], transaction="t")
+
+        _, (*_, last) = follow(capsys, "--for", "3s")
+        assert pair.depth("paris", ORDERS) == 30
+        assert "25 copies" in next(each["text"] for each in last["findings"] if each["id"] == "DR-AGENT-007")
+        assert last["data"]["queues"][0]["whole"] is False
+
+        client.confirmed("ABORT", transaction="t")
+
+    follow(capsys, "--for", "3s")
+
+    assert set(pair.ids("paris")) == set(pair.ids("london"))
+    assert pair.depth("paris", ORDERS) == 25
+
+
 def of(ended: Ended, id_: str) -> list[str]:
     return [each["text"] for each in ended.document["findings"] if each["id"] == id_]
 
@@ -294,6 +317,72 @@ def test_it_ends_once_its_site_is_fenced(
     assert "closed" in lines[-1]["summary"]
 
 
+def wrong_password(twin: PlayedTwin, at: str, whose: str) -> None:
+    """The file that the settings name holds a wrong password: of the agent's door, or of the site's console."""
+    (twin.settings_path.parent / "secrets" / f"{at}-orders-1{whose}").write_text("not this one")
+
+
+@pytest.mark.parametrize(("at", "whose"), [("london", ".agent"), ("paris", ".agent"), ("london", ""), ("paris", "")])
+def test_a_refused_login_ends_it_as_wrong_settings_do(
+    pair: ClassicSubject, twin: PlayedTwin, dr_ctl: Command, capsys: pytest.CaptureFixture[str], at: str, whose: str
+) -> None:
+    work(pair, 3, 1)
+    wrong_password(twin, at, whose)
+
+    code, (*_, last) = follow(capsys, "--for", "5s")
+
+    assert (code, [each["id"] for each in last["findings"]]) == (2, ["DR-AGENT-009"])
+    assert "refused" in last["summary"]
+    assert pair.depth("paris", ORDERS) == 3
+
+
+LOOKS = (("status",), ("validate",), ("swapover", "--to", "paris", "--dry-run"))
+
+
+def test_every_look_says_that_no_agent_runs(
+    pair: ClassicSubject, dr_ctl: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert all(
+        "no agent with this STATE has worked for london" in of(dr_ctl(*each), "DR-AGENT-008")[0] for each in LOOKS
+    )
+
+    work(pair, 3, 0)
+    follow(capsys, "--for", "1s")
+
+    assert all("ended at" in of(dr_ctl(*each), "DR-AGENT-008")[0] for each in LOOKS)
+
+
+def test_every_look_says_that_the_agent_is_gone_or_held_and_what_it_said(
+    pair: ClassicSubject, dr_ctl: Command, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    work(pair, 10, 0)
+    follow(capsys, "--for", "1s")
+    pair.done("london", pair.queue("london", ORDERS), "purge()")
+    follow(capsys, "--for", "2s")
+    path = tmp_path / "state" / "sync.json"
+    killed = json.loads(path.read_text()) | {"phase": "held", "at": "2026-11-23T00:00:00.000Z"}
+    path.write_text(json.dumps(killed))
+
+    for each in LOOKS:
+        ended = dr_ctl(*each)
+        gone, held = of(ended, "DR-AGENT-008")
+        assert "is gone since 2026-11-23" in gone
+        assert "10 message(s) left" in held
+        assert "10 message(s) left" in of(ended, "DR-AGENT-001")[0]
+
+
+def test_no_look_complains_of_an_agent_that_works(
+    pair: ClassicSubject, dr_ctl: Command, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work(pair, 3, 0)
+    told: list[Ended] = []
+    Beside(monkeypatch, lambda: told.extend(dr_ctl(*each) for each in LOOKS))
+
+    follow(capsys, "--for", "3s")
+
+    assert [of(each, "DR-AGENT-008") for each in told] == [[], [], []]
+
+
 class TestOfAnotherTopology:
     @pytest.fixture
     def topology(self) -> str:
@@ -304,3 +393,4 @@ class TestOfAnotherTopology:
 
         assert ended.code == 2
         assert "nothing has to be deleted" in ended.told
+        assert of(dr_ctl("status"), "DR-AGENT-008") == []

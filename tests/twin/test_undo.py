@@ -46,7 +46,7 @@ def before_no_return(operation: str, twin: PlayedTwin, dr_ctl: Command) -> list[
     """The requests of an undisturbed run up to its activation, without those of dr-ctl's own documents."""
     OPERATIONS[operation].before(twin, dr_ctl)
     earlier = len(twin.changes())
-    done(dr_ctl(*OPERATIONS[operation].words, "--yes"))
+    done(dr_ctl(*OPERATIONS[operation].typed(twin), "--yes"))
     found = []
     for each in twin.changes()[earlier:]:
         if opens(twin, each, OPERATIONS[operation].serving[0]):
@@ -84,7 +84,7 @@ def test_whichever_call_fails_both_sites_are_as_they_were(
             twin.host(call.site).faults.add(fault)
 
             with quick(monkeypatch):
-                ended = dr_ctl(*OPERATIONS[operation].words, "--yes")
+                ended = dr_ctl(*OPERATIONS[operation].typed(twin), "--yes")
 
             twin.host(call.site).faults.clear()
             told = [each["id"] for each in ended.document["findings"]]

@@ -208,6 +208,44 @@ def test_however_one_fails_the_end_says_so(
         assert played.running == expected
 
 
+@AROUND
+def test_a_stop_that_may_take_effect_later_is_taken_back_by_the_undo(fresh: Fresh, inside: Command) -> None:
+    twin, played = fresh("drains")
+    with twin:
+        told = twin.settings_path.read_text(encoding="utf-8")
+        twin.settings_path.write_text(told.replace('"timeout": "5s"', '"timeout": "300ms"'), encoding="utf-8")
+        billing = played.work("london", "billing")
+        billing.switch("stop.drains")
+
+        ended = inside("swapover", "--to", "paris", "--yes")
+        billing.drain()
+
+        assert (ended.code, serving(twin)) == (20, ("london",)), ended.document
+        assert played.running == at("london")
+        assert "may still take effect" in ended.document["summary"]
+
+
+@pytest.mark.parametrize("word", [(), ("--presume-down", "london", "--reason", "its hosts are powered off")])
+@AROUND
+def test_a_singleton_of_a_dead_broker_that_cannot_be_asked_is_started_by_somebodys_word_only(
+    fresh: Fresh, inside: Command, word: tuple[str, ...]
+) -> None:
+    """It has a host of its own, where it may run on."""
+    twin, played = fresh("apart")
+    with twin:
+        OPERATIONS["failover"].before(twin, inside)
+        for name in NAMES:
+            played.work("london", name).switch("state.broken")
+
+        ended = inside("failover", "--to", "paris", "--accept-loss", "unknown", *word, "--yes")
+
+        assert serving(twin) == ("paris",)
+        assert (ended.code, played.running) == ((0, [*at("london"), *at("paris")]) if word else (21, at("london")))
+        asked = [each for each in ended.document["findings"] if each["id"] == "DR-WORK-007"]
+        assert all(("--presume-down london --reason" in each["remedy"]) is not bool(word) for each in asked)
+        assert len(asked) == len(NAMES)
+
+
 @BOTH
 def test_what_its_end_says_to_type_starts_one_that_did_not(
     tmp_path: Path, inside: Command, monkeypatch: pytest.MonkeyPatch, topology: str

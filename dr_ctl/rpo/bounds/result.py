@@ -116,6 +116,20 @@ class Bounds:
             reasons += self._too_old(objectives.loss.age_s, "")
         return tuple(reasons)
 
+    def doubles(self, objectives: Objectives | None, accept: int | Literal["unknown"] | None = None) -> str | None:
+        """The reason to refuse the failover for what may come twice; None if allowed. `accept` replaces the limit;
+        without either there is none."""
+        limit = accept if accept is not None else objectives.twice if objectives is not None else None
+        if limit is None or limit == "unknown":
+            return None
+        if self.twice.at_most is None:
+            return f"how many messages come twice is not known; a limit of {limit} does not cover the unknown"
+        if self.twice.at_most <= limit:
+            return None
+        allowed = f"{limit} are accepted" if accept is not None else f"the objectives allow {limit}"
+        likely = "" if self.twice.likely is None else f", likely {self.twice.likely}"
+        return f"up to {self.twice.at_most} message(s) may come twice{likely}; {allowed}"
+
     def _too_old(self, limit_s: float | None, of: str) -> list[str]:
         if limit_s is None or (self.age_s is not None and self.age_s <= limit_s):
             return []

@@ -90,7 +90,7 @@ class Estimating:
         try:
             told: dict[str, Any] = json.loads(text)
         except ValueError:
-            return {"error": "the estimate ended without an answer", "remedy": "Run `dr-ctl rpo estimate --verbose`."}
+            return {"error": "the estimate ended without an answer", "remedy": "Run `dr-ctl --verbose rpo estimate`."}
         return told
 
     def end(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from dr_ctl.settings.model import Settings, Site, SiteName
 from dr_ctl.settings.parts import IdStore, Names, Part
@@ -21,6 +21,16 @@ class ClientRoles(Part):
     )
 
 
+class BridgesIdStore(IdStore):
+    """The id store of a site's own consumers."""
+
+    header: str = Field(
+        default="ARTEMIS_MESSAGE_UUID",
+        description="the property in which producers name each message; a message without it is called "
+        "`ORIGIN:NUMBER`, by the site where it was sent and its number there",
+    )
+
+
 class BridgesBroker(ArtemisBroker):
     """A broker whose diverts and bridges are found out."""
 
@@ -29,7 +39,7 @@ class BridgesBroker(ArtemisBroker):
         description="names of the acceptors that the peer's bridges use; without: the only CORE one not in `clients`",
     )
     lasting_fence: ClientRoles | None = None
-    ids: IdStore | None = None
+    ids: BridgesIdStore | None = None
 
     @property
     def link_doors(self) -> tuple[str, ...] | None:
@@ -43,6 +53,21 @@ class ArtemisBridges(Settings):
 
     topology: Literal["artemis-bridges"]
     sites: dict[SiteName, Site[BridgesBroker]]
+
+    @field_validator("sites")
+    @classmethod
+    def _one_store_a_broker(cls, sites: dict[SiteName, Site[BridgesBroker]]) -> dict[SiteName, Site[BridgesBroker]]:
+        """Compared with itself, a store says of every message that both sites have processed it."""
+        stores: dict[BridgesIdStore, str] = {}
+        for name, site in sites.items():
+            for broker in site.brokers:
+                if broker.ids is None:
+                    continue
+                mine = f"{broker.name} at {name}"
+                if (other := stores.setdefault(broker.ids, mine)) != mine:
+                    text = f"{mine} and {other} have the same id store, {broker.ids.sqlite}"
+                    raise ValueError(f"{text}: each needs the one that its own consumers keep")
+        return sites
 
 
 SETTINGS = ArtemisBridges

@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 
 from dr_ctl.engine.ports import Move
 from dr_ctl.settings.model import Installation
-from dr_ctl.settings.topologies.artemis_bridges import BridgesBroker
+from dr_ctl.settings.topologies.artemis_bridges import BridgesBroker, BridgesIdStore
 from dr_ctl.topologies.artemis import access
 from dr_ctl.topologies.bridges.forwarded import forwarded
 from dr_ctl.topologies.bridges.look import glance, look
-from dr_ctl.topologies.bridges.view import BridgesSeen, BrokerView, with_idle
+from dr_ctl.topologies.bridges.messages import Message, Origin
+from dr_ctl.topologies.bridges.seen import BridgesSeen
+from dr_ctl.topologies.bridges.view import BrokerView, with_idle
 from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.access import READ_S
 from dr_ctl.topologies.common.idstore import Store
@@ -28,14 +30,29 @@ class Roles:
 
 
 class Access(access.Access[BrokerView]):
+    fenced_by_door = False
+
     def _config(self) -> Config:
         fence = self._installation.broker(self.site, self.pair, BridgesBroker).lasting_fence
         return replace(super()._config(), lasting=Roles(fence.roles) if fence is not None else None)
 
+    def processed(self, queue: str, messages: Sequence[Message]) -> frozenset[Origin] | None:
+        """The names of those that the id store of the site knows; None where the settings name no store. Raises
+        `NotRead`."""
+        settings, store = self.id_settings, self.ids
+        if settings is None or store is None:
+            return None
+        ids = {each.id(settings.header): each.name for each in messages}
+        return frozenset(ids[each] for each in store.known(queue, ids))
+
+    @property
+    def id_settings(self) -> BridgesIdStore | None:
+        return self._installation.broker(self.site, self.pair, BridgesBroker).ids
+
     @property
     def ids(self) -> Store | None:
         """The id store of the site, if the settings name it."""
-        settings = self._installation.broker(self.site, self.pair, BridgesBroker).ids
+        settings = self.id_settings
         return (
             Store(self._installation.path(settings.sqlite), settings.table, settings.queue, settings.id)
             if settings is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from shlex import quote
 from typing import Final
 
 from dr_ctl.core.model import Finding, Severity, some
@@ -190,6 +191,12 @@ def _fence(name: str, view: BrokerView) -> Iterator[Finding]:
         )
 
 
+def of_ways(view: BrokerView, peer: BrokerView | None) -> Iterator[Finding]:
+    """Find the bridges that ship nothing: stopped, refused, or gone. While its peer is away no bridge is connected."""
+    found = {BRIDGE_STOPPED.id, *((ALL_BRIDGES_GONE.id, COPY_WITHOUT_WAY.id, LINK_NOT_ATTACHED.id) if peer else ())}
+    yield from (each for each in of_broker(view) if each.id in found)
+
+
 def of_both(rules: Rules, seen: Seen[BrokerView], move: Move, here: BrokerView, there: BrokerView) -> Iterator[Finding]:
     """Compare the two brokers of a pair, for the queues that are to move."""
     del rules, seen
@@ -202,6 +209,7 @@ def of_both(rules: Rules, seen: Seen[BrokerView], move: Move, here: BrokerView, 
     units = here.among(move.moves)
     for unit in units:
         yield from _copy(unit, here, there)
+        yield from _only_here(unit, here, there, move.ask)
     yield from _not_captured(here, there, move)
     yield from _refused(here, there)
     yield from _history(units, here, there)
@@ -234,13 +242,26 @@ def _copy(unit: str, here: BrokerView, there: BrokerView) -> Iterator[Finding]:
     if unit in there.idle or (there.units.get(unit) and here.units.get(unit)):
         yield COPY_OPEN_TO_CLIENTS(
             f"{name}: nothing keeps clients of {unit} out of {there.site} while {here.site} serves it",
-            f"`dr-ctl fence {there.site} --queues {unit}` closes it there: nobody works on it at {there.site}.",
+            f"`dr-ctl fence {there.site} --queues {quote(unit)}` closes it there: nobody works on it at {there.site}.",
         )
     elif here.units.get(unit) and there.config.lasting is not None and not there.kept_out(unit):
         yield COPY_TAKES_SENDS(
             f"{name}: {unit} is paused there, and clients may send to it",
-            f"`dr-ctl fence {there.site} --queues {unit}` keeps them out.",
+            f"`dr-ctl fence {there.site} --queues {quote(unit)}` keeps them out.",
         )
+
+
+def _only_here(unit: str, here: BrokerView, there: BrokerView, ask: Ask) -> Iterator[Finding]:
+    """Find the queues of an address that hold messages and are not at the other site, as a subscription made here."""
+    copies = {queue.name for queue in there.queues_of(unit)}
+    for queue in here.queues_of(unit) if copies else ():
+        if queue.depth and queue.name not in copies and queue.depth != ask.accept_difference.get(queue.name):
+            text = f"{queue.depth} message(s) of {queue.name} lie at {here.site}, and {there.site} has no such queue"
+            remedy = (
+                f"Make queue {queue.name} at {there.site}, and let what lies there be consumed at {here.site} first; "
+                "--accept-difference QUEUE=N leaves exactly that many behind."
+            )
+            yield NO_QUEUE_THERE(text, remedy)
 
 
 def _refused(here: BrokerView, there: BrokerView) -> Iterator[Finding]:

@@ -20,7 +20,8 @@ ALL_BRIDGES_GONE: Final = FindingKind(
     "DR-BRIDGE-002",
     Severity.ERROR,
     "All bridges of that broker are gone. A broker stops every one of them as soon as the peer refuses the login of "
-    "one, or its right to send. The buffers grow, and keep all messages.",
+    "one, or its right to send. The buffers grow, and keep what the bridges had not taken; what a refused bridge had "
+    "in hand, messages or ids, may be lost, and the gate looks for each at the other site.",
     "Find the refused one: the lines beside AMQ224058 in the broker's log name it, and DR-BRIDGE-008 where the peer's"
     " roles show it. Correct it at the peer, then restart the broker, or make each bridge anew with createBridge, "
     "with a login that was tried at the peer.",
@@ -147,12 +148,31 @@ FORWARDED_BY_CLIENTS: Final = FindingKind(
     undo="The client as it was.",
     check="no client writes where a message comes from",
 )
+IDS_LACKING: Final = FindingKind(
+    "DR-BRIDGE-018",
+    Severity.ERROR,
+    "Copies at the target are of messages that were processed at the source, and the target's id store lacks their "
+    "ids: a bridge that was refused loses the ids that it had in hand, and a consumer may have ended before it told "
+    "one. These messages would be processed a second time.",
+    "Announce these ids once more at the source, or write them into the target's id store; then move. "
+    "`--accept-difference QUEUE=N` moves with exactly that many.",
+    "Messages that are announced as processed are not processed at the target; be sure that they were.",
+)
 TOO_MANY_TO_COMPARE: Final = FindingKind(
     "DR-BRIDGE-016",
     Severity.WARNING,
     "The gate held, and dr-ctl did not look for each message of a queue in its copy, since there are more than 1000 "
     "or the copy holds no number to compare by. The buffer was seen empty.",
     "Compare the queue at both sites where a bridge was refused lately; otherwise do nothing.",
+    "A look.",
+)
+COPIES_STAY: Final = FindingKind(
+    "DR-BRIDGE-017",
+    Severity.INFO,
+    "A trim left copies at the waiting site: their ids are not in the id stores of both sites. Their messages wait at "
+    "the serving site, or nobody can say what became of them.",
+    "Nothing, where clients still have to work on them. Where the stores hold other ids than `ORIGIN:NUMBER`, name the "
+    "property of the producers' ids as `ids.header` of each broker.",
     "A look.",
 )
 IDS_MISSING: Final = FindingKind(

@@ -32,8 +32,29 @@ class BridgesLink(Link["BrokerView"]):
         return all(flow.attached for flow in self.view.carrying) if self.view.flows else None
 
     @property
+    def hears_peer(self) -> bool:
+        """One bridge is enough: the others may be stopped."""
+        return any(flow.attached for flow in self.view.carrying)
+
+    @property
+    def arrivals(self) -> int | None:
+        """Copies for queues whose clients are kept out, and ids: bridges alone bring these."""
+        view = self.view
+        copies = (queue for unit, is_open in view.units.items() if not is_open for queue in view.queues_of(unit))
+        return sum(queue.added for queue in (*copies, *view.arrived))
+
+    @property
     def to_ship(self) -> int | None:
         return total(flow.to_ship for flow in self.view.flows) if self.view.flows else None
+
+    def left_to_ship(self) -> Iterator[str]:
+        """Messages, and the ids of processed messages: without these the peer processes them again."""
+        yield from super().left_to_ship()
+        ids = self.view.ids_to_ship
+        if self.view.ids is not None and ids is None:
+            yield f"the processed ids of {self.view.site} were not read"
+        elif ids:
+            yield f"{ids} id(s) to ship at {self.view.site}"
 
     @property
     def unapplied(self) -> int | None:
@@ -89,6 +110,7 @@ class BridgesLink(Link["BrokerView"]):
             view.site, view.pair, "bridges", started, self.attached, self.to_ship, self.unapplied, rate,
             tuple(self._lines(even_s)),
             {"ids_to_ship": view.ids_to_ship, "queues": {flow.unit: flow.to_ship for flow in view.flows}},
+            messages_alone=True,
         )  # fmt: skip
 
     def _lines(self, even_s: float | None) -> Iterator[str]:

@@ -124,14 +124,14 @@ def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
 
 def joined(diverts: Iterable[Divert], queues: Sequence[Queue], bridges: Sequence[Bridge]) -> list[Flow]:
     """Join a divert with the queue that it fills and the bridges that read it. A divert that feeds neither a bridge nor
-    a buffer by its name is not of this topology."""
+    a buffer by its name, and does not ask where a message comes from, is not of this topology."""
     flows = []
     for divert in sorted(diverts, key=lambda each: each.name):
         filled = [queue for queue in queues if queue.address == divert.to]
         read = {bridge.queue for bridge in bridges}
         buffer = next((queue for queue in filled if queue.name in read), next(iter(filled), None))
         mine = tuple(bridge for bridge in bridges if buffer is not None and bridge.queue == buffer.name)
-        if mine or divert.to.startswith(BUFFERS):
+        if mine or divert.to.startswith(BUFFERS) or ORIGIN in (divert.filter or ""):
             flows.append(Flow(divert, buffer, mine))
     return flows
 

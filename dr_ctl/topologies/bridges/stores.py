@@ -4,7 +4,7 @@ the other does not."""
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import closing
 
 from dr_ctl.topologies.common.idstore import WITHIN_S, NotRead, Store
@@ -20,3 +20,19 @@ def lacking(store: Store, other: Store) -> Mapping[str, int]:
             return {str(queue): int(count) for queue, count in here.execute(asked)}
     except sqlite3.Error as error:
         raise NotRead(f"{store.path.name} beside {other.path.name}: {error}") from error
+
+
+def ids_lacking(store: Store, other: Store, queues: Collection[str]) -> Mapping[str, frozenset[str]]:
+    """The ids of these queues that `store` has and `other` lacks, by queue. Raises `NotRead`."""
+    found: dict[str, set[str]] = {}
+    try:
+        with closing(sqlite3.connect(store.uri, uri=True, timeout=WITHIN_S)) as here:
+            here.execute("ATTACH DATABASE ? AS other", (other.uri,))
+            known = f"SELECT 1 FROM ({other.rows('other')}) AS o WHERE o.q = m.q AND o.i = m.i"  # noqa: S608
+            asked = f"SELECT q, i FROM ({store.rows('main')}) AS m WHERE m.q = ? AND NOT EXISTS ({known})"  # noqa: S608
+            for queue in queues:
+                for name, each in here.execute(asked, (queue,)):
+                    found.setdefault(str(name), set()).add(str(each))
+    except sqlite3.Error as error:
+        raise NotRead(f"{store.path.name} beside {other.path.name}: {error}") from error
+    return {queue: frozenset(ids) for queue, ids in found.items()}

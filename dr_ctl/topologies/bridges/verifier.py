@@ -5,16 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dr_ctl.core.model import Json, some
+from dr_ctl.core.model import Finding, Json, some
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.ports import Move
-from dr_ctl.topologies.bridges import numbers
 from dr_ctl.topologies.bridges.access import Observer
 from dr_ctl.topologies.bridges.barrier import IdBarrier
 from dr_ctl.topologies.bridges.findings import TOO_MANY_TO_COMPARE
-from dr_ctl.topologies.bridges.view import BrokerView
+from dr_ctl.topologies.bridges.missing import Side, missing
+from dr_ctl.topologies.bridges.twice import lacking, not_compared, told
+from dr_ctl.topologies.bridges.view import BrokerView, lying
 from dr_ctl.topologies.common.findings import SAME_COUNT_OTHER_MESSAGES
 from dr_ctl.topologies.common.gate import Sample
+from dr_ctl.topologies.common.idstore import NotRead
 from dr_ctl.topologies.common.verifier import Verifier
 from dr_ctl.topologies.common.view import Queue
 
@@ -24,7 +26,7 @@ class BridgesVerifier(Verifier):
     the drain, so that the gate need not wait for those of other queues anew."""
 
     def __init__(self, observer: Observer, poll_s: float) -> None:
-        super().__init__(observer, poll_s, observer.patience.mirror_window_s)
+        super().__init__(observer, poll_s, observer.patience.window_s)
         self._brokers = observer
         self.barriers: dict[tuple[str, str], IdBarrier] = {}
 
@@ -61,35 +63,46 @@ class BridgesVerifier(Verifier):
         depths: dict[str, Json] = {}
         unread: list[str] = []
         compared = 0
-        for unit in there.among(move.moves):
-            copies = {queue.name: queue for queue in there.queues_of(unit)}
-            for queue in (each for each in here.queues_of(unit) if each.depth and each.name in copies):
-                depths[queue.name] = queue.depth
-                lacks = self._lacks(here, queue, copies[queue.name])
-                unread += [queue.name] if lacks is None else []
-                compared += queue.depth if lacks is not None else 0
-                if lacks and lacks != move.ask.accept_difference.get(queue.name):
-                    text = f"{lacks} message(s) of {queue.name} lie at {here.site} and not at {there.site}"
-                    remedy = (
-                        "Find out why before moving; --accept-difference QUEUE=N moves with exactly that difference."
-                    )
-                    return Refused(text, findings=(SAME_COUNT_OTHER_MESSAGES(text, remedy),))
-        found = []
+        for queue in lying(here, move.moves):
+            depths[queue.name] = queue.depth
+            lacks = self._lacks(here, there, queue)
+            unread += [queue.name] if lacks is None else []
+            compared += queue.depth if lacks is not None else 0
+            if lacks and lacks != move.ask.accept_difference.get(queue.name):
+                text = f"{lacks} message(s) of {queue.name} lie at {here.site} and not at {there.site}"
+                remedy = "Find out why before moving; --accept-difference QUEUE=N moves with exactly that difference."
+                return Refused(text, findings=(SAME_COUNT_OTHER_MESSAGES(text, remedy),))
+        twice, found = self._twice(here, there, move)
+        if twice:
+            return Refused(twice[0].text, findings=twice)
         if unread:
             text = f"not looked for in their copies, one by one: the messages of {some(unread)}"
-            remedy = "They are too many, or the copies hold none to tell by; that all buffers are empty was seen."
+            remedy = "They are too many, or no id store says what was processed; that all buffers are empty was seen."
             found.append(TOO_MANY_TO_COMPARE(text, remedy))
         figures: dict[str, Json] = {"ids_compared": compared, "depths": depths, "not_compared": [*unread]}
         return Done("the gate holds", figures, tuple(found))
 
-    def _lacks(self, here: BrokerView, queue: Queue, copy: Queue) -> int | None:
-        brokers, flow = self._brokers.brokers, here.flow(queue.address)
-        origin = next((bridge.origin for bridge in flow.bridges if bridge.origin), None) if flow is not None else None
-        if origin is None:
+    def _twice(self, here: BrokerView, there: BrokerView, move: Move) -> tuple[tuple[Finding, ...], list[Finding]]:
+        """The ids of before the gate are applied, so that one which the target's store lacks does not come any more:
+        what is refused, and what is only told."""
+        brokers = self._brokers.brokers
+        way = brokers[here.site][here.pair], brokers[there.site][there.pair]
+        try:
+            ids = lacking(way, there, move.moves)
+        except NotRead as error:
+            return (), [not_compared(error)]
+        return tuple(told(way, there, ids or {}, move.ask, timeout_s=self.patience.flag_s)), []
+
+    def _lacks(self, here: BrokerView, there: BrokerView, queue: Queue) -> int | None:
+        copy = next((each for each in there.queues_of(queue.address) if each.name == queue.name), None)
+        origins = [view.origin_of(queue.address) for view in (here, there)]
+        if copy is not None and None in origins:
             return None
-        site = next(each for each in brokers if each != here.site)
-        readers = [brokers[name][here.pair].reader() for name in (here.site, site)]
-        return numbers.missing(readers[0], queue, readers[1], copy, origin, timeout_s=self.patience.flag_s)
+        sides = [
+            Side(self._brokers.brokers[view.site][view.pair], each, origin or view.site)
+            for view, each, origin in zip((here, there), (queue, copy), origins, strict=True)
+        ]
+        return missing(*sides, timeout_s=self.patience.flag_s)
 
 
 def _closed(view: BrokerView, move: Move) -> Iterator[str]:

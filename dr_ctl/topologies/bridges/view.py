@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from dr_ctl.core.model import Role
-from dr_ctl.engine.ports import UnitSeen
 from dr_ctl.topologies.artemis.broker import ArtemisBroker
 from dr_ctl.topologies.artemis.operations import ArtemisRequests
 from dr_ctl.topologies.bridges.fence import Queues
@@ -132,6 +131,11 @@ class BrokerView(ArtemisBroker):
         """The queues from which clients take what is sent to a unit's address."""
         return self._queues.get(unit, ())
 
+    def origin_of(self, unit: str) -> str | None:
+        """The name that its bridges write into a unit's copies as the site where they come from."""
+        flow = self.flow(unit)
+        return next((bridge.origin for bridge in flow.bridges if bridge.origin), None) if flow is not None else None
+
     # Access of clients, unit by unit.
 
     def kept_out(self, unit: str) -> bool:
@@ -197,15 +201,9 @@ class BrokerView(ArtemisBroker):
         return any(queue.consumers for queue in self.queues_of(unit))
 
 
-@dataclass(frozen=True)
-class BridgesSeen(seen.Seen[BrokerView]):
-    """A look at both sites; an address moves with its queues."""
-
-    @property
-    def units(self) -> Sequence[UnitSeen]:
-        names = sorted({flow.unit for site in self.sites for view in self.views(site) for flow in view.flows})
-        brokers = {site: list(mine.values()) for site, mine in self.sites.items()}
-        return [self.unit(name, brokers) for name in names]
+def lying(view: BrokerView, chosen: Chosen) -> Iterator[Queue]:
+    """The queues of the chosen units in which something lies, those included that only this site has."""
+    yield from (queue for unit in view.among(chosen) for queue in view.queues_of(unit) if queue.depth)
 
 
 def with_idle(

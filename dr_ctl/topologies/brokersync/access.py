@@ -8,6 +8,8 @@ from pathlib import Path
 
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import TimedOut
+from dr_ctl.jolokia.client import Read
+from dr_ctl.jolokia.values import Fields
 from dr_ctl.processes.secrets import resolve
 from dr_ctl.settings.model import Installation
 from dr_ctl.settings.topologies.classic_brokersync import BrokerSyncBroker
@@ -15,11 +17,13 @@ from dr_ctl.stomp_io.address import Login
 from dr_ctl.stomp_io.answers import Closed, Connected
 from dr_ctl.topologies.brokersync import parity, proven
 from dr_ctl.topologies.brokersync.look import glance, seen
+from dr_ctl.topologies.brokersync.seen import Looked
 from dr_ctl.topologies.brokersync.view import BrokerView, SyncConfig
-from dr_ctl.topologies.classic import access, look, statistics
+from dr_ctl.topologies.classic import access, beans, look, statistics
 from dr_ctl.topologies.classic.look import Answered
 from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.access import READ_S, Gate, gate
+from dr_ctl.topologies.common.seen import Silent
 from dr_ctl.topologies.common.view import fields_of
 
 
@@ -58,17 +62,33 @@ class Access(access.Access[BrokerView]):
     def _doors(self, timeout_s: float) -> tuple[Gate, Mapping[str, bool]]:
         """Where the statistics are asked for, and which of the clients' doors are open: without a door of the agent's
         own the clients' is all there is."""
-        own = self._installation.broker(self.site, self.pair, BrokerSyncBroker).sync
-        theirs = self.gate()
+        mine, theirs = self.agents_door(), self.gate()
         assert theirs is not None  # the settings ask for one of both
-        if own is None:
+        if mine is None:
             return theirs, dict.fromkeys(self.config.clients, True)
         greeting = self.greet(timeout_s=timeout_s)
         if not isinstance(greeting, Connected | Closed):
             raise TimedOut(f"{theirs.address}: whether clients are let in cannot be told: {greeting}")
-        password = resolve(own.password, self._installation.file.parent)
-        mine = gate(self._installation, self.site, own.stomp, Login(own.username, password))
         return mine, dict.fromkeys(self.config.clients, isinstance(greeting, Connected))
+
+    def agents_door(self) -> Gate | None:
+        """The agent's own STOMP door, which stays open behind a fence, if the settings name one."""
+        own = self._installation.broker(self.site, self.pair, BrokerSyncBroker).sync
+        if own is None:
+            return None
+        password = resolve(own.password, self._installation.file.parent)
+        return gate(self._installation, self.site, own.stomp, Login(own.username, password))
+
+    def note_opening(self) -> None:
+        """Note its counters, before clients are let in. Raises `BrokerError`."""
+        name = self.names().broker
+        broker, rows = self.reader().look([Read(beans.broker(name), ("BrokerId",)), proven.asked(name)])
+        start = Fields(name, broker.value()).text("BrokerId")
+        proven.note_opening(self._documents, self.site, self.pair, start, proven.rows_of(rows))
+
+    def note(self, start: str, what: str, queue: str, count: int) -> None:
+        """Note what a run did that this start's counters cannot tell from clients."""
+        proven.note(self._documents, self.site, self.pair, start, what, queue, count)
 
     def open_doors(self, *, timeout_s: float) -> tuple[str, ...]:
         if self._settings.jolokia is not None:
@@ -89,6 +109,9 @@ class Observer(observer.Observer[BrokerView, Access]):
 
     def _access(self, installation: Installation, site: str, pair: str) -> Access:
         return Access(installation, site, pair, self.documents, self.clock)
+
+    def _seen(self, sites: Mapping[str, Mapping[str, BrokerView | Silent]]) -> Looked:
+        return Looked(sites)
 
     def _unlike(self, source: BrokerView, target: BrokerView, moved: Mapping[str, int]) -> bool:
         judges = (parity.lacking, parity.unproven)

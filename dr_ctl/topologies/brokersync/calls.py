@@ -51,10 +51,11 @@ def _named(view: BrokerView) -> str:
     return f"network connector {view.network.name if view.network is not None else ''}"
 
 
-def may_move(view: BrokerView, queue: Queue) -> Call:
-    name = quarantine_queue(view.site, queue.name)
+def may_move(view: BrokerView, queue: Queue, when: str | None = UNEXPLAINED, to: str | None = None) -> Call:
+    """Plan a move aside, or to another queue; the run finds out which messages."""
+    name = to or quarantine_queue(view.site, queue.name)
     asked = request(queue.bean, MOVE_MATCHING, ("JMSMessageID IN (…)", name))
-    return call(view, Goal.MOVE, queue.name, asked, f"move them from {queue.name} to {name}", UNEXPLAINED, MOST)
+    return call(view, Goal.MOVE, queue.name, asked, f"move them from {queue.name} to {name}", when, MOST)
 
 
 def may_remove(view: BrokerView, queue: Queue, when: str) -> Call:

@@ -8,11 +8,12 @@ from typing import Final
 
 from dr_ctl.core.model import Finding, Role, some
 from dr_ctl.engine.debts import DebtKind
-from dr_ctl.engine.operations import SWAPOVER
+from dr_ctl.engine.operations import ACTIVATE, RELEASE, SWAPOVER
 from dr_ctl.engine.ports import Move
-from dr_ctl.topologies.brokersync import parity
+from dr_ctl.topologies.brokersync import in_time, parity
 from dr_ctl.topologies.brokersync.findings import (
     LEFT_AT_NEW_SITE,
+    NOT_COMPARED,
     NOT_COPIED_TO_STANDBY,
     NOTHING_COPIED_BACK,
     ONLY_AT_STANDBY,
@@ -22,7 +23,7 @@ from dr_ctl.topologies.brokersync.view import BrokerView, SyncSeen
 from dr_ctl.topologies.classic import checks as classic
 from dr_ctl.topologies.classic.operations import LINKS_DOWN, LINKS_UP, REMOVES
 from dr_ctl.topologies.common import checks as common
-from dr_ctl.topologies.common import failover
+from dr_ctl.topologies.common import failover, receipts
 from dr_ctl.topologies.common.checks import of_doors, of_pair, of_queues
 from dr_ctl.topologies.common.findings import (
     COUNTS_DIFFER,
@@ -113,6 +114,10 @@ def of_both(rules: Rules, seen: SyncSeen, move: Move, source: BrokerView, target
     yield from _copies(source, target)
     if source.role is Role.SERVING and move.ask.operation == SWAPOVER:
         yield from _residue(rules, seen, move, source, target)
+        deep = in_time.too_deep(rules, source, target, move)
+        for each in parity.counts(source, target, rules.queues):
+            if each.queue in deep:
+                yield not_compared(each, source.site, target.site)
     if source.role is not Role.SERVING:
         return  # both closed: the gate of the run itself judges, over time; or clients of the target have worked since
     wrong = [
@@ -126,6 +131,30 @@ def of_both(rules: Rules, seen: SyncSeen, move: Move, source: BrokerView, target
             + some([each.told(source.site, target.site) for each in wrong]),
             "Find out why before moving; --accept-difference QUEUE=N moves with exactly that difference.",
         )
+
+
+def of_opening(rules: Rules, seen: SyncSeen, move: Move) -> Iterator[Finding]:
+    """Find copies at the site to be opened whose messages clients of the other site, which is closed now, may have
+    consumed."""
+    release = move.ask.operation == RELEASE
+    if not release and move.ask.operation != ACTIVATE:
+        return
+    opened, other = (move.source, move.target) if release else (move.target, move.source)
+    for pair in seen.sites[opened]:
+        here, there = seen.view(opened, pair), seen.view(other, pair)
+        if here is None or there is None or here.open or there.open or receipts.held_at(here) is not None:
+            continue
+        for each in parity.counts(here, there, rules.queues):
+            if each.lacks and release:
+                text = f"{each.lacks} message(s) of {each.queue} lie at {opened} and not at {other}"
+                remedy = (
+                    f"If {other} served last, `dr-ctl release {other}`; else `dr-ctl drain --to {opened}` compares "
+                    f"both, then `dr-ctl activate {opened}`."
+                )
+                yield ONLY_AT_STANDBY(f"{text}, whose clients may have consumed them", remedy)
+            elif each.lacks:
+                text = f"{each.lacks} message(s) of {each.queue} lie at {opened} alone: so many may come twice"
+                yield LEFT_AT_NEW_SITE(text, f"If {other} served last: `dr-ctl release {other}` opens that instead.")
 
 
 def _residue(rules: Rules, seen: SyncSeen, move: Move, source: BrokerView, target: BrokerView) -> Iterator[Finding]:
@@ -144,9 +173,20 @@ def unproven(each: parity.Counts, copies: int, why: str, source: BrokerView, tar
     )
     remedy = (
         f"`dr-ctl swapover --to {target.site} --accept-difference {shlex.quote(each.queue)}={copies}` leaves exactly "
-        "so many there: clients get them there, and those that were consumed come twice."
+        "so many there: clients get them there, and those that were consumed come twice. Where somebody knows that "
+        f"they were consumed: `dr-ctl sync --settle --site {target.site} --reason TEXT` keeps them aside first."
     )
     return ONLY_AT_STANDBY(text, remedy)
+
+
+def not_compared(each: parity.Counts, source: str, target: str) -> Finding:
+    most = max(each.source, each.target)
+    text = (
+        f"{each.told(source, target)}: too many to be compared by id in the time of a drain; up to {most} may come "
+        "twice, and as many may be left behind"
+    )
+    remedy = "A longer `--timeout` gives time for it; named under `sync:`, the agent's door makes listings quick."
+    return NOT_COMPARED(text, remedy)
 
 
 def may_come_twice(queue: str, copies: int, site: str) -> Finding:

@@ -32,15 +32,6 @@ BROWSE_ENDED_EARLY: Final = FindingKind(
     "A restart of that broker, or a new load of its configuration. Until then copies of what was consumed unheard "
     "stay at the waiting site, and come twice after a failover.",
 )
-DELETION_REFUSED: Final = FindingKind(
-    "DR-AGENT-003",
-    Severity.WARNING,
-    "The policy of the waiting broker's console refuses deletion. The agent consumes the copies over STOMP instead, "
-    "which reads the whole queue each time.",
-    "To have them deleted by id, allow removeMatchingMessages on the queues' beans in that broker's "
-    "jolokia-access.xml.",
-    "A restart of that broker. Without it copies that stay are marked as redelivered.",
-)
 NOT_TAKEN_IN_YET: Final = FindingKind(
     "DR-AGENT-005",
     Severity.INFO,
@@ -83,10 +74,10 @@ ONLY_AT_STANDBY: Final = FindingKind(
     " holds the agent, or the counters of this start of the serving broker cover fewer. A move removes no message "
     "without that.",
     "Where the serving site lost its store: stop its broker, and `dr-ctl failover --to SITE`. Where the copies are to"
-    " stay: `dr-ctl swapover --to SITE --accept-difference QUEUE=N`. Only where somebody knows that they were "
-    "consumed: `dr-ctl sync --go-on` with the agent running deletes them.",
+    " stay: `dr-ctl swapover --to SITE --accept-difference QUEUE=N`. Where somebody knows that they were "
+    "consumed: `dr-ctl sync --settle --site SITE --reason TEXT` keeps them aside; `--dry-run` lists them by id.",
     "Messages that stay and were consumed come twice.",
-    undo="A copy that was deleted is gone.",
+    undo="`dr-ctl sync --settle --put-back --site SITE --reason TEXT`, once that site serves.",
     check="what only the waiting site has was consumed, and nobody holds it",
 )
 LEFT_AT_NEW_SITE: Final = FindingKind(
@@ -97,4 +88,29 @@ LEFT_AT_NEW_SITE: Final = FindingKind(
     "Nothing; a person accepted them.",
     "As many messages at most come twice.",
     check="nothing is left there that may come twice",
+)
+NOT_COMPARED: Final = FindingKind(
+    "DR-SYNC-006",
+    Severity.WARNING,
+    "A queue is too deep to be compared by id in the time of a move. Equal numbers at both sites say nothing of which "
+    "messages these are; where the numbers differ behind the fence, the move is undone.",
+    "Give the move more time with `--timeout`, name the agent's door under `sync:` of both brokers, or let clients "
+    "consume first.",
+    "As many messages as lie there at most come twice, and as many at most are left at the old site.",
+    check="every queue can be compared by id in time",
+)
+COPIES_UNPROVEN: Final = FindingKind(
+    "DR-SYNC-007",
+    Severity.WARNING,
+    "Copies lie at a site, and nothing proves that their messages were consumed, nor that they were not.",
+    "A swapover compares behind its fence, and removes what was consumed. For what is left: `dr-ctl sync --settle`.",
+    "As many messages at most come twice.",
+)
+CANNOT_BE_PUT_BACK: Final = FindingKind(
+    "DR-SYNC-008",
+    Severity.WARNING,
+    "Messages that were kept aside at a waiting site were not put back: messages that lie there alone look consumed, "
+    "to a broker that drops duplicates, to the agent, and to the next move.",
+    "Move the service to that site; then the same command gives them to its clients.",
+    "Until then nobody gets them, and none is lost.",
 )

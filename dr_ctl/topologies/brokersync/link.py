@@ -14,7 +14,7 @@ from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.common.evidence import total
 from dr_ctl.topologies.common.link import Link
 from dr_ctl.topologies.common.residue import Residue
-from dr_ctl.topologies.common.view import Acceptor
+from dr_ctl.topologies.common.view import Acceptor, Queue
 from dr_ctl.topologies.topology import LinkSeen, Stake, drain_s
 
 if TYPE_CHECKING:
@@ -93,27 +93,63 @@ class SyncLink(Link["BrokerView"]):
             return None
         return sum(each.removed - before.copying[name].removed for name, each in view.copying.items()) / took_s
 
+    @property
+    def _flows(self) -> Mapping[str, Queue | None]:
+        """Every queue of clients with the queue of its copies, if it has one; dead letters are each site's own."""
+        view = self.view
+        own = [name for name, queue in view.business.items() if queue.dead_letter_address is None]
+        return {name: view.copying.get(name) for name in dict.fromkeys((*view.copying, *own))}
+
     def ahead(self, peer: BrokerView | None) -> dict[str, int | None]:
-        """By queue, how many copies of messages consumed here the peer holds, shipped or not: clients there would get
-        them again. An unread count is None."""
-        return {name: self._ahead(name, peer) for name in self.view.copying}
+        """By queue, how many messages the peer holds, shipped or not, that are not here: whether clients consumed them
+        or not, clients there would get them. An unread count is None."""
+        return {name: self._ahead(name, peer) for name in self._flows}
 
     def _ahead(self, name: str, peer: BrokerView | None) -> int | None:
-        here, there, copies = self.view.named.get(name), peer.named.get(name) if peer else None, self.view.copying[name]
-        if peer is None or (here is not None and not here.counted) or not copies.counted:
+        copies = self._flows[name]
+        if peer is None:
+            return None if copies is not None else 0  # nothing is brought there
+        shipped = copies.depth if copies is not None and copies.counted else 0
+        apart = self._apart(name, peer)
+        known = apart is not None and (copies is None or copies.counted)
+        return max(0, shipped - apart) if apart is not None and known else None
+
+    def _apart(self, name: str, peer: BrokerView) -> int | None:
+        """By how many more messages lie in a queue here than at the peer."""
+        here, there = self.view.named.get(name), peer.named.get(name)
+        if any(each is not None and not each.counted for each in (here, there)):
             return None
-        depths = (there.depth if there is not None else 0) + copies.depth
-        return max(0, depths - (here.depth if here is not None else 0))
+        return (here.depth if here is not None else 0) - (there.depth if there is not None else 0)
+
+    def _lacks(self, name: str, peer: BrokerView | None) -> int | None:
+        """How many messages here the peer has not: to be shipped, or never copied. Beside a peer that was not read,
+        what is to be shipped, and all of a queue that nothing copies."""
+        copies, here = self._flows[name], self.view.named.get(name)
+        to_ship = copies.depth if copies is not None else 0
+        if (copies is not None and not copies.counted) or (here is not None and not here.counted):
+            return None
+        if peer is None:
+            return to_ship if copies is not None or here is None else here.depth
+        apart = self._apart(name, peer)
+        return max(to_ship, apart) if apart is not None else None
 
     def rows(self, peer: BrokerView | None, at: datetime) -> Iterator[Row]:
-        """Messages by queue, as their copies lie here; while it serves, also what was consumed and whose copy is not
-        removed at the peer yet, as the peer's own queue counts what left it, and what lies there."""
+        """Messages by queue that the peer lacks; while it serves, also what was consumed and whose copy is not removed
+        at the peer yet, as the peer's own queue counts what left it, and what lies there."""
         view = self.view
-        for name, copies in view.copying.items():
-            yield replace(copies.row(view, at), kind="mirror", name=name, link=self.attached)
+        for name, copies in self._flows.items():
             here, there = view.named.get(name), peer.named.get(name) if peer is not None else None
+            lacks = self._lacks(name, peer) if view.open or copies is None else copies.depth
+            if lacks is None:
+                continue
+            if copies is not None:
+                yield replace(copies.row(view, at), kind="mirror", name=name, depth=lacks, link=self.attached)
+            elif view.open and here is not None:
+                row = replace(here.row(view, at), delivering=None, link=self.attached)
+                yield replace(row, kind="mirror", depth=lacks)
+                yield replace(row, kind="acks", depth=self._ahead(name, peer), added=0, removed=0, oldest_ms=None)
             count = self._ahead(name, peer)
-            if not view.open or count is None or here is None or there is None:
+            if copies is None or not view.open or count is None or here is None or there is None:
                 continue
             row = replace(here.row(view, at), delivering=None, added=None, removed=None, oldest_ms=None)
             yield replace(row, kind="staged", depth=there.depth)
@@ -121,8 +157,9 @@ class SyncLink(Link["BrokerView"]):
 
     def stake(self, peer: BrokerView | None) -> Stake:
         twice = self.ahead(peer)
-        lost = {name: each.depth for name, each in self.view.copying.items()}
-        return Stake(self.to_ship, total(twice.values()), {name: (lost[name], twice[name]) for name in lost})
+        lost = {name: self._lacks(name, peer) for name in twice}
+        known = {name: (count, twice[name]) for name, count in lost.items() if count is not None}
+        return Stake(total(lost.values()), total(twice.values()), known if len(known) == len(lost) else None)
 
     @property
     def residue(self) -> Residue | None:

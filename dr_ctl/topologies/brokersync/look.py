@@ -12,6 +12,7 @@ from dr_ctl.topologies.classic import beans
 from dr_ctl.topologies.classic import look as parts
 from dr_ctl.topologies.classic.document_files import Papers
 from dr_ctl.topologies.classic.look import Answered
+from dr_ctl.topologies.common.names import OWN
 from dr_ctl.topologies.common.view import Queue
 
 
@@ -19,7 +20,7 @@ def seen(answer: Answered, document_files: Papers, *, pair: str, site: str, conf
     """Make the view of a pair's broker from the answer. Raises `BrokerError`."""
     bridged = {consumer.queue for consumer, network in answer.consumers if network}
     named = {queue.name: queue for queue in answer.queues}
-    copying = _copying(named, bridged, config)
+    copying = {name: replace(each, internal=True) for name, each in _copying(named, bridged, config).items()}
     agents = {each.client for each, _ in answer.connections if each.protocol == config.agent}
 
     def of_agent(client: str) -> bool:
@@ -56,8 +57,8 @@ def seen(answer: Answered, document_files: Papers, *, pair: str, site: str, conf
 
 
 def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
-    """Read a broker's doors, link, copy queues and copied queues again; other queues stay as in the last look."""
-    own = [*view.copying.values(), *(view.named[name] for name in view.copying if name in view.named)]
+    """Read a broker's doors, link, copy queues and clients' queues again; other queues stay as in the last look."""
+    own = [*view.copying.values(), *view.business.values()]
     answers = reader.look(
         [
             Read(beans.broker(view.broker), ("BrokerId", "Slave")),
@@ -91,6 +92,8 @@ def _copying(named: Mapping[str, Queue], bridged: set[str], config: SyncConfig) 
     before, after = config.copies.split(QUEUE)
     found = {}
     for name, queue in named.items():
+        if name.startswith(OWN):  # copies that were kept aside are not shipped
+            continue
         if name.startswith(before) and name.endswith(after) and len(name) > len(before) + len(after):
             found[name[len(before) : len(name) - len(after)]] = queue
         elif name in bridged and (origin := _origin(name, named)) is not None:

@@ -8,6 +8,7 @@ from typing import Final
 from dr_ctl.core.model import some
 from dr_ctl.topologies.brokersync.findings import (
     LEFT_AT_NEW_SITE,
+    NOT_COMPARED,
     NOT_COPIED_TO_STANDBY,
     NOTHING_COPIED_BACK,
     ONLY_AT_STANDBY,
@@ -46,6 +47,10 @@ BY_PAIR: Final[Sequence[Named[BrokerView]]] = (
         lambda view: f"{view.site} {sum(view.consumed.values())} consumed since its start",
     ),
     Named(LEFT_AT_NEW_SITE, _copies),
+    Named(
+        NOT_COMPARED,
+        lambda view: f"{view.site} {max((each.depth for each in view.business.values()), default=0)} in one queue",
+    ),
     Named(
         COUNTS_DIFFER,
         lambda view: f"{view.site} {sum(each.depth for each in view.business.values())} message(s)",

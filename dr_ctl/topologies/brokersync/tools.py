@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from dr_ctl.core.model import Json
 from dr_ctl.topologies.brokersync.access import Observer
+from dr_ctl.topologies.brokersync.in_time import Compared
 from dr_ctl.topologies.brokersync.verifier import SyncVerifier
 from dr_ctl.topologies.brokersync.view import BrokerView
 from dr_ctl.topologies.common.recipe import Recipe
@@ -16,34 +17,39 @@ from dr_ctl.topologies.common.tools import Tools
 @dataclass
 class TakenIn:
     """Messages of the returned site, sorted by a return, by queue. `recovered` ones were shipped late. `done_there`
-    ones were not shipped, and its own clients had consumed them. `done_here` ones still lay there, and the other site
-    had consumed them since."""
+    ones were not shipped and had left their queue there: they are kept aside. `done_here` ones still lay there, the
+    other site had consumed them since, and they were removed. `twice`: so many more lie there that nothing proves."""
 
     recovered: dict[str, int] = field(default_factory=dict)
     done_there: dict[str, int] = field(default_factory=dict)
     done_here: dict[str, int] = field(default_factory=dict)
+    twice: dict[str, int] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
-        recovered, there, here = (sum(each.values()) for each in (self.recovered, self.done_there, self.done_here))
-        return (
-            f"{recovered} message(s) recovered; not delivered again: {there} that were consumed before the loss, "
-            f"{here} that were consumed since"
+        every = (self.recovered, self.done_there, self.done_here, self.twice)
+        recovered, there, here, twice = (sum(each.values()) for each in every)
+        text = (
+            f"{recovered} message(s) recovered; not delivered again: {there} that had left their queue there before "
+            f"the loss, {here} that were consumed since"
         )
+        return f"{text}; {twice} may come twice" if twice else text
 
     def as_json(self) -> dict[str, Json]:
         return {
             "recovered": sum(self.recovered.values()),
             "consumed_before_the_loss": dict(self.done_there),
             "consumed_since": dict(self.done_here),
+            "may_come_twice": dict(self.twice),
         }
 
 
 class SyncTools(Tools[BrokerView]):
-    """`taken_in` is what a return has found out."""
+    """`taken_in` is what a return has found out; `compared` are queues that were compared by id."""
 
     observer: Observer
 
     def __init__(self, observer: Observer, recipe: Recipe[BrokerView], sender: Sender) -> None:
-        super().__init__(observer, recipe, sender, SyncVerifier(observer, recipe.rules.drain.poll))
+        super().__init__(observer, recipe, sender, SyncVerifier(observer, recipe.rules, compared := Compared()))
+        self.compared = compared
         self.taken_in = TakenIn()

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-from dr_ctl.core.model import Json
+from dr_ctl.core.model import Finding, Json
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.brokersync import parity
 from dr_ctl.topologies.brokersync.access import Observer
+from dr_ctl.topologies.brokersync.checks import not_compared
+from dr_ctl.topologies.brokersync.in_time import Compared, too_deep
+from dr_ctl.topologies.brokersync.listing import listed
 from dr_ctl.topologies.brokersync.view import BrokerView
-from dr_ctl.topologies.classic import ids
 from dr_ctl.topologies.common.findings import SAME_COUNT_OTHER_MESSAGES
 from dr_ctl.topologies.common.gate import Sample
+from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.verifier import Verifier
-
-COMPARED: Final = 1000  # messages of a queue that are compared by id, beside their number
 
 
 class SyncVerifier(Verifier):
-    def __init__(self, observer: Observer, poll_s: float) -> None:
-        self._brokers = observer
-        super().__init__(observer, poll_s, observer.patience.mirror_window_s)
+    """`compared` are queues that an act of the same run has compared already."""
+
+    def __init__(self, observer: Observer, rules: Rules, compared: Compared) -> None:
+        self._brokers, self._rules, self._compared = observer, rules, compared
+        super().__init__(observer, rules.drain.poll, observer.patience.window_s)
 
     def differing(self, now: Sample, move: Move) -> list[str]:
         found = parity.differing(*_views(now), self.observer.queues)
@@ -32,26 +33,37 @@ class SyncVerifier(Verifier):
         ]
 
     def same(self, now: Sample, move: Move) -> Outcome:
-        del move
         here, there = _views(now)
         depths: dict[str, Json] = {}
-        compared = 0
+        compared, left = 0, list[Finding]()
+        deep = too_deep(self._rules, here, there, move)
         for each in parity.counts(here, there, self.observer.queues):
             if each.source:
                 depths[each.queue] = each.source
-            if each.source != each.target or not 0 < each.source <= COMPARED:
+            if each.source != each.target or not each.source:
                 continue
-            ours, theirs = here.named.get(each.queue), there.named.get(each.queue)
-            sites = self._brokers.brokers
-            difference = ids.differing(sites[here.site][here.pair], ours, sites[there.site][there.pair], theirs)
-            if difference.only_here or difference.only_there:
-                text = (
-                    f"{each.queue}: {len(difference.only_here)} message(s) only at {here.site}, "
-                    f"{len(difference.only_there)} only at {there.site}, although the counts are equal"
-                )
-                return Refused(text, findings=(SAME_COUNT_OTHER_MESSAGES(text, "Find out why before moving."),))
+            if not self._compared.alike(here, there, each.queue):
+                if each.queue in deep:
+                    left.append(not_compared(each, here.site, there.site))
+                    continue
+                if (refused := self._differ(each.queue, here, there)) is not None:
+                    return refused
             compared += each.source
-        return Done("the gate holds", {"ids_compared": compared, "depths": depths})
+        return Done("the gate holds", {"ids_compared": compared, "depths": depths}, tuple(left))
+
+    def _differ(self, queue: str, here: BrokerView, there: BrokerView) -> Refused | None:
+        views = {view.site: view for view in (here, there)}
+        way = [self._brokers.brokers[site][here.pair] for site in views]
+        ours, theirs = self._brokers.together(
+            lambda access: listed(access, views[access.site], views[access.site].named.get(queue)).whole.ids, way
+        )
+        if ours == theirs:
+            return None
+        text = (
+            f"{queue}: {len(ours - theirs)} message(s) only at {here.site}, {len(theirs - ours)} only at "
+            f"{there.site}, although the counts are equal"
+        )
+        return Refused(text, findings=(SAME_COUNT_OTHER_MESSAGES(text, "Find out why before moving."),))
 
 
 def _views(now: Sample) -> tuple[BrokerView, BrokerView]:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from dr_ctl.engine.outcome import Done, Outcome
+from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.model import Json, some
+from dr_ctl.engine.outcome import Done, NotNeeded, Outcome
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.topologies.classic.findings import DEAD_LETTERS_GREW
 from dr_ctl.topologies.classic.operations import PAUSES
 from dr_ctl.topologies.common import acts
 from dr_ctl.topologies.common.findings import COME_AGAIN
 from dr_ctl.topologies.common.tools import Tools
+from dr_ctl.topologies.common.view import Broker
 
 
 def quiesce(tools: Tools[Any], step: PlannedStep, move: Move, hand: Hand) -> Outcome:
@@ -22,3 +28,35 @@ def quiesce(tools: Tools[Any], step: PlannedStep, move: Move, hand: Hand) -> Out
     text = f"{held} message(s) in delivery are cut and will come again: the console of {move.source} refuses to pause"
     found = COME_AGAIN(text, "The clients must recognise what they have done.")
     return Done(text, {"come_again": held}, (found,))
+
+
+def probe(tools: Tools[Any], step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    """Probe as at any broker, and count the target's dead letters before it was opened and now: a backlog that a
+    client gives up at once ends there, and nothing ships a dead letter to the other site."""
+    outcome = acts.proving.probe(tools, step, move, hand)
+    if not isinstance(outcome, Done | NotNeeded):
+        return outcome
+    before = dead_letters(sample.target for sample in tools.gate.seen.values())
+    try:
+        after = dead_letters(tools.observer.look_at(move.target))
+    except BrokerError as error:
+        return replace(outcome, evidence={**outcome.evidence, "dead_letters": f"not read: {error}"})
+    counted: dict[str, Json] = {"before": dict(before), "after": dict(after)}
+    grown = {name: count - before.get(name, 0) for name, count in after.items() if count > before.get(name, 0)}
+    findings = outcome.findings
+    if grown and tools.gate.seen:
+        more = some([f"{name}: {count}" for name, count in grown.items()])
+        text = f"{move.target} has more dead letters than before it was opened: {more}"
+        remedy = f"Look at them in the console of {move.target}: no other site has them."
+        findings = (*findings, DEAD_LETTERS_GREW(text, remedy))
+    return replace(outcome, evidence={**outcome.evidence, "dead_letters": counted}, findings=findings)
+
+
+def dead_letters(views: Iterable[Broker]) -> Mapping[str, int]:
+    """How many dead letters each dead-letter queue of a site holds, by broker and queue."""
+    return {
+        f"{view.site}/{view.pair} {queue.name}": queue.depth
+        for view in views
+        for queue in view.queues
+        if queue.dead_letter_address is not None and queue.counted
+    }

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import time
+import math
 from collections.abc import Iterator
 from typing import Final
 
+from dr_ctl.core.clock import growing_s
 from dr_ctl.core.errors import BrokerError, LoginRefused, TimedOut
 from dr_ctl.stomp_io.answers import Refused
 from dr_ctl.stomp_io.connection import Connection, knock
@@ -33,15 +34,26 @@ def browsed(gate: Gate, queue: str, *, client: str | None = None) -> Iterator[Fr
     `BrokerError` where the browse does not come to its end."""
     connection = connected(gate, client=client)
     try:
-        connection.stomp.subscribe(f"/queue/{queue}", "browse", "auto", {"browser": "true"})
-        heard = time.monotonic()
-        while time.monotonic() - heard < SILENT_S:
-            for frame in connection.receive(1.0):
-                heard = time.monotonic()
-                if frame.headers.get("browser") == "end":
-                    return
-                if frame.cmd == "MESSAGE":
-                    yield frame
+        yield from browse(connection, queue, "browse")
     finally:
         connection.close()
-    raise TimedOut(f"{gate.address}: a browse of {queue} did not come to its end")
+
+
+def browse(session: Connection, queue: str, name: str) -> Iterator[Frame]:
+    """The same by a session that is used for several browses; `name` is another one for each."""
+    session.stomp.subscribe(f"/queue/{queue}", name, "auto", {"browser": "true"})
+    heard = growing_s()
+    while growing_s() - heard < SILENT_S:
+        for frame in session.receive(1.0):
+            if frame.headers.get("subscription") != name:
+                continue
+            heard = growing_s()
+            if frame.headers.get("browser") == "end":
+                session.stomp.unsubscribe(name)
+                return
+            if frame.cmd == "MESSAGE":
+                yield frame
+        # The broker sends the end by itself once all before is acknowledged, which a silent receiver puts off for
+        # 40 ms; whatever is sent now takes that acknowledgement along.
+        session.beat(every_s=0.0, silent_s=math.inf)
+    raise TimedOut(f"{session.address}: a browse of {queue} did not come to its end")

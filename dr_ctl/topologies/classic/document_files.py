@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import BrokerError
+from dr_ctl.engine.folders import private
 from dr_ctl.engine.lease import LOCK
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.runs import write_text
@@ -42,7 +43,7 @@ class Papers:
     def write(self, name: str, text: str) -> Outcome:
         """Whole or not at all; an older document is replaced."""
         try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private(self._folder)
             write_text(self._folder / name, text)
         except OSError as error:
             return Refused(f"{name} cannot be written in {self._folder}: {error}")

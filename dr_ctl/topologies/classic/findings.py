@@ -35,3 +35,12 @@ NO_CONSOLE_NAMED: Final = FindingKind(
     "`monitor` say when all copies are shipped.",
     check="it can be managed",
 )
+DEAD_LETTERS_GREW: Final = FindingKind(
+    "DR-DLQ-001",
+    Severity.WARNING,
+    "After a move the dead-letter queues of the site that serves now hold more messages than before it was opened. A "
+    "client gave messages back more often than its redelivery policy allows; no dead letter is shipped to another "
+    "site.",
+    "Look at these messages in the console of that site, and move back by hand what was never done.",
+    "A look; it changes nothing.",
+)

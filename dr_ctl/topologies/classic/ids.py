@@ -9,11 +9,12 @@ from typing import Any, Final
 from dr_ctl.jolokia.client import Ask, Listing, Read
 from dr_ctl.jolokia.errors import BadValue
 from dr_ctl.topologies.classic.access import Access
+from dr_ctl.topologies.common.consumed import NotWhole, Whole
 from dr_ctl.topologies.common.view import Queue
 
 BROWSE_S: Final = 30.0  # 20 000 messages take 6 s
 TRIES: Final = 6
-WHOLE: Final = 2
+QUEUE: Final = "queue://"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,49 +25,44 @@ class Differing:
     only_there: frozenset[str]
 
 
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A listing that shows every message of a queue, in delivery included. `came_by` is the destination that a message
+    had before; for a copy, the queue it arrived by."""
+
+    whole: Whole
+    came_by: Mapping[str, str | None]
+
+
+NOTHING: Final = Listed(Whole("", frozenset(), before=0, after=0), {})
+
+
+def listed(access: Access[Any], queue: Queue | None, *, tries: int = 1, grows: bool = False) -> Listed:
+    """List a queue; a queue that is not there has no messages. Where clients work, several tries find a moment in which
+    the listing shows all. A queue that only `grows` has no client and no transaction: what comes while it is listed
+    hides nothing of what lay there before.
+
+    A broker ends a listing silently where its policy says so (400 by default), leaves out a message that is on its way
+    to a consumer, and hides what a client has acknowledged in a transaction that is not committed. A listing that is
+    not as long as the queue is deep, before it and after it, is refused: messages left out would look consumed. Raises
+    `BrokerError`."""
+    for left in reversed(range(tries)):
+        try:
+            return _listed(access, queue, grows=grows)
+        except NotWhole:
+            if not left:
+                raise
+    raise ValueError("a listing needs one try at least")
+
+
 def lying(access: Access[Any], queue: Queue | None) -> Mapping[str, str | None]:
-    """Messages of a queue by id, in delivery included, with the destination they had before; for a copy, the queue it
-    arrived by. A queue that is not there has no messages.
-
-    A broker ends a listing silently where its policy says so (400 by default). A listing shorter than the queue is
-    refused, because a message left out would look consumed. Raises `BrokerError`."""
-    found, short = _listed(access, queue)
-    if short is not None:
-        raise short
-    return found
+    """The messages of a queue by id, as `listed` finds them. Raises `BrokerError`."""
+    return listed(access, queue).came_by
 
 
-def lying_at_work(access: Access[Any], queue: Queue | None) -> Mapping[str, str | None]:
-    """Read a queue that clients work on: messages that any of several listings shows, two of them whole. A listing
-    leaves out a message now and then that is on its way to a consumer (548 of 549 were seen). A listing that a policy
-    ends always leaves some out."""
-    found, shorts = dict[str, str | None](), list[BadValue]()
-    for number in range(1, TRIES + 1):
-        shown, short = _listed(access, queue)
-        found |= shown
-        shorts += [short] if short is not None else []
-        if number - len(shorts) == WHOLE:
-            return found
-    raise shorts[-1]
-
-
-def _listed(access: Access[Any], queue: Queue | None) -> tuple[dict[str, str | None], BadValue | None]:
-    """The messages of a listing, and an error where the listing is shorter than its queue."""
-    if queue is None:
-        return {}, None
-    size = Read(queue.bean, ("QueueSize",))
-    before, listed, after = access.reader().look([size, Ask(queue.bean, Listing.BROWSE_ALL), size], timeout_s=BROWSE_S)
-    rows = listed.value()
-    if not isinstance(rows, list):
-        raise BadValue(f"{access.site}: a listing of {queue.name} gave no messages")
-    least, short = min(_size(before.value()), _size(after.value())), None
-    if len(rows) < least:
-        short = BadValue(
-            f"{access.site}: {queue.name} holds {least} message(s) and shows {len(rows)} of them: its broker's policy "
-            "limits what a listing shows",
-            remedy=f"Raise maxBrowsePageSize of the policy entry for {queue.name} at {access.site} above that number.",
-        )
-    return {_id(access, row): _origin(row) for row in rows}, short
+def shown(access: Access[Any], queue: Queue | None) -> Mapping[str, str | None]:
+    """The messages that one listing shows: these lie there, and others may. Raises `BrokerError`."""
+    return _asked(access, queue)[0] if queue is not None else {}
 
 
 def differing(here: Access[Any], ours: Queue | None, there: Access[Any], theirs: Queue | None) -> Differing:
@@ -76,13 +72,44 @@ def differing(here: Access[Any], ours: Queue | None, there: Access[Any], theirs:
     return Differing(frozenset(mine - copies), frozenset(copies - mine))
 
 
-def _size(value: Mapping[str, Any]) -> int:
+def whole(
+    site: str, name: str, found: Mapping[str, str | None], before: int, after: int, *, grows: bool = False
+) -> Listed:
+    """Believe a listing; raises `NotWhole` where messages were left out."""
+    if grows and before <= len(found) <= after:
+        before = after = len(found)
+    try:
+        return Listed(Whole(name, frozenset(found), before, after), found)
+    except NotWhole as error:
+        raise NotWhole(
+            f"{site}: {error}: its broker's policy limits what a listing shows, a client works there, or a transaction "
+            "that is not ended holds some",
+            remedy=f"Raise maxBrowsePageSize of the policy entry for {name} at {site} above that number; end what is "
+            "open there.",
+        ) from error
+
+
+def _listed(access: Access[Any], queue: Queue | None, *, grows: bool) -> Listed:
+    return whole(access.site, queue.name, *_asked(access, queue), grows=grows) if queue is not None else NOTHING
+
+
+def _asked(access: Access[Any], queue: Queue) -> tuple[dict[str, str | None], int, int]:
+    """The messages of a listing, and the queue's depth before and after it."""
+    size = Read(queue.bean, ("QueueSize",))
+    before, rows, after = access.reader().look([size, Ask(queue.bean, Listing.BROWSE_ALL), size], timeout_s=BROWSE_S)
+    messages = rows.value()
+    if not isinstance(messages, list):
+        raise BadValue(f"{access.site}: a listing of {queue.name} gave no messages")
+    return {_id(access, row): _origin(row) for row in messages}, depth_of(before.value()), depth_of(after.value())
+
+
+def depth_of(value: Mapping[str, Any]) -> int:
     return int(value["QueueSize"])
 
 
 def _origin(row: Mapping[str, Any]) -> str | None:
     destination = row.get("OriginalDestination")
-    return destination.removeprefix("queue://") if isinstance(destination, str) else None
+    return destination.removeprefix(QUEUE) if isinstance(destination, str) else None
 
 
 def _id(access: Access[Any], row: Any) -> str:

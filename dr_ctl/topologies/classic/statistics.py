@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from dr_ctl.core.clock import growing_s
 from dr_ctl.core.errors import BrokerError, TimedOut, Unreachable
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.stomp_io.answers import Connected, Refused
@@ -41,7 +41,7 @@ def ask(gate: Gate, doors: Mapping[str, bool], *, timeout_s: float) -> Answered:
         # A closed door of a site that waits looks like one of a broker that is not there.
         raise Unreachable(f"{gate.address}: {because}", refused=False)
     try:
-        frames = _asked(connection, time.monotonic() + timeout_s)
+        frames = _asked(connection, growing_s() + timeout_s)
     except ConnectionLost as error:
         raise Unreachable(f"{gate.address}: {error}", refused=False) from error
     finally:
@@ -56,8 +56,8 @@ def _asked(connection: Connection, until: float) -> list[Mapping[str, Any]]:
         headers = {"reply-to": REPLIES, "correlation-id": what}
         connection.stomp.send(f"{_PLUGIN}{what}", "", headers=headers)
     found: list[Mapping[str, Any]] = []
-    while time.monotonic() < until:
-        for frame in connection.receive(min(0.2, max(0.0, until - time.monotonic()))):
+    while growing_s() < until:
+        for frame in connection.receive(min(0.2, max(0.0, until - growing_s()))):
             if frame.cmd == "MESSAGE":
                 found.append(entries(frame))
                 if frame.headers.get("correlation-id") == _BROKER:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Generic, Protocol
+from typing import ClassVar, Final, Generic, Protocol
 
 from dr_ctl.core.clock import growing_s
 from dr_ctl.engine.lease import Store
@@ -72,7 +72,10 @@ class Channel(Protocol):
 
 class Access(ABC, Generic[V_co]):
     """A broker of one site. The secret is resolved at the first need; a missing secret is an error of this broker
-    alone. Raises `BrokerError` from every method that asks the broker."""
+    alone. Raises `BrokerError` from every method that asks the broker. `fenced_by_door`: where clients are kept out,
+    nobody is greeted."""
+
+    fenced_by_door: ClassVar[bool] = True
 
     def __init__(self, installation: Installation, site: str, pair: str, settings: Clients) -> None:
         self.site, self.pair, self.settings = site, pair, settings

@@ -162,7 +162,8 @@ class Doors:
         except BrokerError as error:
             return f"it does not answer: {error}"
         shut = not any(opened)
-        return None if shut and not self.let_in(accesses) else "a client may be let in"
+        knocked = [access for access in accesses if access.fenced_by_door]
+        return None if shut and not (knocked and self.let_in(knocked)) else "a client may be let in"
 
     def why_not_open_again(self, site: str, opens: Sequence[Call]) -> str | None:
         """Say why the doors that these calls open are not shown to be open."""

@@ -57,7 +57,7 @@ class Driver(Generic[V_co]):
         return outcome if waited.held else barred or outcome
 
     def by_hand(self, site: str) -> str:
-        return f"in the console of {site}: {self._by_console}, and resume its paused queues"
+        return self._tools.by_hand(site, self._by_console)
 
 
 def _is_stranded(outcome: Outcome) -> bool:

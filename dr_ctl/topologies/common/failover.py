@@ -9,6 +9,7 @@ from typing import TypeVar
 from dr_ctl.core.model import Finding, Role, Severity, Weight
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.findings import SOURCE_ALIVE
+from dr_ctl.engine.parts import part_of
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.common.checks import of_silent, of_taken, weighed
 from dr_ctl.topologies.common.debts import document
@@ -24,7 +25,7 @@ V = TypeVar("V", bound=Broker)
 
 def findings(seen: Seen[V], move: Move, of_broker: Callable[[V], Iterable[Finding]]) -> Iterator[Finding]:
     """Find reasons against opening the target without the lost site; only grave ones refuse the failover."""
-    role = seen.roles[move.source]
+    role = part_of(seen, move.ask).roles[move.source]
     opens = not all(view.open for view in seen.views(move.target))
     if role is Role.SERVING or (role is Role.SICK and opens):
         remedy = f"`dr-ctl validate --to {move.target}` says whether a move without loss is ready."
@@ -46,7 +47,7 @@ def is_kept_out(seen: Seen[Broker], move: Move) -> bool:
     name = [document(DebtKind.QUARANTINE, move.source, view.site) in view.documents for view in here]
     shut = not any(door.started for view in here for door in view.link.doors)
     nothing = len(there) == len(seen.sites[move.source]) and all(
-        not each.open and each.link.to_ship == 0 for each in there
+        not each.open and not [*each.link.left_to_ship()] for each in there
     )
     return (all(name) and shut) or (nothing and all(view.link.unapplied == 0 for view in here))
 
@@ -82,5 +83,5 @@ def nothing_owed(seen: Seen[Broker], move: Move) -> bool:
     here, there = seen.views(move.source), seen.views(move.target)
     owed = any(move.target in (debt.about, debt.kept_at) for debt in seen.debts)
     ship = all(view.link.attached and all(door.started for door in view.link.doors) for view in (*here, *there))
-    settled = all(view.link.to_ship == 0 for view in there) and all(view.link.unapplied == 0 for view in here)
+    settled = not any([*view.link.left_to_ship()] for view in there) and all(view.link.unapplied == 0 for view in here)
     return not owed and ship and settled and seen.roles[move.target] is Role.STANDBY

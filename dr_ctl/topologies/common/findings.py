@@ -355,7 +355,7 @@ RETURN_HOLDS_PAUSES: Final = FindingKind(
     "A return holds pauses or a link, and they are not lifted: messages that the return has let in would be delivered"
     " a second time.",
     "`dr-ctl reinstate SITE` of the lost site goes on with the return; if that site is away again, `dr-ctl failover "
-    "--to` the serving one shuts it out first.",
+    "--to SITE`, to the serving one, shuts it out first.",
     "Delivery at the serving site goes on once the return is over.",
     undo="The return by itself where it fails.",
 )
@@ -378,6 +378,15 @@ QUARANTINE_ENDED: Final = FindingKind(
     "A restart ended a quarantine: messages that the lost site holds can come in.",
     "Stop that acceptor in the console while the site is away; `dr-ctl reinstate SITE` once it is back.",
     undo="`dr-ctl reinstate SITE` opens it again.",
+)
+NOT_TAKEN_IN: Final = FindingKind(
+    "DR-RETURN-008",
+    Severity.ERROR,
+    "A site that was lost and is not taken in again is not opened: the other site has served since.",
+    "`dr-ctl release SITE` of the site that served last, then `dr-ctl reinstate SITE` of the lost one; where that "
+    "other site is lost now, `dr-ctl failover --to SITE` for the one that is left.",
+    "Clients get in at the site that served last.",
+    undo="`dr-ctl fence SITE`.",
 )
 UNDONE_TWICE: Final = FindingKind(
     "DR-RETURN-007",

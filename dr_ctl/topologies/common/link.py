@@ -82,6 +82,19 @@ class Link(ABC, Generic[V]):
         link only: a broker lists its peer's connection for up to a minute after the peer was killed (seen for 53 s)."""
         return bool(self.attached)
 
+    def left_to_ship(self) -> Iterator[str]:
+        """Say what the peer does not have yet, one sentence each; what was not read is said too."""
+        if self.to_ship is None:
+            yield f"the outflow of {self.view.site} was not read"
+        elif self.to_ship:
+            yield f"{self.to_ship} to ship at {self.view.site}"
+
+    @property
+    def arrivals(self) -> int | None:
+        """How much has arrived from the peer since the broker's start, and from nobody else; None where no counter
+        tells that. A count that grows between two looks is a sign that the peer lives."""
+        return None
+
     @property
     def counters(self) -> Iterable[Queue]:
         """The queues whose counters a receipt rests on."""

@@ -28,6 +28,7 @@ from dr_ctl.topologies.common.watching import Watch
 from dr_ctl.topologies.topology import Glance
 
 T = TypeVar("T")
+V = TypeVar("V", bound=Broker)
 A = TypeVar("A")
 A_co = TypeVar("A_co", bound=Access[Any], covariant=True)
 
@@ -157,7 +158,8 @@ class Observer(ABC, Generic[V_co, A_co]):
             if not self._puzzling(seen):
                 break
             self.clock.sleep(self.patience.apart_s)
-            seen = self._with_movement(seen, self.look_once(least_s=least_s))
+            before, after = seen, self.look_once(least_s=least_s)
+            seen = self._with_movement(before, self._seen(_heard_from(before, after)))
         return seen
 
     def observe_over(self, seconds: float) -> Seen[V_co]:
@@ -268,7 +270,10 @@ class Observer(ABC, Generic[V_co, A_co]):
                 # The ports refuse, and the peer's link is connected: the broker may have died a moment ago.
                 silent = [seen.sites[site][pair] for site in (first, second) if seen.view(site, pair) is None]
                 refuses = any(_refuses(each) for each in silent)
-                if refuses and any(view is not None and view.link.attached for view in (here, there)):
+                views = [view for view in (here, there) if view is not None]
+                if refuses and any(
+                    view.link.attached or (view.link.arrivals is not None and not seen.moved) for view in views
+                ):
                     return True
                 continue
             if self._differ(seen, pair):
@@ -284,6 +289,28 @@ class Observer(ABC, Generic[V_co, A_co]):
             both = [(w, n) for w, n in zip(was, now, strict=True) if w is not None and n is not None]
             moved[pair] = queues.moved([w for w, _ in both], [n for _, n in both])
         return replace(after, moved=moved)
+
+
+def _heard_from(before: Seen[V], after: Seen[V]) -> Mapping[str, Mapping[str, V | Silent]]:
+    """The brokers of the second of two looks; a broker whose ports refuse is not down where its peer got something
+    from it between the looks."""
+    sites: dict[str, Mapping[str, V | Silent]] = {}
+    for site, brokers in after.sites.items():
+        other = next(each for each in after.sites if each != site)
+        sites[site] = {
+            pair: replace(each, ports_refuse=False)
+            if isinstance(each, Silent) and _arrived(before.view(other, pair), after.view(other, pair))
+            else each
+            for pair, each in brokers.items()
+        }
+    return sites
+
+
+def _arrived(before: Broker | None, after: Broker | None) -> bool:
+    if before is None or after is None or before.start != after.start:
+        return False
+    was, now = before.link.arrivals, after.link.arrivals
+    return was is not None and now is not None and now > was
 
 
 def _refuses(view: Broker | Silent) -> bool:

@@ -59,7 +59,7 @@ def changes(before: Broker, now: Broker, moves: Callable[[str | None], bool]) ->
         for queue in now.link.counters
         if moves(now.unit_of(queue.name)) and _figures(queue) != _figures(was.get(queue.name))
     ]
-    gone = sorted({*was} - {queue.name for queue in now.link.counters})
+    gone = sorted(name for name in {*was} - {queue.name for queue in now.link.counters} if moves(before.unit_of(name)))
     named = some([*moved, *gone])
     return [f"{name}: something came or went since the gate was seen to hold: {named}"] if moved or gone else []
 

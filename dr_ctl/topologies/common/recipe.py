@@ -32,6 +32,7 @@ class Checks(Generic[V]):
     nothing_owed: Callable[[Seen[V], Move], bool]
     by_broker: Sequence[Named[V]]
     by_pair: Sequence[Named[V]]
+    of_opening: Callable[[Rules, Seen[V], Move], Iterable[Finding]] = lambda *_: ()  # of one of two closed sites
 
 
 class Recipe(Generic[V]):
@@ -73,15 +74,14 @@ class Recipe(Generic[V]):
         if move.ask.operation in RETURNS:
             return errors_first(checks.of_return(seen, move))
         if move.ask.operation in ALONE:
-            return errors_first(
-                single.findings(
-                    seen,
-                    move,
-                    lambda: checks.of_move(self.rules, seen, move),
-                    lambda: [each for view in seen.views(move.source) for each in checks.of_broker(view)],
-                )
+            found = single.findings(
+                seen,
+                move,
+                lambda: checks.of_move(self.rules, seen, move),
+                lambda: [each for view in seen.views(move.source) for each in checks.of_broker(view)],
             )
-        return checks.of_move(self.rules, seen, move)
+            return errors_first([*found, *checks.of_opening(self.rules, seen, move)])
+        return errors_first([*single.not_taken_in(seen, move), *checks.of_move(self.rules, seen, move)])
 
     def checks(self, seen: Seen[V], move: Move) -> Sequence[Check]:
         checks, rules, sites = self._checks, self.rules, (move.source, move.target)

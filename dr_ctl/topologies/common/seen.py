@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from dr_ctl.core.errors import BrokerError, Sick, TimedOut, Unreachable
 from dr_ctl.core.model import Finding, Json, Role
@@ -45,6 +45,9 @@ V_co = TypeVar("V_co", bound=Broker, covariant=True)
 class Seen(Generic[V_co]):
     """A look at both sites. `moved`: how much each pair's queues changed between two looks, where there were two,
     `took_s` apart: `before` is the first of the two."""
+
+    kept_aside: ClassVar[str] = "Look at them: move back by hand what was never done; then remove that queue."
+    """What to do with messages that a return took out, at the site that is filled in."""
 
     sites: Mapping[str, Mapping[str, V_co | Silent]]
     moved: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -160,8 +163,7 @@ class Seen(Generic[V_co]):
             for queue in view.queues:
                 if queue.name.startswith(QUARANTINE_PREFIX) and queue.depth:
                     text = f"{view.site}/{view.pair}: {queue.depth} message(s) in {queue.name}, taken out by a return"
-                    remedy = "Look at them: move back by hand what was never done; then remove that queue."
-                    yield LIE_ASIDE(text, remedy)
+                    yield LIE_ASIDE(text, self.kept_aside.format(view.site))
 
 
 def _broker(view: Broker | Silent) -> BrokerSeen:

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from dr_ctl.core.model import Finding, Role, Weight, some
-from dr_ctl.engine.debts import DebtKind
+from dr_ctl.engine.debts import DebtKind, lost_alone
 from dr_ctl.engine.findings import OTHER_SITE_OPEN
 from dr_ctl.engine.operations import ACTIVATE, DRAIN, FENCE, QUIESCE, RELEASE, RESTART
+from dr_ctl.engine.parts import part_of
 from dr_ctl.engine.ports import Move
-from dr_ctl.engine.roles import part_of
 from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common.baseline import paused_by_runs
 from dr_ctl.topologies.common.checks import of_taken, weighed
@@ -24,6 +24,7 @@ from dr_ctl.topologies.common.findings import (
     LINK_STOPPED,
     MOVED_SINCE_DRAIN,
     NO_RECEIPT,
+    NOT_TAKEN_IN,
     OTHER_SITE_HOLDS_MORE,
     RETURN_HOLDS_PAUSES,
 )
@@ -50,6 +51,8 @@ def findings(
                 continue
             is_uncounted = move.ask.operation == QUIESCE and each.id == COUNTED_BELOW_ZERO.id
             yield each if is_uncounted else weighed(each, Weight.RESTART if restarts else Weight.SINGLE_STEP)
+    if move.ask.operation in (ACTIVATE, RELEASE):
+        yield from _replaced(seen, move)
     if move.ask.operation == ACTIVATE:
         yield from _unproven(seen, move)
     if move.ask.operation == RELEASE:
@@ -61,6 +64,22 @@ def findings(
             yield OTHER_SITE_OPEN(text, remedy)
     elif move.ask.operation == RELEASE:
         yield from _moved_on(seen, move)
+
+
+def not_taken_in(seen: Seen[Broker], move: Move) -> Iterator[Finding]:
+    """Of a move to a site that was lost, and that nothing kept from being moved to where no link joins the sites."""
+    if lost_alone(seen.debts) == move.target and not move.sent:
+        text = f"{move.target} was lost and is not taken in again: {move.source} has served since"
+        yield NOT_TAKEN_IN(text, f"`dr-ctl reinstate {move.target}` takes it in, then it can be moved to.")
+
+
+def _replaced(seen: Seen[Broker], move: Move) -> Iterator[Finding]:
+    """Where both sites are closed, the one that was lost last has not what clients of the other did since."""
+    release = move.ask.operation == RELEASE
+    opened, other = (move.source, move.target) if release else (move.target, move.source)
+    if lost_alone(seen.debts) == opened and part_of(seen, move.ask).roles[other] is Role.STANDBY:
+        remedy = f"`dr-ctl release {other}`, or `dr-ctl failover --to {other}`; then `dr-ctl reinstate {opened}`."
+        yield NOT_TAKEN_IN(f"{opened} was lost and is not taken in again: {other} has served since", remedy)
 
 
 def _coming_in(seen: Seen[Broker], move: Move) -> Iterator[Finding]:
@@ -88,7 +107,7 @@ def _unproven(seen: Seen[Broker], move: Move) -> Iterator[Finding]:
         if receipt is not None:
             for text in receipts.moved(receipt, (here, there), move.ask):
                 yield MOVED_SINCE_DRAIN(text, f"Drain again: {drained}")
-        elif left := [text for view in (here, there) for text in (*_to_ship(view), *_unapplied(view))]:
+        elif left := [text for view in (here, there) for text in (*view.link.left_to_ship(), *_unapplied(view))]:
             text = f"nothing shows that a drain to {move.target} has finished: {some(left)}"
             yield NO_RECEIPT(text, drained)
 
@@ -102,17 +121,12 @@ def _moved_on(seen: Seen[Broker], move: Move) -> Iterator[Finding]:
             continue  # a pair with a silent broker is not opened
         if here.open:
             continue
-        if left := [*_to_ship(there), *_unapplied(here)]:
+        # What a lost site still holds is kept out, and comes in when it is taken in again.
+        holds = [] if lost_alone(seen.debts) == move.target else there.link.left_to_ship()
+        if left := [*holds, *_unapplied(here)]:
             text = f"{move.target} holds what {move.source} lacks: {some(left)}"
             remedy = f"`dr-ctl drain --to {move.source}`, then `dr-ctl activate {move.source}`."
             yield OTHER_SITE_HOLDS_MORE(text, remedy)
-
-
-def _to_ship(view: Broker) -> Iterator[str]:
-    if view.link.to_ship is None:
-        yield f"the outflow of {view.site} was not read"
-    elif view.link.to_ship:
-        yield f"{view.link.to_ship} to ship at {view.site}"
 
 
 def _unapplied(view: Broker) -> Iterator[str]:

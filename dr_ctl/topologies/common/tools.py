@@ -33,6 +33,10 @@ class Tools(Generic[V_co]):
         self.doors = Doors(observer)
         self.opened = False
 
+    def by_hand(self, site: str, by_console: str) -> str:
+        """What a person does where dr-ctl could not open a site again."""
+        return f"in the console of {site}: {by_console}, and resume its paused queues"
+
     def change(self, calls: Sequence[Call], hand: Hand) -> list[Outcome]:
         return hand.change(calls, self.sender.send)
 

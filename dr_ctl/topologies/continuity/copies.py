@@ -19,6 +19,7 @@ from dr_ctl.jolokia.errors import BadValue
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.operations import request
 from dr_ctl.topologies.common.calls import call
+from dr_ctl.topologies.common.consumed import Consumed, Covered, LiesThere, Whole
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.continuity.view import SiteView
 
@@ -45,7 +46,7 @@ class Compared:
     """The ids of one flow: in the queue and staged, at the site that is left and at the site that is to serve.
 
     A place that could not be read as a whole is None. `had` are ids that the queue of the site that is left refused,
-    because it had them before."""
+    because it had them before. `counted`: its clients have acknowledged so many since the start of its broker."""
 
     queue: str
     here: frozenset[str] | None
@@ -53,6 +54,7 @@ class Compared:
     there: frozenset[str] | None
     staged: frozenset[str] | None
     had: frozenset[str] = frozenset()
+    counted: int = 0
 
     @property
     def known(self) -> bool:
@@ -71,14 +73,24 @@ class Compared:
         return _set(self.here) - _set(self.there) - _set(self.staged)
 
     @property
+    def lacking(self) -> frozenset[str]:
+        """Ids at the other site that the queue of the site that is left lacks: consumed, or lost with its store."""
+        return (_set(self.staged) | _set(self.there)) - _set(self.here) - self.undelivered
+
+    @property
+    def unproven(self) -> frozenset[str]:
+        """The lacking ids, where clients of the site that is left have not acknowledged as many."""
+        return self.lacking if len(self.lacking) > self.counted else frozenset()
+
+    @property
     def done(self) -> frozenset[str]:
         """Ids in the other site's queue that were consumed here: delivered once already."""
-        return _set(self.there) - _set(self.here) - self.undelivered
+        return _set(self.there) & (self.lacking - self.unproven)
 
     @property
     def surplus(self) -> frozenset[str]:
         """Staged ids that must not be delivered: consumed here already, or in the queue as well."""
-        return (_set(self.staged) - _set(self.here) - self.undelivered) | (_set(self.staged) & _set(self.there))
+        return _set(self.staged) & (self.lacking - self.unproven | _set(self.there))
 
 
 def _set(names: frozenset[str] | None) -> frozenset[str]:
@@ -174,7 +186,7 @@ def compare(
     mine = _both(ids(here, [queue for flow in shallow for queue in source.places(flow.queue)]))
     theirs = _both(ids(there, [queue for flow in shallow for queue in target.places(flow.queue)]))
     compared = [
-        Compared(flow.queue, *ours, *others, had.get(flow.queue, frozenset()))
+        Compared(flow.queue, *ours, *others, had.get(flow.queue, frozenset()), source.business[flow.queue].acked)
         for flow, ours, others in zip(shallow, mine, theirs, strict=True)
     ]
     deep = {flow.queue for flow in flows} - {flow.queue for flow in shallow}
@@ -190,32 +202,41 @@ def still_to_deliver(here: Reader, there: Reader, source: SiteView, target: Site
 
 
 def refuses_only_what_it_had(here: Reader, source: SiteView, queue: str) -> bool:
-    """Say so of a queue that takes what others send and nothing of what is staged for it. An address that fails sends
-    while it is full may have refused then what it would take now. Raises `BrokerError`."""
+    """Say so of a queue that takes what others send and nothing of what is staged for it. Only an address that pages
+    takes from everybody at any time: one that fails or drops sends while it is full may have refused then what it would
+    take now, and one that blocks may starve the bridge while it serves others. Raises `BrokerError`."""
     bean, address = beans.server(source.broker), source.business[queue].address
     [settings] = _told(here, [Ask(bean, Listing.ADDRESS_SETTINGS, (address,))])
     policy = settings.get("addressFullMessagePolicy") if isinstance(settings, dict) else None
     if not isinstance(policy, str):
         raise BadValue(f"{here.url}: the settings of address {address} do not tell what it does when it is full")
-    return policy != "FAIL"
+    return policy == "PAGE"
 
 
 def _both(sets: Sequence[frozenset[str] | None]) -> list[tuple[frozenset[str] | None, frozenset[str] | None]]:
     return list(zip(sets[::2], sets[1::2], strict=True))
 
 
-def removals(target: SiteView, compared: Iterable[Compared]) -> Iterator[Call]:
-    """Remove what is staged and must not be delivered, and what was consumed at the site that is left."""
+def removals(source: SiteView, target: SiteView, compared: Iterable[Compared]) -> Iterator[Call]:
+    """Remove what is staged and lies in the queue too, and what was consumed at the site that is left. `source` is a
+    look from after the comparison. Raises `NotWhole` where its queue has moved meanwhile."""
     for each in compared:
         flow = target.flow(each.queue)
         if flow is None or not each.known:
             continue
-        yield from remove(target, flow.in_mirror, each.surplus)
-        yield from remove(target, target.business[each.queue], each.done)
+        there, staged, here = _set(each.there), _set(each.staged), _set(each.here)
+        lying = target.business[each.queue]
+        yield from remove(target, flow.in_mirror, Consumed(staged & there, LiesThere(lying.name, there)))
+        if gone := each.lacking - each.unproven:
+            depth = source.business[each.queue].depth if each.queue in source.business else 0
+            listing = Whole(each.queue, here, before=len(here), after=depth)
+            covered = Covered((there | staged) - each.undelivered, listing, each.counted)
+            yield from remove(target, flow.in_mirror, Consumed(gone & staged - there, covered))
+            yield from remove(target, lying, Consumed(gone & there, covered))
 
 
-def echoes(there: Reader, target: SiteView) -> dict[str, frozenset[str]]:
-    """Ids that are staged at a closed site and lie in its queue too, by queue: a moved message came back. One copy is
+def echoes(there: Reader, target: SiteView) -> dict[str, Consumed]:
+    """Messages staged at a closed site that lie in its queue too, by queue: a moved message came back. One copy is
     enough there, whatever the other site's clients do meanwhile."""
     flows = [
         flow
@@ -228,12 +249,16 @@ def echoes(there: Reader, target: SiteView) -> dict[str, frozenset[str]]:
     ]
     sets = present(there, [queue for flow in flows for queue in target.places(flow.queue)])
     both = zip(flows, sets[::2], sets[1::2], strict=True)
-    return {flow.queue: twice for flow, lying, staged in both if (twice := lying & staged)}
+    return {
+        flow.queue: Consumed(twice, LiesThere(flow.queue, lying))
+        for flow, lying, staged in both
+        if (twice := lying & staged)
+    }
 
 
-def remove(view: SiteView, queue: Queue, names: Iterable[str]) -> Iterator[Call]:
-    for some in batches(names):
-        text = f"remove {len(some)} message(s) from {queue.name}"
+def remove(view: SiteView, queue: Queue, gone: Consumed) -> Iterator[Call]:
+    for some in batches(gone.ids):
+        text = f"remove {len(some)} message(s) from {queue.name}: {gone.by.text}"
         yield call(view, Goal.REMOVE, queue.name, request(queue.bean, REMOVE, (chosen(some),)), text)
 
 

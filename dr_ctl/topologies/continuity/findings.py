@@ -145,6 +145,16 @@ STAGED_NOT_TAKEN: Final = FindingKind(
     "A queue may deliver a message once more that it had before and does not remember.",
     undo="No; messages that were delivered stay delivered.",
 )
+COPIES_NOT_COVERED: Final = FindingKind(
+    "DR-CONT-019",
+    Severity.ERROR,
+    "Copies lie at the target that the site to be left lacks, and its clients have not acknowledged as many since its "
+    "broker's start: consumed before that start, or the last copies of messages that were lost with its store. The "
+    "move is refused; a return delivers them.",
+    "`--accept-difference QUEUE=N` moves with exactly so many copies, and clients of the target get them.",
+    "As many messages at most come twice.",
+    undo="No; messages that were delivered stay delivered.",
+)
 BROUGHT_BACK: Final = FindingKind(
     "DR-RETURN-005",
     Severity.WARNING,

@@ -42,6 +42,17 @@ class ContinuityLink(Link["SiteView"]):
         return all(queue.consumers for flow in view.flows for queue in flow.outflow) and view.commands.out.consumers > 0
 
     @property
+    def hears_peer(self) -> bool:
+        """One bridge is enough: the others may be stopped."""
+        view = self.view
+        shipping = [queue for flow in view.flows for queue in flow.outflow]
+        return any(queue.consumers for queue in (*shipping, *([view.commands.out] if view.commands else [])))
+
+    @property
+    def arrivals(self) -> int | None:
+        return sum(queue.added for flow in self.view.flows for queue in (flow.in_mirror, flow.in_acks))
+
+    @property
     def to_ship(self) -> int | None:
         if self.view.service is None:
             return None

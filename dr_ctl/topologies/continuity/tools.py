@@ -11,6 +11,7 @@ from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.sender import Sender
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.continuity.access import Observer, Way
+from dr_ctl.topologies.continuity.patience import PluginPatience
 from dr_ctl.topologies.continuity.verifier import ContinuityVerifier
 from dr_ctl.topologies.continuity.view import SiteView
 
@@ -41,15 +42,18 @@ class Applied:
 
 
 class ContinuityTools(Tools[SiteView]):
-    """`recovered` and `removed` are ids by queue; `compares` is True once a return of this command has compared them.
-    `had` are staged ids by pair and queue that the serving site's queue refused, because it had them before."""
+    """`recovered`, `removed` and `unproven` are ids by queue; `compares` is True once a return of this command has
+    compared them. `had` are staged ids by pair and queue that the serving site's queue refused, because it had them
+    before."""
 
     observer: Observer
 
     def __init__(self, observer: Observer, recipe: Recipe[SiteView], sender: Sender) -> None:
         super().__init__(observer, recipe, sender, ContinuityVerifier(observer, recipe.rules.drain.poll))
+        self.waits = self.patience.of(PluginPatience)
         self.recovered: dict[str, set[str]] = {}
         self.removed: dict[str, set[str]] = {}
+        self.unproven: dict[str, frozenset[str]] = {}
         self.compares = False
         self.had: dict[str, dict[str, frozenset[str]]] = {}
 

@@ -15,13 +15,14 @@ from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.access import Observer
 from dr_ctl.topologies.continuity.copies import Compared
 from dr_ctl.topologies.continuity.findings import COUNTED_NOT_NAMED, FLOWS_DIFFER, STAGED_NOT_DELIVERED
+from dr_ctl.topologies.continuity.patience import PluginPatience
 from dr_ctl.topologies.continuity.view import SiteView
 
 
 class ContinuityVerifier(Verifier):
     def __init__(self, observer: Observer, poll_s: float) -> None:
         self._brokers = observer.brokers
-        super().__init__(observer, poll_s, observer.patience.plugin_window_s)
+        super().__init__(observer, poll_s, observer.patience.of(PluginPatience).window_s)
 
     def differing(self, now: Sample, move: Move) -> list[str]:
         source, target = _views(now)
@@ -29,7 +30,7 @@ class ContinuityVerifier(Verifier):
         differences = []
         for name, queue in selected(source, self.observer.queues).items():
             there = target.lies(name)
-            if queue.depth != there and accepted.get(name) != queue.depth - there:
+            if queue.depth != there and accepted.get(name) != abs(queue.depth - there):
                 differences.append(f"{name}: {queue.depth} at {move.source}, {there} at {move.target}")
         return differences
 
@@ -44,10 +45,14 @@ class ContinuityVerifier(Verifier):
             text = f"staged at {move.source} and never delivered there: {some(waiting)}"
             return Refused(text, findings=(STAGED_NOT_DELIVERED(text, f"`dr-ctl activate {move.source}`."),))
         wrong = [
-            f"{each.queue}: {len(each.missing)} only at {move.source}, {len(each.surplus | each.done)} too many at "
-            + move.target
+            f"{each.queue}: {len(each.missing)} only at {move.source}, {len(_too_many(each))} too many at {move.target}"
             for each in compared
-            if each.known and (each.surplus or each.done or _lacks(len(each.missing), each.queue, move))
+            if each.known
+            and (
+                each.surplus
+                or each.done
+                or any(_refused(len(ids), each.queue, move) for ids in (each.missing, each.unproven))
+            )
         ]
         if unread := [
             each.queue for each in compared if not each.known and each.queue not in move.ask.accept_difference
@@ -74,7 +79,11 @@ def _by_count(compared: Sequence[Compared]) -> Iterator[Finding]:
         )
 
 
-def _lacks(number: int, queue: str, move: Move) -> bool:
+def _too_many(each: Compared) -> frozenset[str]:
+    return each.surplus | each.done | each.unproven
+
+
+def _refused(number: int, queue: str, move: Move) -> bool:
     return number > 0 and move.ask.accept_difference.get(queue) != number
 
 

@@ -50,6 +50,7 @@ class Access(access.Access[BrokerView]):
             producers=self._told.producers,
             own=self._told.sync.connector if self._told.sync is not None else None,
             id_header=of_fanout(self._installation).id_header,
+            stored=of_fanout(self._installation).ids is not None,
         )
 
     @property
@@ -128,4 +129,5 @@ class Observer(observer.Observer[BrokerView, Access]):
         return Access(installation, site, pair, self.documents, self.clock)
 
     def _unlike(self, source: BrokerView, target: BrokerView, moved: Mapping[str, int]) -> bool:
-        return source.open and bool(parity.lacking(source, target, self.queues, moved))
+        differ = parity.lacking(source, target, self.queues, moved) or parity.untold(source, target, moved)
+        return source.open and bool(differ)

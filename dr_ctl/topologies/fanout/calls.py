@@ -10,6 +10,7 @@ from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call
 from dr_ctl.topologies.classic.operations import REMOVE_MATCHING, by_ids, request
 from dr_ctl.topologies.common.calls import call
+from dr_ctl.topologies.common.consumed import Consumed
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.fanout.view import BrokerView
 
@@ -26,9 +27,9 @@ def batches(ids: Collection[str]) -> Iterator[Sequence[str]]:
     return (listed[start : start + BATCH] for start in range(0, len(listed), BATCH))
 
 
-def removes(view: BrokerView, queue: Queue, ids: Collection[str]) -> Iterator[Call]:
+def removes(view: BrokerView, queue: Queue, gone: Consumed) -> Iterator[Call]:
     """Remove these messages of a queue; a message that is gone already is no error."""
-    for batch in batches(ids):
+    for batch in batches(gone.ids):
         asked = request(queue.bean, REMOVE_MATCHING, (by_ids(batch, view.config.id_header),))
         yield call(view, Goal.REMOVE, queue.name, asked, f"remove {len(batch)} message(s) of {queue.name}")
 

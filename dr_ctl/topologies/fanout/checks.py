@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from shlex import quote
 from typing import Final
 
-from dr_ctl.core.model import Finding, Role, some
+from dr_ctl.core.model import Finding, Role, Severity, some
+from dr_ctl.engine.operations import DRAIN, FAILBACK, SWAPOVER
 from dr_ctl.engine.ports import Move
 from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.classic import checks as classic
@@ -16,11 +18,13 @@ from dr_ctl.topologies.common.checks import of_doors, of_pair, of_queues
 from dr_ctl.topologies.common.findings import COUNTS_DIFFER
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.fanout import parity
-from dr_ctl.topologies.fanout.findings import NO_OWN_CONNECTOR, ONE_SIDED_SENDS, PRODUCERS_DOOR_CLOSED
+from dr_ctl.topologies.fanout.findings import MAY_COME_TWICE, NO_OWN_CONNECTOR, ONE_SIDED_SENDS, PRODUCERS_DOOR_CLOSED
 from dr_ctl.topologies.fanout.view import BrokerView, FanoutSeen
 
 # Findings that a return itself mends.
 _MENDED: Final = frozenset({COUNTS_DIFFER.id})
+# Operations after which clients get what lies at the waiting site.
+_LEADS_TO_OPEN: Final = (SWAPOVER, FAILBACK, DRAIN)
 
 
 def of_move(rules: Rules, seen: FanoutSeen, move: Move) -> list[Finding]:
@@ -35,7 +39,35 @@ def of_move(rules: Rules, seen: FanoutSeen, move: Move) -> list[Finding]:
 
 
 def of_return(seen: FanoutSeen, move: Move) -> Iterator[Finding]:
-    return failover.of_return(seen, move, of_broker, _MENDED, classic.BOOTS_OPEN)
+    yield from failover.of_return(seen, move, of_broker, _MENDED, classic.BOOTS_OPEN)
+    for source in seen.views(move.source):
+        if (target := seen.view(move.target, source.pair)) is not None:
+            yield from of_untold(seen, move, source, target)
+
+
+def of_untold(seen: FanoutSeen, move: Move, source: BrokerView, target: BrokerView) -> Iterator[Finding]:
+    """Find messages of the waiting site that may come twice; only a move opens it for clients."""
+    untold = {each.queue: each.more for each in parity.untold(source, target, seen.moved.get(source.pair, {}))}
+    yield from may_come_twice(untold, move, target.site)
+
+
+def may_come_twice(untold: Mapping[str, int], move: Move, site: str) -> list[Finding]:
+    """Messages by queue that lie at that site, and that nothing proves to be consumed: refused where a move opens the
+    site, unless a person accepts as many."""
+    if not any(untold.values()):
+        return []
+    over = {name: count for name, count in untold.items() if count > move.ask.accept_difference.get(name, 0)}
+    text = (
+        f"{sum(untold.values())} message(s) at {site} may come twice, as nothing proves that clients consumed them or "
+        f"not: {some([f'{name}: {count}' for name, count in untold.items()])}"
+    )
+    accepts = " ".join(f"--accept-difference {quote(f'{name}={count}')}" for name, count in (over or untold).items())
+    remedy = (
+        f"Name the store of processed ids that consumers share under `ids:`; or {accepts} moves all the same, and at "
+        "most so many come twice."
+    )
+    refuses = bool(over) and move.ask.operation in _LEADS_TO_OPEN
+    return [MAY_COME_TWICE(text, remedy, severity=Severity.ERROR if refuses else Severity.WARNING)]
 
 
 def nothing_owed(seen: FanoutSeen, move: Move) -> bool:
@@ -86,6 +118,7 @@ def of_both(rules: Rules, seen: FanoutSeen, move: Move, source: BrokerView, targ
         )
     if source.role is not Role.SERVING:
         return  # both closed: the gate of the run itself judges, over time; or clients of the target have worked since
+    yield from of_untold(seen, move, source, target)
     wrong = [
         each
         for each in parity.lacking(source, target, rules.queues, seen.moved.get(source.pair, {}))

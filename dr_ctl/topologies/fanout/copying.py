@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
+from dr_ctl.core.clock import growing_s
 from dr_ctl.core.errors import BrokerError, TimedOut
 from dr_ctl.topologies.classic.browsing import browsed, connected
 from dr_ctl.topologies.common.access import Gate
@@ -17,6 +17,8 @@ AT_ONCE: Final = 100  # on their way without a receipt
 _ITS: Final = frozenset(
     {"destination", "subscription", "message-id", "ack", "redelivered", "receipt", "original-destination"}
 )
+_BODIES: Final = frozenset({"Text", "BodyLength"})
+_TYPED: Final = ("Boolean", "Byte", "Double", "Float", "Int", "Long", "Short")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,25 @@ class CopiedMessage:
 
     headers: Mapping[str, str]
     body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Lacking:
+    """Ids of messages that a site lacks: those that STOMP carries whole, and those that it `cannot`."""
+
+    can: frozenset[str]
+    cannot: frozenset[str]
+
+    @classmethod
+    def of(cls, rows: Mapping[str, Mapping[str, Any]]) -> Lacking:
+        """Tell them by how the console shows each: STOMP itself gives such a message an empty body, and no sign."""
+        can = frozenset(ident for ident, row in rows.items() if _is_carried(row))
+        return cls(can, frozenset(rows) - can)
+
+
+def _is_carried(row: Mapping[str, Any]) -> bool:
+    """Say whether a message is text or bytes, and its properties are texts."""
+    return not _BODIES.isdisjoint(row) and not any(row.get(f"{kind}Properties") for kind in _TYPED)
 
 
 class CannotCopy(BrokerError):
@@ -37,11 +58,6 @@ def read(gate: Gate, queue: str, header: str, wanted: Collection[str]) -> dict[s
     for frame in browsed(gate, queue):
         ident = frame.headers.get(header)
         if ident in wanted:
-            if "transformation-error" in frame.headers:
-                raise CannotCopy(
-                    f"{queue}: message {ident} is neither text nor bytes, and cannot be copied over STOMP",
-                    remedy="Copy such messages by a client of their own, with the same id.",
-                )
             kept = {name: value for name, value in frame.headers.items() if name not in _ITS}
             found[ident] = CopiedMessage(kept, frame.body or b"")
     return found
@@ -58,11 +74,11 @@ def put(gate: Gate, queue: str, messages: Sequence[CopiedMessage]) -> None:
                 headers = {**message.headers, "persistent": "true", "receipt": str(number)}
                 connection.stomp.send(f"/queue/{queue}", message.body, headers=headers)
                 waiting.add(str(number))
-            until = time.monotonic() + SILENT_S
+            until = growing_s() + SILENT_S
             while waiting:
                 frames = connection.receive(0.5)
                 waiting -= {each.headers.get("receipt-id", "") for each in frames if each.cmd == "RECEIPT"}
-                if waiting and time.monotonic() > until:
+                if waiting and growing_s() > until:
                     raise TimedOut(f"{gate.address}: {len(waiting)} message(s) of {queue} were not confirmed")
     finally:
         connection.close()

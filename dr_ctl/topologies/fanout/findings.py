@@ -54,3 +54,25 @@ ONLY_AT_RETURNED: Final = FindingKind(
     " must not come.",
     "A look at them.",
 )
+MAY_COME_TWICE: Final = FindingKind(
+    "DR-FAN-007",
+    Severity.ERROR,
+    "Messages lie at the waiting site, and nothing proves that clients consumed them at the serving site: no store of "
+    "processed ids is named, and the counters of both brokers do not cover every message (a broker was restarted, or "
+    "a message came to one site only). dr-ctl leaves these messages where they are, and those that were consumed come "
+    "twice.",
+    "Name the store of processed ids that consumers share under `ids:`: dr-ctl then removes by id what was consumed. "
+    "Or move with `--accept-difference QUEUE=N`: at most N messages of that queue come twice.",
+    "As many messages come twice as were consumed; the consumers must recognise what they have done.",
+    undo="No.",
+    check="what was consumed can be told",
+)
+NOT_CARRIED: Final = FindingKind(
+    "DR-FAN-008",
+    Severity.ERROR,
+    "A site lacks messages that dr-ctl cannot copy whole: map, object and stream messages, messages without a body, "
+    "and properties that are no texts lose their kind over STOMP. No such message was copied, and no site was opened.",
+    "Copy these messages by a JMS client with the same id, or let them be consumed where they lie; then run the same "
+    "command again.",
+    "A look at them; a run lists them by id.",
+)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.common.queues import selected
+from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.fanout.view import BrokerView
 
 
@@ -23,6 +24,11 @@ class Counts:
 
     def told(self, source: str, target: str) -> str:
         return f"{self.queue}: {self.source} at {source}, {self.target} at {target}"
+
+    @property
+    def more(self) -> int:
+        """How many more messages lie at the target."""
+        return self.target - self.source
 
 
 def counts(source: BrokerView, target: BrokerView, queues: Queues) -> list[Counts]:
@@ -40,3 +46,25 @@ def lacking(source: BrokerView, target: BrokerView, queues: Queues, moved: Mappi
     """Queues of which the target holds fewer, by more than what moved between two looks can explain."""
     counted = counts(source, target, queues)
     return [each for each in counted if each.source - each.target > moved.get(each.queue, 0)]
+
+
+def untold(source: BrokerView, target: BrokerView, moved: Mapping[str, int]) -> list[Counts]:
+    """Queues of which the target holds more than the counters of both sites prove to be consumed, so that
+    some may come twice. No queue counts where consumers write down what they have done."""
+    if source.config.stored:
+        return []
+    return [
+        each
+        for each in counts(source, target, Queues())
+        if each.more > moved.get(each.queue, 0)
+        and not _proven(source.named.get(each.queue), target.named.get(each.queue), moved.get(each.queue, 0))
+    ]
+
+
+def _proven(here: Queue | None, there: Queue | None, moved: int) -> bool:
+    """Say whether both queues' counters cover all that ever lay there, and as many messages came to both."""
+    if here is None or there is None:
+        return False
+    cover = all(abs(each.depth - each.added + each.removed) <= moved for each in (here, there))
+    consumed = here.acked - there.removed + moved
+    return cover and abs(here.added - there.added) <= moved and there.depth - here.depth <= consumed

@@ -6,7 +6,7 @@ from typing import Final
 
 from dr_ctl.engine.operations import FAILOVER, FENCE
 from dr_ctl.topologies.classic import drafts as classic
-from dr_ctl.topologies.classic.acts import quiesce
+from dr_ctl.topologies.classic.acts import probe, quiesce
 from dr_ctl.topologies.common import acts, drafts
 from dr_ctl.topologies.common.recipe import Checks
 from dr_ctl.topologies.common.rules import Rules
@@ -34,7 +34,7 @@ PROCEDURE: Final[Procedure[Rules, Seen[BrokerView], FanoutTools]] = Procedure(
     Row("drain", own_drafts.levelling.drain, own_acts.levelling.drain),
     Row("verify", drafts.proving.verify, acts.proving.verify),
     Row("activate", drafts.activate.draft, acts.activate.act, acts.activate.undo),
-    Row("probe", classic.probe, acts.proving.probe),
+    Row("probe", classic.probe, probe),
     Row("release", drafts.release.draft, acts.release.act, acts.put_back),
     Row("trim", own_drafts.levelling.trim, own_acts.levelling.trim),
     # How a lost site is taken in again.

@@ -21,19 +21,25 @@ LISTED: Final = 1000  # ids of a queue; the calls in the journal name all of the
 @dataclass
 class Evened:
     """Ids of messages by queue. `removed` ones were consumed at the other site, `copied` ones were put where they
-    lacked. `alone` ones lie at one site, and nobody is known to have consumed them."""
+    lacked. `alone` ones lie at one site, and nobody is known to have consumed them. `not_carried` ones lack, and cannot
+    be copied whole."""
 
     removed: dict[str, set[str]] = field(default_factory=dict)
     copied: dict[str, set[str]] = field(default_factory=dict)
     alone: dict[str, set[str]] = field(default_factory=dict)
+    not_carried: dict[str, set[str]] = field(default_factory=dict)
 
     def note(self, kept: dict[str, set[str]], queue: str, ids: Collection[str]) -> None:
         kept.setdefault(queue, set()).update(ids)
 
     @property
+    def copied_in_all(self) -> int:
+        return sum(map(len, self.copied.values()))
+
+    @property
     def text(self) -> str:
-        removed, copied = (sum(map(len, each.values())) for each in (self.removed, self.copied))
-        return f"{removed} that were consumed at the other site removed, {copied} that it lacked copied"
+        removed = sum(map(len, self.removed.values()))
+        return f"{removed} that were consumed at the other site removed, {self.copied_in_all} that it lacked copied"
 
     def as_json(self) -> dict[str, Json]:
         return {
@@ -41,6 +47,7 @@ class Evened:
             "removed": sum(map(len, self.removed.values())),
             "copied": {queue: len(ids) for queue, ids in self.copied.items()},
             "alone": _listed(self.alone),
+            "not_carried": _listed(self.not_carried),
         }
 
 
@@ -58,6 +65,13 @@ class FanoutTools(Tools[BrokerView]):
         gate = FanoutVerifier(observer, self.comparing, recipe.rules.drain.poll)
         super().__init__(observer, recipe, sender, gate)
         self.evened = Evened()
+
+    @property
+    def untold(self) -> dict[str, int]:
+        """By queue, how many messages nothing proves to be consumed or not. A store of ids leaves none."""
+        if self.comparing.store is not None:
+            return {}
+        return {queue: len(ids) for queue, ids in self.evened.alone.items() if ids}
 
     def between(self, source: str, target: str) -> list[Way]:
         """The brokers of every pair: first the source's, then the target's."""

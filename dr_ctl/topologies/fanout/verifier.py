@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dr_ctl.core.model import Json, some
+from dr_ctl.core.model import Json, Severity, some
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.ports import Move
 from dr_ctl.settings.model import Queues
@@ -11,6 +11,7 @@ from dr_ctl.topologies.common.gate import Sample
 from dr_ctl.topologies.common.verifier import Verifier
 from dr_ctl.topologies.fanout import parity
 from dr_ctl.topologies.fanout.access import Observer
+from dr_ctl.topologies.fanout.checks import may_come_twice
 from dr_ctl.topologies.fanout.ids import Comparing
 from dr_ctl.topologies.fanout.view import BrokerView
 
@@ -18,7 +19,7 @@ from dr_ctl.topologies.fanout.view import BrokerView
 class FanoutVerifier(Verifier):
     def __init__(self, observer: Observer, comparing: Comparing, poll_s: float) -> None:
         self._brokers, self._comparing = observer, comparing
-        super().__init__(observer, poll_s, observer.patience.mirror_window_s)
+        super().__init__(observer, poll_s, observer.patience.window_s)
 
     def differing(self, now: Sample, move: Move) -> list[str]:
         """Counts say nothing while producers write to one site a moment before the other."""
@@ -30,23 +31,25 @@ class FanoutVerifier(Verifier):
         assert isinstance(here, BrokerView)
         assert isinstance(there, BrokerView)
         way = (self._brokers.brokers[here.site][here.pair], self._brokers.brokers[there.site][there.pair])
-        compared: dict[str, Json] = {}
-        wrong = []
-        for each in parity.counts(here, there, Queues()):
-            if not each.source and not each.target:
-                continue
-            queues = here.named.get(each.queue), there.named.get(each.queue)
-            apart = self._comparing.apart(way, queues, self._pause, self._brokers.clock.monotonic)
-            compared[each.queue] = each.source
-            if apart.lacks and move.ask.accept_difference.get(each.queue) != len(apart.lacks):
-                wrong.append(f"{each.queue}: {len(apart.lacks)} message(s) only at {here.site}")
-            if apart.done and move.ask.accept_difference.get(each.queue) != len(apart.done):
-                wrong.append(f"{each.queue}: {len(apart.done)} consumed at {here.site} lie at {there.site}")
+        counts = [each for each in parity.counts(here, there, Queues()) if each.source or each.target]
+        queues = {each.queue: (here.named.get(each.queue), there.named.get(each.queue)) for each in counts}
+        compared: dict[str, Json] = {each.queue: each.source for each in counts}
+        wrong, accepted, untold = [], move.ask.accept_difference, dict[str, int]()
+        found = self._comparing.apart(way, queues, self._pause, self._brokers.clock.monotonic)
+        for name, apart in found.items():
+            if apart.lacks and accepted.get(name) != len(apart.lacks):
+                wrong.append(f"{name}: {len(apart.lacks)} message(s) only at {here.site}")
+            if apart.done.ids and accepted.get(name) != len(apart.done.ids):
+                wrong.append(f"{name}: {len(apart.done.ids)} consumed at {here.site} lie at {there.site}")
+            untold |= {name: len(apart.alone)} if self._comparing.store is None else {}
+        twice = may_come_twice({name: count for name, count in untold.items() if count}, move, there.site)
+        if any(each.severity is Severity.ERROR for each in twice):
+            return Refused(twice[0].text, findings=tuple(twice))
         if wrong:
             return Refused(
                 some(wrong), findings=(SAME_COUNT_OTHER_MESSAGES(some(wrong), "Find out why before moving."),)
             )
-        return Done("the gate holds", {"compared_by_id": compared})
+        return Done("the gate holds", {"compared_by_id": compared}, tuple(twice))
 
     def _pause(self) -> None:
         self._brokers.clock.sleep(self._poll_s)

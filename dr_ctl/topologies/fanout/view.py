@@ -15,12 +15,13 @@ from dr_ctl.topologies.fanout.link import FanoutLink
 
 @dataclass(frozen=True, slots=True)
 class FanoutConfig(Config):
-    """Beside what is said of any broker: the connectors of its producers, the one of dr-ctl's own, and the property by
-    which producers name a message."""
+    """Beside what is said of any broker: the connectors of its producers, the one of dr-ctl's own, the property by
+    which producers name a message, and whether the settings name the consumers' store of ids."""
 
     producers: tuple[str, ...] = ()
     own: str | None = None
     id_header: str = ""
+    stored: bool = False
 
 
 @dataclass(frozen=True, slots=True)

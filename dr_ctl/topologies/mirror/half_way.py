@@ -14,6 +14,7 @@ from dr_ctl.core.errors import BrokerError
 from dr_ctl.engine.outcome import Refused
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.engine.waiting import until
+from dr_ctl.topologies.common.consumed import Acknowledged, Consumed
 from dr_ctl.topologies.common.residue import Residue
 from dr_ctl.topologies.mirror import origins
 from dr_ctl.topologies.mirror.acts.reconcile import LeftOver, taken_out
@@ -35,7 +36,7 @@ def withheld(tools: MirrorTools, move: Move, hand: Hand) -> HalfWay | Refused:
         if residue is None or residue.done is None:
             _count(half_way, view, residue.acks if residue is not None else None, why)
             continue
-        moved = taken_out(tools, _done(tools, view, residue.done, half_way), hand)
+        moved = taken_out(tools, _done(tools, view, residue.done, half_way, move.target), hand)
         if isinstance(moved, Refused):
             return moved
         for name, count in moved.items():
@@ -70,9 +71,9 @@ def _still_held(tools: MirrorTools, site: str, pair: str) -> tuple[Residue | Non
 
 
 def _done(
-    tools: MirrorTools, view: BrokerView, done: Mapping[str, frozenset[origins.Origin]], half_way: HalfWay
+    tools: MirrorTools, view: BrokerView, done: Mapping[str, frozenset[origins.Origin]], half_way: HalfWay, by: str
 ) -> list[LeftOver]:
-    """The done messages that lie here, by queue. A queue too deep to look at each message is only counted."""
+    """The messages done at the site `by` that lie here. A queue too deep to look at each message is only counted."""
     reader = tools.observer.brokers[view.site][view.pair].reader()
     found = []
     for name in [name for name in done if name in view.business and view.business[name].depth]:
@@ -83,7 +84,9 @@ def _done(
             continue
         here = origins.numbered(reader, view, queue, limit=origins.RESIDUE_UP_TO)
         mine = {origin: number for origin, number in here.items() if origin in done[name]}
-        found.append(LeftOver(view, name, mine, frozenset()))
+        acknowledged = Acknowledged(frozenset(map(origins.told, done[name])), by)
+        gone = Consumed(frozenset(map(origins.told, mine)), acknowledged)
+        found.append(LeftOver(view, name, mine, frozenset(), gone))
     return found
 
 

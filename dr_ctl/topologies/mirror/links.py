@@ -29,7 +29,7 @@ def flows(tools: MirrorTools, brokers: Sequence[Access]) -> dict[tuple[str, str]
 
     def ask(access: Access) -> Flow | BrokerError:
         try:
-            return access.flow(timeout_s=tools.patience.link_look_s)
+            return access.flow(timeout_s=tools.waits.look_s)
         except BrokerError as error:
             return error
 
@@ -74,7 +74,7 @@ class Mender:
         for site, access in self._brokers.items():
             mine = now[site]
             peer = next(flow for other, flow in now.items() if other != site)
-            idle = self._movement.idle_s(site, hand.monotonic()) > self._tools.patience.link_hung_s
+            idle = self._movement.idle_s(site, hand.monotonic()) > self._tools.waits.hung_s
             hangs = isinstance(mine, Flow) and mine.link_started and (idle or not mine.attached)
             if not (hangs and isinstance(peer, Flow) and peer.mirror_open):
                 self._since.pop(site, None)
@@ -151,7 +151,7 @@ class PairWait(ABC):
         hung = (
             f"the peer has taken nothing from {site} for {seconds:.0f} s: its link hangs"
             for site, seconds in idle.items()
-            if seconds > self._tools.patience.link_idle_s
+            if seconds > self._tools.waits.idle_s
         )
         return reason if reason is not None else next(hung, None)
 

@@ -15,6 +15,7 @@ from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.mirror.access import Observer
 from dr_ctl.topologies.mirror.findings import UNDONE_SET_ASIDE
 from dr_ctl.topologies.mirror.origins import Origin, told
+from dr_ctl.topologies.mirror.patience import MirrorPatience
 from dr_ctl.topologies.mirror.verifier import MirrorVerifier
 from dr_ctl.topologies.mirror.view import BrokerView
 
@@ -133,6 +134,7 @@ class MirrorTools(Tools[BrokerView]):
 
     def __init__(self, observer: Observer, recipe: Recipe[BrokerView], sender: Sender) -> None:
         super().__init__(observer, recipe, sender, MirrorVerifier(observer, recipe.rules.drain.poll))
+        self.waits = self.patience.of(MirrorPatience)
         self.residue: dict[str, Residue] = {}
         self.taken_in = TakenIn()
         self.half_way = HalfWay()

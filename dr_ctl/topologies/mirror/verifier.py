@@ -19,7 +19,7 @@ from dr_ctl.topologies.mirror.view import BrokerView
 class MirrorVerifier(Verifier):
     def __init__(self, observer: Observer, poll_s: float) -> None:
         self._brokers = observer
-        super().__init__(observer, poll_s, observer.patience.mirror_window_s)
+        super().__init__(observer, poll_s, observer.patience.window_s)
 
     def differing(self, now: Sample, move: Move) -> list[str]:
         assert isinstance(now.source, BrokerView)

@@ -8,7 +8,7 @@ from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call
 from dr_ctl.topologies.classic.operations import MOVE_MATCHING, request
 from dr_ctl.topologies.common.calls import call
-from dr_ctl.topologies.common.names import OWN, quarantine_queue
+from dr_ctl.topologies.common.names import OWN
 from dr_ctl.topologies.replica import beans
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ THROUGH: Final = "through"  # the site whose broker is asked, where it is not th
 MOST: Final = 100_000
 KEPT: Final = f"{OWN}returned."
 ONLY_THERE: Final = "they were never shipped, and lie only there"
-ONLY_HERE: Final = "they were consumed at the other site before the loss"
 
 
 def kept_queue(site: str, queue: str) -> str:
@@ -47,12 +46,11 @@ def gives_way(view: BrokerView, when: str | None = None) -> Call:
     return call(view, Goal.LINK_UP, ROLE, asked, "setReplicationRole(replica, true)", when)
 
 
-def may_set_aside(view: BrokerView, queue: Queue, when: str) -> Call:
-    """Plan to set aside messages that only one site has; the run finds out which."""
-    kept = kept_queue if when == ONLY_THERE else quarantine_queue
-    name = kept(view.site, queue.name)
+def may_set_aside(view: BrokerView, queue: Queue) -> Call:
+    """Plan to set aside messages that only the returned site has; the run finds out which."""
+    name = kept_queue(view.site, queue.name)
     asked = request(queue.bean, MOVE_MATCHING, ("JMSMessageID IN (…)", name))
-    return call(view, Goal.MOVE, queue.name, asked, f"move them from {queue.name} to {name}", when, MOST)
+    return call(view, Goal.MOVE, queue.name, asked, f"move them from {queue.name} to {name}", ONLY_THERE, MOST)
 
 
 def may_put_back(view: BrokerView, queue: Queue) -> Call:

@@ -61,3 +61,13 @@ REPLICA_BEHIND: Final = FindingKind(
     "the replica's disk.",
     check="the replica is not far behind",
 )
+ONLY_AT_SERVING: Final = FindingKind(
+    "DR-REPLICA-007",
+    Severity.WARNING,
+    "After a return the serving site holds messages that its new replica lacks. The replica had consumed them before "
+    "it was lost, or came back without its store; nothing tells which, so dr-ctl removed none.",
+    "Nothing now: clients get these messages, and consumers must recognise what they have done. Compare the queues "
+    "before the next move.",
+    "Those that were consumed at the other site come twice.",
+    undo="No.",
+)

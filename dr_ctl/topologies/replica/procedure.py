@@ -6,7 +6,7 @@ from typing import Final
 
 from dr_ctl.engine.operations import FAILOVER, FENCE
 from dr_ctl.topologies.classic import drafts as classic
-from dr_ctl.topologies.classic.acts import quiesce
+from dr_ctl.topologies.classic.acts import probe, quiesce
 from dr_ctl.topologies.common import acts, drafts
 from dr_ctl.topologies.common.recipe import Checks
 from dr_ctl.topologies.common.rules import Rules
@@ -34,7 +34,7 @@ PROCEDURE: Final[Procedure[Rules, Seen[BrokerView], ReplicaTools]] = Procedure(
     Row("drain", own_drafts.shipping.drain, own_acts.shipping.drain),
     Row("verify", drafts.proving.verify, acts.proving.verify),
     Row("activate", own_drafts.activate.draft, own_acts.activate.act, acts.activate.undo),
-    Row("probe", classic.probe, acts.proving.probe),
+    Row("probe", classic.probe, probe),
     Row("release", drafts.release.draft, own_acts.doors.release, acts.put_back),
     # How a lost site is taken in again.
     Row("residue", drafts.fence.of_returned, own_acts.reinstate.residue),

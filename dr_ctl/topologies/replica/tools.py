@@ -22,18 +22,18 @@ from dr_ctl.topologies.replica.view import BrokerView
 @dataclass
 class TakenIn:
     """The counts of a return by queue: messages that only the returned site has, because they were never shipped
-    (`kept`), and messages it had consumed that the other site still held (`done`)."""
+    (`kept`), and messages that only the serving site has, which may come `twice`."""
 
     kept: dict[str, int] = field(default_factory=dict)
-    done: dict[str, int] = field(default_factory=dict)
+    twice: dict[str, int] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
-        kept, done = sum(self.kept.values()), sum(self.done.values())
-        return f"{kept} message(s) recovered; not delivered again: {done} that were consumed before the loss"
+        kept, twice = sum(self.kept.values()), sum(self.twice.values())
+        return f"{kept} message(s) recovered; {twice} may come twice"
 
     def as_json(self) -> dict[str, Json]:
-        return {"recovered": sum(self.kept.values()), "consumed_before_the_loss": dict(self.done)}
+        return {"recovered": sum(self.kept.values()), "may_come_twice": dict(self.twice)}
 
 
 class ReplicaTools(Tools[BrokerView]):

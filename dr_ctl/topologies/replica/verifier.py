@@ -22,7 +22,7 @@ COMPARED: Final = 1000  # messages of a queue that are compared by id, beside th
 class ReplicaVerifier(Verifier):
     def __init__(self, observer: Observer, poll_s: float) -> None:
         self._brokers = observer
-        super().__init__(observer, poll_s, observer.patience.mirror_window_s)
+        super().__init__(observer, poll_s, observer.patience.window_s)
 
     def why_not_yet(self, now: gate.Sample, before: gate.Sample | None, move: Move) -> list[str]:
         here, there = _views(now)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from dr_ctl.core.clock import Clock
-from dr_ctl.core.errors import BrokerError, Sick, Unreachable
+from dr_ctl.core.errors import Between, BrokerError, Sick, Unreachable
 from dr_ctl.core.patience import Patience
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Outcome
@@ -27,18 +27,12 @@ from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.seen import Seen, Silent
 from dr_ctl.topologies.common.view import fields_of
 from dr_ctl.topologies.sharedstore.calls import RUN
-from dr_ctl.topologies.sharedstore.lock import LockSeen, LockUnreadable
+from dr_ctl.topologies.sharedstore.lock import LockSeen, LockUnreadable, SilentAndUnread
 from dr_ctl.topologies.sharedstore.process import BrokerProcess
 from dr_ctl.topologies.sharedstore.store import SharedStore
 from dr_ctl.topologies.sharedstore.view import BrokerView, StoreConfig, StoreSeen
 
 KNOCK_S: Final = 1.0
-
-
-class Between(BrokerError):
-    """A broker that has the store already and cannot be managed yet, or not any more."""
-
-    remedy = "Look again in a moment."
 
 
 class Access(access.Access[BrokerView]):
@@ -62,6 +56,7 @@ class Access(access.Access[BrokerView]):
             lease_s=settings.lease,
             keep_alive_s=settings.keep_alive,
             commands=self.process.commands,
+            starts=self.process.starts,
             replicated=settings.replica is not None,
         )
 
@@ -82,7 +77,7 @@ class Access(access.Access[BrokerView]):
                 raise Between(f"{self.site}/{self.pair} is starting or ending: {error}") from error
             lock, unread = self._lock()
             if lock is None:
-                raise Unreachable(f"{error}; and {unread}", refused=False) from error
+                raise SilentAndUnread(str(error), unread) from error
             return self._waiting(lock, unread, runs=self.process.runs())
 
     def _says_that_it_waits(self, timeout_s: float) -> bool:

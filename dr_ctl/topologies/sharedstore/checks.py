@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
-from dr_ctl.core.model import Finding, Role
+from dr_ctl.core.model import Finding, Role, Severity
 from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.operations import FAILBACK
 from dr_ctl.engine.ports import Move
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.classic import checks as classic
@@ -21,6 +23,7 @@ from dr_ctl.topologies.sharedstore.findings import (
     LEASE_TOO_SHORT,
     LOCK_NAMES_ANOTHER,
     LOCK_NOT_READ,
+    NO_LEASE,
     NOBODY_WAITS,
     PROCESS_NOT_KNOWN,
     SERVES_WITHOUT_LOCK,
@@ -39,7 +42,10 @@ def of_move(rules: Rules, seen: Seen[BrokerView], move: Move) -> list[Finding]:
     def of_one(view: BrokerView) -> Iterator[Finding]:
         # A broker that gave up the store by ending itself is started after the move.
         gave_up = move.sent and view.site == move.source
-        yield from (each for each in of_broker(view) if not (gave_up and each.id in _MENDED))
+        needed = view.site == move.target and not move.sent
+        for each in of_broker(view):
+            if not (gave_up and each.id in _MENDED):
+                yield _in_a_move(each) if needed else each
         if view.role is Role.SERVING:
             yield from classic.of_pausing(view, needed=quiesces)
 
@@ -47,7 +53,13 @@ def of_move(rules: Rules, seen: Seen[BrokerView], move: Move) -> list[Finding]:
 
 
 def of_return(seen: Seen[BrokerView], move: Move) -> Iterator[Finding]:
-    return failover.of_return(seen, move, of_broker, _MENDED, _WAITS)
+    found = failover.of_return(seen, move, of_broker, _MENDED, _WAITS)
+    return map(_in_a_move, found) if move.ask.operation == FAILBACK else found
+
+
+def _in_a_move(finding: Finding) -> Finding:
+    """A target that cannot be shown to run gets no store: nobody would serve."""
+    return replace(finding, severity=Severity.ERROR) if finding.id == PROCESS_NOT_KNOWN.id else finding
 
 
 def nothing_owed(seen: Seen[BrokerView], move: Move) -> bool:
@@ -77,21 +89,44 @@ def _holder(name: str, view: BrokerView) -> Iterator[Finding]:
             f"Keep its clients away and end its process: what it takes now is not in the store. "
             f"{view.others} holds the store.",
         )
+    elif not view.lock.written:
+        yield NO_LEASE(
+            f"{name}: serves, and no broker ever wrote a lease into the row: its locker keeps a transaction open, as "
+            "`database-locker` does, and nobody else can see who holds the store",
+            "Set `lease-database-locker` in the persistence adapter of activemq.xml, at both sites.",
+        )
+    elif not view.lock.held and view.lock.left_s is not None:
+        yield LEASE_TOO_SHORT(
+            f"{name}: serves, and its lease ran out {-view.lock.left_s:.1f} s ago: it is renewed too rarely, or the "
+            "clock of its host is behind",
+            RENEW,
+        )
     elif not view.lock.held:
         yield SERVES_WITHOUT_LOCK(
             f"{name}: serves, but {view.lock.text}",
             "See its log: it has lost the store, or the clocks differ. Look again in a moment.",
         )
     yield from _clocks(name, view)
-    if view.config.by_row and view.config.keep_alive_s >= view.config.lease_s:
+    renewed_s, lasts_s = (view.lock.renewed_s, view.lock.lasts_s) if view.lock is not None else (None, None)
+    if renewed_s is not None and lasts_s is not None:
+        if renewed_s >= lasts_s:
+            yield LEASE_TOO_SHORT(
+                f"{name}: the lease was renewed after {renewed_s:.1f} s, and lasts {lasts_s:.1f} s: it runs out while "
+                "its holder lives",
+                RENEW,
+            )
+    elif view.config.by_row and view.config.keep_alive_s >= view.config.lease_s:
         periods = f"{duration(view.config.keep_alive_s)}, the lease lasts {duration(view.config.lease_s)}"
         yield LEASE_TOO_SHORT(
-            f"{name}: the lease is renewed every {periods}: it runs out while its holder lives",
-            "Set lockKeepAlivePeriod in activemq.xml below lockAcquireSleepInterval, at both sites, and say so under "
-            "`store:`.",
+            f"{name}: by `store:` of the settings the lease is renewed every {periods}: it runs out while its holder "
+            "lives",
+            RENEW,
         )
 
 
+RENEW: Final = (
+    "Set lockKeepAlivePeriod in activemq.xml below lockAcquireSleepInterval, at both sites, and say so under `store:`."
+)
 _READ: Final = "See that this machine reaches what `store:` names, with a login that may read it."
 
 
@@ -117,7 +152,7 @@ def _waiting(name: str, view: BrokerView) -> Iterator[Finding]:
     if view.runs is False:
         yield NOBODY_WAITS(
             f"{name}: its process does not run: it cannot take the store",
-            f"Start the broker of {view.site}: it then waits.",
+            f"{view.config.start[0].upper()}{view.config.start[1:]}: it then waits.",
         )
     elif view.ending:
         yield NOBODY_WAITS(
@@ -128,8 +163,9 @@ def _waiting(name: str, view: BrokerView) -> Iterator[Finding]:
     elif view.runs is None:
         yield PROCESS_NOT_KNOWN(
             f"{name}: its ports refuse, as those of a waiting broker do; whether its process lives cannot be seen",
-            "See that it runs: where it does not, nobody takes what the other site gives up. Say under `process:` how "
-            "that is looked at.",
+            f"A planned move needs that: write at broker {view.pair} of site {view.site} in the settings which command "
+            "tells whether it runs: `process: {state: [ssh, HOST, systemctl, is-active, --quiet, activemq]}`. Where it "
+            "does not run, nobody takes what the other site gives up.",
         )
 
 

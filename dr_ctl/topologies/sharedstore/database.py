@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
 
 from dr_ctl.core.clock import Clock
+from dr_ctl.topologies.sharedstore.dsn import Dsn, NotADsn
 from dr_ctl.topologies.sharedstore.lock import Lag, LockSeen, LockUnreadable
 
 CONNECT_S: Final = 2
@@ -22,23 +22,25 @@ class Kind:
 
     driver: str
     extra: str
-    reached: Callable[[str], Mapping[str, Any]]
+    reached: Callable[[Dsn], Mapping[str, Any]]
     now_ms: str
 
 
-def _postgresql(dsn: str) -> Mapping[str, Any]:
+def _postgresql(dsn: Dsn) -> Mapping[str, Any]:
     options = f"-c statement_timeout={1000 * ANSWER_S}"
-    return {"conninfo": dsn, "connect_timeout": CONNECT_S, "options": options}
+    return {"conninfo": dsn.text, "connect_timeout": CONNECT_S, "options": options}
 
 
-def _mysql(dsn: str) -> Mapping[str, Any]:
-    parts = urlsplit(dsn)
+def _mysql(dsn: Dsn) -> Mapping[str, Any]:
+    if len(dsn.hosts) != 1:
+        raise NotADsn("the address of the store's database has to name one host")
+    host, port = dsn.hosts[0]
     return {
-        "host": parts.hostname,
-        "port": parts.port or 3306,
-        "user": unquote(parts.username or ""),
-        "password": unquote(parts.password or ""),
-        "database": parts.path.strip("/"),
+        "host": host,
+        "port": port or 3306,
+        "user": dsn.user,
+        "password": dsn.password,
+        "database": dsn.name,
         "connect_timeout": CONNECT_S,
         "read_timeout": ANSWER_S,
         "write_timeout": ANSWER_S,
@@ -63,6 +65,7 @@ class Database:
         self._dsn = dsn
         self._mutex = threading.Lock()
         self._open: tuple[Kind, Any] | None = None
+        self._was_read = False
 
     def rows(self, query: Callable[[Kind], str]) -> Sequence[tuple[Any, ...]]:
         """Raises `LockUnreadable`."""
@@ -78,10 +81,8 @@ class Database:
             return found
 
     def _connected(self) -> tuple[Kind, Any]:
-        dsn = self._dsn()
-        kind = KINDS.get(urlsplit(dsn).scheme)
-        if kind is None:
-            raise LockUnreadable(f"the store's dsn begins with none of {', '.join(f'{each}://' for each in KINDS)}")
+        dsn = self._address()
+        kind = KINDS[dsn.scheme]
         try:
             driver = import_module(kind.driver)
         except ImportError as error:
@@ -90,9 +91,21 @@ class Database:
         try:
             connection = driver.connect(autocommit=True, **kind.reached(dsn))
         except driver.Error as error:
-            raise LockUnreadable(f"the database of the store cannot be reached: {_line(error)}") from error
+            text = dsn.without_password(_line(error))
+            raise LockUnreadable(f"the database of the store cannot be reached: {text}") from None
         self._open = kind, connection
         return self._open
+
+    def _address(self) -> Dsn:
+        """Raises `NotADsn` at first; an address that was read once and is wrong later ends no run."""
+        try:
+            dsn = Dsn.read(self._dsn(), tuple(KINDS))
+        except NotADsn as error:
+            if self._was_read:
+                raise LockUnreadable(str(error), remedy=error.remedy) from None
+            raise
+        self._was_read = True
+        return dsn
 
     def _drop(self) -> None:
         if self._open is not None:
@@ -113,6 +126,10 @@ class RowLock:
 
     def __init__(self, database: Database, table: str, clock: Clock) -> None:
         self._database, self._table, self._clock = database, table, clock
+        self._mutex = threading.Lock()
+        self._last: tuple[str, float, float] | None = None  # holder, the end of its lease, the time of the look
+        self._renewed_s: float | None = None
+        self._lasts_s: float | None = None
 
     def read(self) -> LockSeen:
         before = self._clock.now().timestamp()
@@ -124,7 +141,20 @@ class RowLock:
         left_s = (float(ends_ms or 0) - float(now_ms)) / 1000
         ahead_s = float(now_ms) / 1000 - (before + after) / 2
         held = holder is not None and left_s > 0
-        return LockSeen(held, holder, left_s if holder is not None else None, ahead_s)
+        if holder is None:
+            return LockSeen(held, None, None, ahead_s, written=ends_ms is not None)
+        with self._mutex:
+            self._note(holder, float(ends_ms or 0) / 1000, float(now_ms) / 1000)
+            return LockSeen(held, holder, left_s, ahead_s, renewed_s=self._renewed_s, lasts_s=self._lasts_s)
+
+    def _note(self, holder: str, ends_s: float, now_s: float) -> None:
+        """Two ends of one holder's lease are as far apart as its renewals, whatever its clock says. Between looks that
+        lie further apart than half of that there may have been several renewals."""
+        was, self._last = self._last, (holder, ends_s, now_s)
+        if was is None or was[0] != holder:
+            self._renewed_s, self._lasts_s = None, None
+        elif ends_s - was[1] > 2 * (now_s - was[2]):
+            self._renewed_s, self._lasts_s = ends_s - was[1], max(ends_s - now_s, self._lasts_s or 0.0)
 
     def close(self) -> None:
         self._database.close()

@@ -69,7 +69,8 @@ PROCESS_NOT_KNOWN: Final = FindingKind(
     Severity.WARNING,
     "The ports of a broker refuse: a waiting broker looks so, and a dead one. The settings name no command that says "
     "whether its process lives.",
-    "See that it runs before a planned move. Better, say under `process:` how that is looked at.",
+    "Say under `process:` of that broker which command tells whether its process runs: without that a planned move is "
+    "refused, because nobody would take the store that the other site gives up.",
     "A look; it changes nothing.",
     check="whether a waiting broker lives can be seen",
 )
@@ -78,7 +79,9 @@ NOT_IN_STORE: Final = FindingKind(
     Severity.ERROR,
     "A queue holds messages that are not in the store. Producers sent them as non-persistent, and they end with their"
     " broker.",
-    "Let them be consumed, then run the same command again; or accept their loss with `--accept-difference QUEUE=N`.",
+    "Let them be consumed, then run the same command again; or accept their loss with `--accept-difference QUEUE=N`. "
+    "After a holder was frozen and went on, the new holder was seen to count one or two messages that the store holds "
+    "no more: nothing is lost with these.",
     "As many messages are lost with `--accept-difference`.",
     undo="No.",
 )
@@ -103,7 +106,26 @@ HOLDS_AND_SERVES_NOBODY: Final = FindingKind(
     "DR-STORE-011",
     Severity.ERROR,
     "The site to leave answers, lets nobody in and holds the store. Nobody can take it from there.",
-    "`dr-ctl drain --to SITE`, then `dr-ctl activate SITE`, makes it give up the store; or `dr-ctl release` lets its "
-    "clients in again.",
+    "`dr-ctl drain --to SITE`, then `dr-ctl activate SITE`, makes it give up the store; or `dr-ctl release SITE` lets "
+    "its clients in again.",
     "Clients are out until it is done.",
+)
+NOBODY_TAKES: Final = FindingKind(
+    "DR-STORE-012",
+    Severity.ERROR,
+    "No broker of a shared store answers: nobody holds the store, or the broker that has it is starting or has died.",
+    "Start one of the two brokers, as the finding spells it: a broker takes the free store by itself and serves. No "
+    "command of dr-ctl is needed; `dr-ctl status` says who serves then.",
+    "Clients get in at the site whose broker takes the store.",
+    undo="`dr-ctl swapover --to SITE`, once both brokers run.",
+)
+NO_LEASE: Final = FindingKind(
+    "DR-STORE-013",
+    Severity.ERROR,
+    "A broker serves from a shared database, and the row of the lock holds no lease: its locker is the default one, "
+    "which keeps a transaction open. Neither the other broker nor dr-ctl can tell who holds the store, or since when.",
+    "Set `<lease-database-locker/>` as the locker of the persistence adapter in activemq.xml at both sites, as the page"
+    " of the topology shows.",
+    "A restart of each broker.",
+    check="the row holds a lease",
 )

@@ -63,8 +63,12 @@ class StoreLink(NoLink["BrokerView"]):
         lock = view.lock.text if view.lock is not None else f"who holds the store was not read: {view.unread}"
         if view.answered:
             return lock if view.lock is None or view.lock.holder is not None else "holds the store"
-        state = {True: ", its process runs", False: ", its process does not run", None: ""}[view.runs]
-        return f"its ports refuse, as those of a waiting broker do{state}; {lock}"
+        state = {
+            True: "waits: its ports refuse, its process runs",
+            False: "its process does not run",
+            None: "its ports refuse, as those of a waiting broker do",
+        }[view.runs]
+        return f"{state}; {lock}"
 
     def rows(self, peer: BrokerView | None, at: datetime) -> Iterator[Row]:
         """Rows of the holder: messages that clients have in delivery would come twice."""

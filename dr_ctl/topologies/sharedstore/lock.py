@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.errors import BrokerError, Unreachable
 
 # struct flock of Linux: type, whence, start, length, pid.
 _FLOCK: Final = "hhqqi"
@@ -21,17 +21,32 @@ class LockUnreadable(BrokerError):
     remedy = "See that this machine reaches what `store:` names, with a login that may read it."
 
 
+class SilentAndUnread(Unreachable):
+    """A broker whose ports refuse, and the lock could not be read: whether that broker waits cannot be told."""
+
+    remedy = LockUnreadable.remedy
+
+    def __init__(self, text: str, unread: str) -> None:
+        super().__init__(f"{text}; and {unread}", refused=False)
+        self.unread = unread
+
+
 @dataclass(frozen=True, slots=True)
 class LockSeen:
     """A look at the lock. `holder` is the name in the lock, also after its lease has run out, None if the lock has no
     name. `left_s` is how long the lease lasts by the database's clock, `ahead_s` how far that clock is ahead of this
-    machine's; a file has neither. `process` is the process that holds a file, if on this machine."""
+    machine's; a file has neither. `process` is the process that holds a file, if on this machine. `written` is False
+    where no broker ever wrote a lease into the row. `renewed_s` is the time between two renewals, and `lasts_s` the
+    longest lease, where looks of this command have shown them."""
 
     held: bool
     holder: str | None = None
     left_s: float | None = None
     ahead_s: float | None = None
     process: int | None = None
+    written: bool = True
+    renewed_s: float | None = None
+    lasts_s: float | None = None
 
     @property
     def text(self) -> str:
@@ -40,7 +55,7 @@ class LockSeen:
             ran_out = f", the lease of {self.holder} has run out" if self.holder is not None else ""
             return f"nobody holds the store{ran_out}"
         lease = f", its lease lasts {self.left_s:.1f} s more" if self.left_s is not None else ""
-        return f"{self.holder or 'somebody'} holds the store{lease}"
+        return f"{self.holder} holds the store{lease}" if self.holder is not None else "the store's lock is held"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from dr_ctl.topologies.sharedstore.findings import (
     LEASE_TOO_SHORT,
     LOCK_NAMES_ANOTHER,
     LOCK_NOT_READ,
+    NO_LEASE,
     NOBODY_WAITS,
     PROCESS_NOT_KNOWN,
     SERVES_WITHOUT_LOCK,
@@ -47,6 +48,7 @@ BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
     Named(LOCK_NOT_READ, _lock),
     Named(LOCK_NAMES_ANOTHER, _of_holder(_lock)),
     Named(SERVES_WITHOUT_LOCK, _of_holder(_lock)),
+    Named(NO_LEASE, _of_holder(_lock)),
     Named(NOBODY_WAITS, _process),
     Named(
         LEASE_TOO_SHORT,

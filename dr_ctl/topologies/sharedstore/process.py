@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import join, quote
 from typing import Final
 
 from dr_ctl.core.clock import Clock
@@ -27,6 +28,13 @@ class BrokerProcess:
             return frozenset()
         words = {Goal.START: self._settings.start, Goal.STOP: self._settings.stop}
         return frozenset(goal for goal, each in words.items() if each is not None)
+
+    @property
+    def starts(self) -> str:
+        """The command that starts it, as a person types it; empty where the settings name none."""
+        if self._settings is None or self._settings.start is None:
+            return ""
+        return f"cd {quote(str(self._place.folder))} && {join(self._settings.start)}"
 
     def runs(self, *, fresh_s: float = FRESH_S) -> bool | None:
         """Whether the process runs, by an answer that is no older; returns None where no command says so."""

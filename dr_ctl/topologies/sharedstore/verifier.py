@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from shlex import quote
+
 from dr_ctl.core.model import Json, some
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.ports import Move
@@ -15,7 +17,7 @@ from dr_ctl.topologies.sharedstore.view import BrokerView
 class StoreVerifier(Verifier):
     def __init__(self, observer: Observer, poll_s: float) -> None:
         self._shared = observer.shared
-        super().__init__(observer, poll_s, observer.patience.mirror_window_s)
+        super().__init__(observer, poll_s, observer.patience.window_s)
 
     def why_not_yet(self, now: gate.Sample, before: gate.Sample | None, move: Move) -> list[str]:
         found = super().why_not_yet(now, before, move)
@@ -41,9 +43,11 @@ class StoreVerifier(Verifier):
         wrong = {name: count for name, count in lacking.items() if count > move.ask.accept_difference.get(name, 0)}
         if wrong:
             text = f"not in the store: {some([f'{name}: {count} message(s)' for name, count in wrong.items()])}"
+            accepted = " ".join(f"--accept-difference {quote(f'{name}={count}')}" for name, count in wrong.items())
             remedy = (
-                "They were sent as non-persistent and end with their broker: let them be consumed first. "
-                "--accept-difference QUEUE=N moves without exactly so many."
+                "They were sent as non-persistent and end with their broker: let them be consumed first. Where a "
+                "holder was frozen and has gone on since, the broker may count one or two messages that the store "
+                f"holds no more. {accepted} moves without them."
             )
             return Refused(text, findings=(NOT_IN_STORE(text, remedy),))
         return Done("the gate holds, and the store has all of it", {"depths": depths})

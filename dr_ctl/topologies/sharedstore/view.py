@@ -6,37 +6,46 @@ state of the process, where a command tells it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from dr_ctl.core.model import Role
+from dr_ctl.core.model import Finding, Role, some
 from dr_ctl.engine.goals import Goal
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.classic.broker import ClassicBroker
 from dr_ctl.topologies.common import seen
 from dr_ctl.topologies.common.fence import Fence
 from dr_ctl.topologies.common.names import OWN
+from dr_ctl.topologies.common.seen import Silent
 from dr_ctl.topologies.common.view import Config
+from dr_ctl.topologies.sharedstore.findings import LOCK_NOT_READ, NOBODY_TAKES
 from dr_ctl.topologies.sharedstore.link import StoreLink
-from dr_ctl.topologies.sharedstore.lock import Lag, LockSeen
+from dr_ctl.topologies.sharedstore.lock import Lag, LockSeen, LockUnreadable, SilentAndUnread
 from dr_ctl.topologies.topology import Stake
 
 
 @dataclass(frozen=True, slots=True)
 class StoreConfig(Config):
     """The settings of any broker, and of its store: the broker's name, the lease and its renewal, the commands of the
-    process, whether a replica follows, and how long the process takes to end."""
+    process, how a person starts that, whether a replica follows, and how long the process takes to end."""
+
+    @property
+    def start(self) -> str:
+        """The words by which a person starts this broker, which then waits for the store."""
+        return f"`{self.starts}` starts {self.broker}" if self.starts else f"start broker {self.broker} on its host"
 
     broker: str = ""
     by_row: bool = False
     lease_s: float = 10.0
     keep_alive_s: float = 5.0
     commands: frozenset[Goal] = frozenset()
+    starts: str = ""
     replicated: bool = False
     ends_s: float = 30.0
 
 
+_STATES: Final = {True: "its process runs", False: "its process does not run", None: "whether it runs is not known"}
 STOPPED: Final = f"{OWN}stopped"
 """The document that says since when a broker was told to stop, until its process has ended."""
 
@@ -115,6 +124,31 @@ class BrokerView(ClassicBroker):
 
 class StoreSeen(seen.Seen[BrokerView]):
     """A look at both brokers; implements `WithOneStore` too."""
+
+    def findings(self) -> Sequence[Finding]:
+        return [*self._not_read(), *self._nobody(), *super().findings()]
+
+    def _not_read(self) -> Iterator[Finding]:
+        brokers = [each for site in self.sites.values() for each in site.values()]
+        errors = [each.error for each in brokers if isinstance(each, Silent)]
+        unread = [error.unread for error in errors if isinstance(error, SilentAndUnread)]
+        unread += [each.unread for each in brokers if isinstance(each, BrokerView) and each.lock is None]
+        if unread:
+            yield LOCK_NOT_READ(f"who holds the store cannot be told: {unread[0]}", LockUnreadable.remedy)
+
+    def _nobody(self) -> Iterator[Finding]:
+        """Find that nobody holds the store, or that a broker takes it: a waiting broker has no management to say so."""
+        brokers = [each for site in self.sites.values() for each in site.values()]
+        views = [view for site in self.sites for view in self.views(site)]
+        if len(views) < len(brokers) or any(view.answered for view in views):
+            return
+        if (held := next((view.lock for view in views if view.lock is not None and view.lock.held), None)) is not None:
+            text = f"{held.text}, and no broker answers: one of them is starting, or has died a moment ago"
+            yield NOBODY_TAKES(text, "Look again in a moment.")
+            return
+        states = some([f"{view.site}/{view.pair}: {_STATES[view.runs]}" for view in views])
+        remedy = f"{'; '.join(view.config.start for view in views)}. The first that starts takes the store and serves."
+        yield NOBODY_TAKES(f"nobody holds the store, and no broker takes it: {states}", remedy)
 
     def stake(self, site: str) -> Sequence[Stake]:
         """Zero for the store, whether a broker answered or not: no broker holds messages of its own."""

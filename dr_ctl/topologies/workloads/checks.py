@@ -114,19 +114,26 @@ def _lost(each: WorkloadSeen, move: Move, roles: Mapping[str, Role]) -> Finding:
     """A lost site's workload that cannot be asked: the workload may run there still, or again when the site is back."""
     site, target = move.source, move.target
     text = f"{each.name} of {site} cannot be asked: it may run there, or again once {site} is back"
-    if each.singleton and not is_down(move, roles[site]):
-        text += f"; it is a singleton, so it is not started at {target}"
     remedy = f"Keep it from starting at {site}; before `dr-ctl failback --to {site}`, see that it is stopped there."
+    if each.singleton and not is_gone(each, move, roles[site]):
+        text += f"; it is a singleton, so it is not started at {target}"
+        remedy = (
+            f"Stop it at {site}, or cut its host off; then the same with --presume-down {site} --reason TEXT. {remedy}"
+        )
     return WORKLOAD_CANNOT_BE_ASKED(text, remedy)
 
 
-def is_down(move: Move, role: Role) -> bool:
-    """Say whether a lost site is down, or presumed so: no workload runs there then."""
-    return role is Role.DOWN or move.ask.presume_down == move.source
+def is_gone(each: WorkloadSeen, move: Move, role: Role) -> bool:
+    """Say whether an unread workload of a lost site is known not to run: somebody gave the word for that site, or it is
+    down and the workload's own address refuses too. A workload may have a host of its own, which the death of a broker
+    does not end."""
+    return (move.ask.presume_down == move.source and move.ask.reason is not None) or (
+        role is Role.DOWN and each.refuses
+    )
 
 
 def did_not_stop(each: WorkloadSeen, why: str) -> Finding:
-    text = f"{each.name} did not stop at {each.site}: {why}"
+    text = f"{each.name} did not stop at {each.site}: {why}; that stop may still take effect"
     return WORKLOAD_DID_NOT_STOP(text, "See what it waits for; then run the same command again.")
 
 

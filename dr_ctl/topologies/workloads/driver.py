@@ -17,14 +17,15 @@ from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.operations import FAILOVER
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
+from dr_ctl.engine.parts import part_of
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
-from dr_ctl.engine.roles import part_of
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.topology import Seen, WorkloadSeen
 from dr_ctl.topologies.workloads import checks
 from dr_ctl.topologies.workloads.calls import concerned, holds, mine, without_mine
 from dr_ctl.topologies.workloads.findings import WORKLOAD_SHUTS_GATE
+from dr_ctl.topologies.workloads.patience import WorkloadPatience
 from dr_ctl.topologies.workloads.recipe import RecipeWithWorkloads
 from dr_ctl.topologies.workloads.seen import SeenWithWorkloads
 from dr_ctl.topologies.workloads.sites import WorkloadSites
@@ -47,6 +48,7 @@ class DriverWithWorkloads(Generic[S]):
     ) -> None:
         self._bare, self._recipe, self._sites, self._patience, self._lease = bare, recipe, sites, patience, lease
         self._cut_off = False  # a hook has shown that no client is left at the lost site
+        self._may_stop_late: set[tuple[str, str]] = set()  # by site and name: a stop went out, and showed no effect
 
     def observe(self) -> SeenWithWorkloads[S]:
         return SeenWithWorkloads(self._bare.observe(), self._sites.look(least_s=self._patience.last_look_s))
@@ -84,6 +86,7 @@ class DriverWithWorkloads(Generic[S]):
         for call in calls:
             seen, why = self._made(call, hand)
             if why is not None:
+                self._may_stop_late.add((call.site, call.thing))
                 finding = checks.did_not_stop(seen, why)
                 worked = Unknown if seen.runs is None else Refused
                 return worked(finding.text, findings=(finding,))
@@ -145,14 +148,14 @@ class DriverWithWorkloads(Generic[S]):
         for other in self._sites.others(call.site, call.thing) if self._sites.is_singleton(call.thing) else ():
             if other.runs:
                 return f"it is a singleton, and it runs at {other.site}"
-            if other.runs is None and not self._is_lost(move):
+            if other.runs is None and not self._is_gone(other, move):
                 return f"it is a singleton, and whether it runs at {other.site} cannot be told: {other.silent}"
         return None
 
-    def _is_lost(self, move: Move) -> bool:
+    def _is_gone(self, other: WorkloadSeen, move: Move) -> bool:
         if move.ask.operation != FAILOVER:
             return False
-        return self._cut_off or checks.is_down(move, self._bare.observe().roles[move.source])
+        return self._cut_off or checks.is_gone(other, move, self._bare.observe().roles[move.source])
 
     # One call.
 
@@ -161,10 +164,12 @@ class DriverWithWorkloads(Generic[S]):
     ) -> tuple[WorkloadSeen, str | None]:
         """Bring about one call's effect and look whether it came; with what was seen last, why it did not."""
         seen = self._now(call)
-        if holds(call, seen):
+        if holds(call, seen) and not self._may_stop_later(call):
             return seen, None
         if (barred := why_not(call)) is not None:
             return seen, barred
+        if call.goal is Goal.START:
+            self._may_stop_late.discard((call.site, call.thing))
         ends_s = hand.monotonic() + self._sites.told[call.site, call.thing].timeout
         [outcome] = hand.change([call], lambda calls: [self._sites.send(each, self._lease) for each in calls])
         waited = until(
@@ -173,7 +178,7 @@ class DriverWithWorkloads(Generic[S]):
             holds=lambda seen: holds(call, seen),
             hopeless=lambda _: isinstance(outcome, Refused),
             within_s=ends_s - hand.monotonic(),
-            poll_s=self._patience.workload_poll_s,
+            poll_s=self._patience.of(WorkloadPatience).poll_s,
             meanwhile=lambda seen: hand.waiting(f"{call.thing} at {call.site}", None, f"it is {seen.state}"),
         )
         return waited.look, None if waited.held else _why(outcome, waited.look)
@@ -181,7 +186,7 @@ class DriverWithWorkloads(Generic[S]):
     def _brought_back(self, calls: Sequence[Call], move: Move, hand: Hand) -> Outcome:
         """Make the calls of an undo until all of them hold or the time is over. Start no workload at a site that is
         left closed because somebody has opened the other one."""
-        left = [call for call in calls if not holds(call, self._now(call))]
+        left = [call for call in calls if self._may_stop_later(call) or not holds(call, self._now(call))]
         if not left:
             return NotNeeded("as it was")
         starts = [call.thing for call in left if call.goal is Goal.START and call.site == move.source]
@@ -199,6 +204,10 @@ class DriverWithWorkloads(Generic[S]):
         if waited.held:
             return Done("as it was")
         return Refused(some([f"{call.thing} at {call.site}: {why}" for call, why in waited.look.items()]))
+
+    def _may_stop_later(self, call: Call) -> bool:
+        """Say whether a stop of this run may still take effect: a start is sent then, although the workload runs."""
+        return call.goal is Goal.START and (call.site, call.thing) in self._may_stop_late
 
     def _now(self, call: Call) -> WorkloadSeen:
         """The workload of a call, looked at now."""

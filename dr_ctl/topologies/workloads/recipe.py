@@ -11,9 +11,10 @@ from dr_ctl.core.model import Finding, Json, Role, Severity
 from dr_ctl.engine import ports
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.operations import ACTIVATE, FAILOVER, MOVING, RELEASE, RETURNS
+from dr_ctl.engine.parts import part_of
 from dr_ctl.engine.plan import Ask, Call
 from dr_ctl.engine.ports import Check, Draft, Move
-from dr_ctl.engine.roles import part_of, whole_at
+from dr_ctl.engine.roles import whole_at
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.settings.workloads import Workload
 from dr_ctl.topologies.topology import PartState, Seen, WorkloadSeen

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, assert_never
 
+from dr_ctl.core.clock import growing_s
 from dr_ctl.core.errors import BrokerError, LoginRefused, Throttled, Unreachable
 from dr_ctl.core.patience import Patience
 from dr_ctl.engine.holding import Lease
@@ -18,6 +18,7 @@ from dr_ctl.processes.secrets import SecretMissing, variables
 from dr_ctl.settings.model import Installation
 from dr_ctl.settings.workloads import CamelRoutes, Commands, HttpService, SystemdUnit, Workload
 from dr_ctl.topologies.topology import WorkloadSeen
+from dr_ctl.topologies.workloads.patience import WorkloadPatience
 from dr_ctl.topologies.workloads.ways import CamelWay, CommandWay, HttpWay, SystemdWay, Way
 
 LOCKED_S: Final = 30.0  # seconds of the lock that must be left when a call goes out; the run renews the lock meanwhile
@@ -77,17 +78,17 @@ class WorkloadSites:
 
     def _looked(self, keys: Sequence[Key], least_s: float) -> list[WorkloadSeen]:
         """Look side by side; time spent on silent workloads is taken from their site's time."""
-        began, read_s = time.monotonic(), self._patience.workload_read_s
+        began, read_s = growing_s(), self._patience.of(WorkloadPatience).read_s
         times = [max(min(read_s, self._left_s.get(site, read_s)), least_s) for site, _ in keys]
         with ThreadPoolExecutor(max_workers=_AT_ONCE, thread_name_prefix="workload") as pool:
             found = list(pool.map(self._look, keys, times))
         for site in {each.site for each in found if each.silent is not None} & self._left_s.keys():
-            self._left_s[site] = max(self._left_s[site] - (time.monotonic() - began), 0.0)
+            self._left_s[site] = max(self._left_s[site] - (growing_s() - began), 0.0)
         return found
 
     def _look(self, key: Key, timeout_s: float) -> WorkloadSeen:
         workload, singleton = self.told[key], self.is_singleton(key[1])
-        silent = "it is not asked again: its site's time is spent"
+        silent, refuses = "it is not asked again: its site's time is spent", False
         try:
             if timeout_s > 0:
                 found = self._ways[key].look(timeout_s)
@@ -95,8 +96,10 @@ class WorkloadSites:
                     key[0], workload.name, workload.kind, singleton, found.parts, found.detail, alone=workload.alone
                 )
         except BrokerError as error:
-            silent = str(error)
-        return WorkloadSeen(key[0], workload.name, workload.kind, singleton, silent=silent, alone=workload.alone)
+            silent, refuses = str(error), isinstance(error, Unreachable) and error.refused
+        return WorkloadSeen(
+            key[0], workload.name, workload.kind, singleton, silent=silent, alone=workload.alone, refuses=refuses
+        )
 
 
 def _why_locked(call: Call, lease: Lease | None) -> str | None:

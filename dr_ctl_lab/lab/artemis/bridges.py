@@ -21,6 +21,7 @@ from dr_ctl_lab.lab.artemis.admin import Admin
 from dr_ctl_lab.lab.artemis.mirror import profile
 from dr_ctl_lab.lab.distribution import ARTEMIS
 from dr_ctl_lab.lab.make import IdsAt
+from dr_ctl_lab.lab.working import ID_HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -296,7 +297,7 @@ class BridgesAdmin(Admin):
 
 def settings(site: SiteState, secret: str) -> dict[str, Any]:
     told = {key: value for key, value in create.settings(site, secret).items() if key != "mirror"}
-    ids = {"sqlite": f"ids/{site.broker}.sqlite"}
+    ids = {"sqlite": f"ids/{site.broker}.sqlite", "header": ID_HEADER}
     return {**told, "bridge": ["bridge"], "lasting_fence": {"roles": [CLIENTS]}, "ids": ids}
 
 

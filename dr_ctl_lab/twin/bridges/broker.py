@@ -249,19 +249,5 @@ class BridgesBroker(BridgedBroker, ArtemisBroker):
                 self.add_address(address, "multicast")
             self.route(replace(shipped, number=self.next_number(), address=address, failed=0))
 
-    # for mirrors only
-
     def removed(self, queue: Queue, message: Message, reason: Reason) -> None:
         """Do nothing: the peer's copy stays, and the peer hears only ids."""
-
-    def cut_off(self, queue: Queue, held: Sequence[Message]) -> None:
-        """Do nothing: the messages come again here, and nowhere else."""
-
-    def told_of_queue(self, queue: Queue) -> None:
-        """Queues of the peer are made there."""
-
-    def told_of_address(self, name: str) -> None:
-        """As above."""
-
-    def told_of_end(self, queue: Queue) -> None:
-        """As above."""

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from dr_ctl_lab.twin.artemis.console import console, settings
+from dr_ctl_lab.twin.artemis.session import ArtemisSession
 from dr_ctl_lab.twin.bridges.beans import beans
 from dr_ctl_lab.twin.bridges.broker import BridgesBroker
-from dr_ctl_lab.twin.bridges.layout import AGENT, BRIDGE, CLIENTS
+from dr_ctl_lab.twin.bridges.layout import AGENT, BRIDGE, CLIENTS, ID_HEADER
 from dr_ctl_lab.twin.bridges.processor import DOOR
 from dr_ctl_lab.twin.bridges.way import BridgesWay
 from dr_ctl_lab.twin.kind import Kind
@@ -23,7 +24,7 @@ def _broker(peer: str, **common: Any) -> BridgesBroker:
 
 
 def _settings(host: Host) -> Mapping[str, Any]:
-    ids = {"sqlite": f"ids/{host.broker.name}.sqlite"}
+    ids = {"sqlite": f"ids/{host.broker.name}.sqlite", "header": ID_HEADER}
     return {**settings(host, link="bridge"), "lasting_fence": {"roles": [CLIENTS]}, "ids": ids}
 
 
@@ -40,5 +41,6 @@ KIND: Final = Kind(
     beans=beans,
     dialect=console("2.4.3", "8.1", miswrites=True),
     settings=_settings,
+    session=ArtemisSession,
     roles={user: user for user in (CLIENTS, BRIDGE, AGENT)},
 )

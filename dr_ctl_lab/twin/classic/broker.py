@@ -49,6 +49,7 @@ class ClassicBroker(Broker):
         self.topics = Topics()
         self.browsing: list[Browsing] = []
         self.dispatched: Counter[str] = Counter()
+        self.in_transactions: set[tuple[str, int]] = set()  # acknowledged, and not committed: by queue and number
         self.forwarded: Counter[str] = Counter()
         self._connections, self._sequence = numbers(1), numbers(1)
         self._expiring: list[tuple[int, int, str]] = []
@@ -99,6 +100,7 @@ class ClassicBroker(Broker):
         self.forwarded.clear()
         self.topics.subscribed.clear()
         self.browsing.clear()
+        self.in_transactions.clear()
 
     def work(self, now_s: float) -> list[float]:
         """Look for what has expired, now and then, and put it among the dead letters."""
@@ -125,6 +127,11 @@ class ClassicBroker(Broker):
         """The queue of that name, made if missing."""
         found = self.queues.get(name)
         return found or self.create_queue({"name": name, "routing-type": ANYCAST}, auto_created=True)
+
+    def page(self, queue: Queue) -> list[Message]:
+        """The messages that a listing begins with; one that is acknowledged in an open transaction is in none."""
+        shown = (each for each in queue.messages.values() if (queue.name, each.number) not in self.in_transactions)
+        return list(itertools.islice(shown, self.browse_page))
 
     def held(self, queue: Queue) -> int:
         """How many of its messages are in somebody's hands."""
@@ -203,23 +210,6 @@ class ClassicBroker(Broker):
         self.route(
             replace(message, number=self.next_number(), address=to, headers=headers, longs={**kept, **longs}, failed=0)
         )
-
-    # for mirrors only
-
-    def routed(self, message: Message, found: Sequence[Queue], *, aside: bool) -> None:
-        """Do nothing: composite queues have made their copies already."""
-
-    def cut_off(self, queue: Queue, held: Sequence[Message]) -> None:
-        """Do nothing: the messages come again here, and nowhere else."""
-
-    def told_of_queue(self, queue: Queue) -> None:
-        """Queues of the peer come into being there."""
-
-    def told_of_address(self, name: str) -> None:
-        """As above."""
-
-    def told_of_end(self, queue: Queue) -> None:
-        """As above."""
 
     @property
     def settable(self) -> Mapping[str, Any]:

@@ -28,8 +28,7 @@ def selected(selector: str) -> Select:
 def browsed(broker: ClassicBroker, queue: Queue, selector: str = "") -> list[dict[str, Any]]:
     """The messages of the first page that are meant, those in delivery among them."""
     wanted = selected(selector)
-    page = list(queue.messages.values())[: broker.browse_page]
-    return [row(queue, each) for each in page if wanted(each)]
+    return [row(queue, each) for each in broker.page(queue) if wanted(each)]
 
 
 def row(queue: Queue, message: Message) -> dict[str, Any]:

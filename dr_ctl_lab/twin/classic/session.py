@@ -53,6 +53,7 @@ class ClassicSession(Line):
         self._sent = 0
         self._subscriptions: dict[str, Subscription] = {}
         self._transactions: dict[str, list[Callable[[], None]]] = {}
+        self._hidden: dict[str, list[tuple[str, int]]] = {}
         self._acks: dict[str, tuple[QueueSubscription, Message]] = {}
 
     def holds(self) -> list[QueueSubscription]:
@@ -61,6 +62,8 @@ class ClassicSession(Line):
     def leave(self) -> None:
         subscriptions, self._subscriptions = list(self._subscriptions.values()), {}
         self._transactions.clear()
+        for name in list(self._hidden):
+            self._show(name)
         for each in subscriptions:
             each.leave()
 
@@ -184,7 +187,7 @@ class ClassicSession(Line):
     def _browse(self, ident: str, destination: str, selector: str, *, holds: bool) -> None:
         """Show what the first page has. Where a selector finds nothing on it and there is more, no end is told."""
         queue = self.broker.queue_named(destination.removeprefix(QUEUE))
-        page = list(queue.messages.values())[: self.broker.browse_page]
+        page = self.broker.page(queue)
         shown = [each for each in page if compiled(selector)(partial(named, each))]
         browsing = Browsing(self.broker, queue.name, len(shown) if holds else 0)
         self._subscriptions[ident] = browsing
@@ -192,7 +195,7 @@ class ClassicSession(Line):
         self.broker.dispatched[queue.name] += len(shown)
         for message in shown:
             self.deliver(ident, message, acks=None)
-        if shown or len(page) == len(queue.messages):
+        if shown or len(queue.messages) <= self.broker.browse_page:
             end = {"browser": "end", "destination": QUEUE + queue.name, "message-id": "0"}
             self.tell(ident, end, b"")
 
@@ -214,6 +217,8 @@ class ClassicSession(Line):
                 taker.done(each, poison=got.command == "NACK")
 
         self._do(got, done)
+        if (name := got.headers.get("transaction")) is not None:
+            self._hide(name, [(taker.queue.name, each.number) for each in meant])
         del self._acks[got.headers["id"]]
         self._receipt(got)
 
@@ -239,6 +244,7 @@ class ClassicSession(Line):
     def _on_commit(self, got: Frame) -> None:
         acts = self._transaction(got.headers.get("transaction", ""))
         del self._transactions[got.headers["transaction"]]
+        self._show(got.headers["transaction"])
         for act in acts:
             act()
         self._receipt(got)
@@ -246,7 +252,16 @@ class ClassicSession(Line):
     def _on_abort(self, got: Frame) -> None:
         self._transaction(got.headers.get("transaction", ""))
         del self._transactions[got.headers["transaction"]]
+        self._show(got.headers["transaction"])
         self._receipt(got)
+
+    def _hide(self, transaction: str, messages: list[tuple[str, int]]) -> None:
+        """No listing shows what is acknowledged in an open transaction."""
+        self._hidden.setdefault(transaction, []).extend(messages)
+        self.broker.in_transactions.update(messages)
+
+    def _show(self, transaction: str) -> None:
+        self.broker.in_transactions.difference_update(self._hidden.pop(transaction, []))
 
     # to the client
 

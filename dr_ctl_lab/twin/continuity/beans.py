@@ -128,7 +128,7 @@ def _server_operations(broker: ContinuityBroker) -> Operations:
         return _settled(queue)
 
     def settings(address: str) -> str:
-        policy = "FAIL" if address in broker.full else "PAGE"
+        policy = broker.when_full if address in broker.full else "PAGE"
         return json.dumps({"DLA": "DLQ", "expiryAddress": "ExpiryQueue", "addressFullMessagePolicy": policy})
 
     return {

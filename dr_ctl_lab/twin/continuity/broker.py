@@ -38,7 +38,7 @@ STAGING_MS: Final = 500
 class ContinuityBroker(BridgedBroker, ArtemisBroker):
     """`ack_loss`: the share of acknowledgements that vanish while several flows have some. `active_on_start`: activates
     itself when an inactive peer appears. `full`: addresses that accept no staged message, as with a full address or
-    disk."""
+    disk; `when_full` is their policy."""
 
     version: ClassVar[str] = "2.11.0"
     bare_message_ids: ClassVar[bool] = True
@@ -48,6 +48,7 @@ class ContinuityBroker(BridgedBroker, ArtemisBroker):
     ack_loss: float = 0.0
     active_on_start: bool = False
     full: set[str] = field(default_factory=set)
+    when_full: str = "FAIL"
 
     def __post_init__(self) -> None:
         super().__post_init__()

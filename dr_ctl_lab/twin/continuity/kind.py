@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from dr_ctl_lab.twin.artemis.console import console, settings
+from dr_ctl_lab.twin.artemis.session import ArtemisSession
 from dr_ctl_lab.twin.bridged_way import BridgedWay
 from dr_ctl_lab.twin.continuity.beans import beans
 from dr_ctl_lab.twin.continuity.broker import ContinuityBroker
@@ -26,4 +27,5 @@ KIND: Final = Kind(
     beans=beans,
     dialect=console("1.3.7", "7.2", forbids=True, refuses_in_json=True, backs_off=False),
     settings=settings,
+    session=ArtemisSession,
 )

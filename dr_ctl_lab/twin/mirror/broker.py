@@ -136,9 +136,6 @@ class MirrorBroker(ArtemisBroker):
             Event("postAck", number, queue.name, queue.address, origin=origin, reason=reason, durable=message.durable)
         )
 
-    def cut_off(self, queue: Queue, held: Sequence[Message]) -> None:
-        """Do nothing: the held messages come again."""
-
     # events from the peer
 
     def apply(self, event: Event) -> None:

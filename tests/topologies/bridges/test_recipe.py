@@ -15,7 +15,8 @@ from dr_ctl.engine.runbook import CUT_OFF, RunbookStep
 from dr_ctl.settings.model import Drain, Queues
 from dr_ctl.topologies.artemis.operations import PAUSE_LASTING, RESUME, change
 from dr_ctl.topologies.bridges import procedure
-from dr_ctl.topologies.bridges.view import BridgesSeen
+from dr_ctl.topologies.bridges.seen import BridgesSeen
+from dr_ctl.topologies.bridges.view import BrokerView
 from dr_ctl.topologies.common.debts import document
 from tests.topologies.bridges.views import (
     CLIENTS,
@@ -206,3 +207,16 @@ def test_a_wait_may_restart_the_bridges_of_what_moves_and_of_the_ids_only() -> N
     assert names == {"bridge.mirror.paris.orders", "bridge.mirror.paris.notification.ids"}
     assert all(call.when is not None for call in draft.calls)
     assert {call.goal for call in draft.inverse} == {Goal.LINK_UP}
+
+
+def test_a_release_opens_no_door_behind_which_a_queue_of_the_other_site_would_be_open() -> None:
+    restarted = replace(LONDON, acceptors=(door("clients", CLIENTS, "london", started=False), *LONDON.acceptors[1:]))
+    beside = with_queue(with_role(PARIS, "audit", OPEN), "audit", paused=False)  # Paris serves it
+
+    def opened(london: BrokerView, paris: BrokerView) -> bool:
+        calls = drafted("release", "release", look=seen(london, paris)).calls
+        return "clients" in [each.thing for each in calls]
+
+    assert opened(restarted, PARIS)
+    assert not opened(restarted, beside)
+    assert opened(with_role(restarted, "audit", CLOSED), beside)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
@@ -10,6 +11,7 @@ from dr_ctl.core.model import Role
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.lease import LockDocument
 from dr_ctl.topologies.bridges.calls import closes, opens
+from dr_ctl.topologies.bridges.look import joined
 from dr_ctl.topologies.bridges.view import BrokerView, with_idle
 from dr_ctl.topologies.common.view import Config
 from tests.topologies.bridges.views import (
@@ -194,3 +196,21 @@ def replace_site(request: object) -> dict[str, object]:
     """The same request for the other broker."""
     assert isinstance(request, dict)
     return {**request, "bean": str(request["bean"]).replace("london", "paris")}
+
+
+def test_a_divert_is_known_by_its_filter_where_all_bridges_are_gone_and_its_buffer_has_a_name_of_its_own() -> None:
+    own = buffer("london", "orders", address="puffer.in")
+    named = replace(flow("london", "orders").divert, to="puffer.in")
+
+    [found] = joined([named], [own], [])
+
+    assert (found.unit, found.buffer, found.bridges) == ("orders", own, ())
+    assert joined([replace(named, filter=None)], [own], []) == []
+
+
+def test_dead_letters_have_no_row_in_the_history() -> None:
+    ended = replace(LONDON, queues=(*LONDON.queues, queue("DLQ", 7), queue("ExpiryQueue", 3), queue("loose", 2)))
+
+    rows = seen(ended, PARIS).rows(datetime(2026, 11, 21, tzinfo=UTC))
+
+    assert {row.name for row in rows if row.kind == "queue" and row.site == "london"} == {*UNITS, "loose"}

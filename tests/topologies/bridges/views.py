@@ -8,7 +8,8 @@ from typing import Any
 
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.bridges.access import Roles
-from dr_ctl.topologies.bridges.view import ORIGIN, Bridge, BridgesSeen, BrokerView, Divert, Flow
+from dr_ctl.topologies.bridges.seen import BridgesSeen
+from dr_ctl.topologies.bridges.view import ORIGIN, Bridge, BrokerView, Divert, Flow
 from dr_ctl.topologies.common.seen import Silent
 from dr_ctl.topologies.common.view import Acceptor, Config, Connection, Grants, Queue
 

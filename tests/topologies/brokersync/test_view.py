@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -67,6 +68,20 @@ def test_what_the_peer_has_too_many_of_would_come_twice() -> None:
     assert here.link.ahead(there) == {"orders": 7}
     assert here.link.ahead(None) == {"orders": None}
     assert here.link.stake(there).queues == {"orders": (2, 7)}
+
+
+def test_what_the_peer_lacks_would_be_lost_shipped_or_never_copied() -> None:
+    """20 copies were purged on their way, 3 are under way, and nothing copies `plain`."""
+    here, there = broker("london", serves=True, depth=23, to_ship=3), broker("paris", serves=False, depth=0)
+    here = replace(here, queues=(*here.queues, queue("plain", 30)))
+
+    stake = here.link.stake(there)
+    rows = {(row.kind, row.name): row.depth for row in here.link.rows(there, AT)}
+
+    assert (stake.lost, stake.twice) == (53, 0)
+    assert stake.queues == {"orders": (23, 0), "plain": (30, 0)}
+    assert (rows["mirror", "orders"], rows["mirror", "plain"], rows["acks", "plain"]) == (23, 30, 0)
+    assert here.link.stake(None).queues == {"orders": (3, None), "plain": (30, 0)}
 
 
 def test_the_history_has_what_is_to_ship_what_lies_there_and_what_is_not_removed_yet() -> None:

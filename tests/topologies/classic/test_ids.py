@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.jolokia.errors import BadValue
 from dr_ctl.topologies.classic import ids
+from dr_ctl.topologies.common.consumed import NotWhole
 
 
 class Listings:
@@ -35,22 +35,32 @@ QUEUE: Any = SimpleNamespace(name="orders.in", bean="a:b=c")
 
 
 def test_a_listing_that_leaves_out_what_is_on_its_way_to_a_consumer_is_made_again() -> None:
-    broker: Any = Listings(3, "ab", "abd", "bc", "abd")
+    broker: Any = Listings(3, "ab", "bc", "abd")
 
-    assert ids.lying_at_work(broker, QUEUE).keys() == {"a", "b", "c", "d"}
+    assert ids.listed(broker, QUEUE, tries=ids.TRIES).whole.ids == {"a", "b", "d"}
 
 
-def test_a_listing_that_is_always_short_was_ended_by_the_brokers_policy() -> None:
-    broker: Any = Listings(3, *["ab"] * 5, "abc")  # once is not enough: it may have been the queue that was shorter
+def test_a_listing_that_is_always_short_shows_nothing_of_what_the_queue_lacks() -> None:
+    broker: Any = Listings(3, *["ab"] * ids.TRIES)
 
-    with pytest.raises(BadValue, match="and shows 2 of them") as told:
-        ids.lying_at_work(broker, QUEUE)
+    with pytest.raises(NotWhole, match="shows 2 of them") as told:
+        ids.listed(broker, QUEUE, tries=ids.TRIES)
 
     assert "maxBrowsePageSize" in told.value.remedy
 
 
-def test_of_a_queue_that_nobody_works_on_one_short_listing_is_enough() -> None:
-    broker: Any = Listings(3, "ab")
+@pytest.mark.parametrize("shown", ["ab", "abcd"])  # a transaction hides one; one came after the depth was read
+def test_of_a_queue_that_nobody_works_on_one_listing_tells(shown: str) -> None:
+    broker: Any = Listings(3, shown)
 
-    with pytest.raises(BadValue, match="holds 3"):
-        ids.lying(broker, QUEUE)
+    with pytest.raises(NotWhole, match="holds 3"):
+        ids.listed(broker, QUEUE)
+
+
+def test_what_comes_to_a_queue_that_nobody_takes_from_hides_nothing() -> None:
+    found = {"a": None, "b": None, "c": None}
+
+    assert ids.whole("london", "orders.in", found, 2, 4, grows=True).whole.ids == {"a", "b", "c"}
+    for before, after in ((4, 4), (2, 2)):
+        with pytest.raises(NotWhole):
+            ids.whole("london", "orders.in", found, before, after, grows=True)

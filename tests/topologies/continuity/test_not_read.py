@@ -12,6 +12,7 @@ from dr_ctl.engine.outcome import Outcome, Refused
 from dr_ctl.topologies.common.acts import proving
 from dr_ctl.topologies.common.evidence import evidence
 from dr_ctl.topologies.continuity.acts import catch_up, residue
+from dr_ctl.topologies.continuity.patience import PluginPatience
 from dr_ctl.topologies.continuity.view import ContinuitySeen, SiteView
 from tests.topologies.continuity.views import PAIR, broker, flow, seen
 
@@ -24,7 +25,7 @@ STEP: Any = SimpleNamespace(limits={"within": 1.0}, calls=())
 class World:
     """Stands for tools, observer and hand; the same two brokers at every look, on a clock that only waiting moves."""
 
-    patience = Patience()
+    patience, waits = Patience(), PluginPatience()
 
     def __init__(self, *views: SiteView) -> None:
         self.views = views

@@ -3,16 +3,20 @@ message ids judges."""
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import pytest
 
 from dr_ctl.agents.monitor import recording
 from dr_ctl.settings.loader import load
+from dr_ctl_lab.lab import distribution
+from dr_ctl_lab.lab.classic.admin import ClassicAdmin
 from dr_ctl_lab.lab.fanout import LEAST_FILE
-from dr_ctl_lab.lab.kinds import FAN_OUT
+from dr_ctl_lab.lab.kinds import FAN_OUT, KINDS
 from dr_ctl_lab.lab.lab import Lab
 from tests.broker.driving import Operator, end_all
 
@@ -89,3 +93,45 @@ def test_one_site_lost_and_back_loses_nothing_and_lists_each_duplicate_before_it
     assert (verdict.lost, verdict.consumed_twice, verdict.processed_twice) == ((), (), ())
     assert listed
     assert operator.run("status").document["debts"] == []
+
+
+def rows(lab: Lab, site: str, queue: str) -> dict[str, dict[str, Any]]:
+    """The messages of a queue as the console shows them, by the producers' id."""
+    admin = ClassicAdmin(lab.site(site))
+    listed = admin._execute(admin._queue(queue), "browse()")
+    return {each["StringProperties"]["order_id"]: each for each in listed}
+
+
+def send_every_kind(lab: Lab, site: str, queue: str) -> None:
+    """As a JMS client does, which writes to one site only: the other one is lost."""
+    where = lab.site(site)
+    home = distribution.obtain(KINDS.named(FAN_OUT).distribution)
+    source = Path(__file__).parent / "Kinds.java"
+    address = f"tcp://127.0.0.1:{where.ports['openwire']}"
+    words = [address, where.admin.user, where.admin.password, queue, "order_id"]
+    classes = f"{home}/lib/*:{home}/lib/optional/*"
+    subprocess.run(["java", "-cp", classes, str(source), *words], check=True, timeout=60, capture_output=True)
+
+
+def test_a_return_copies_what_stomp_carries_whole_and_names_the_rest_before_anything_is_opened(
+    fanout_lab: Lab, operator: Operator
+) -> None:
+    fanout_lab.kill("london")
+    assert operator.run("failover", "--to", "paris", "--accept-loss", "unknown", "--yes").code == 0
+    send_every_kind(fanout_lab, "paris", "orders.in")
+    fanout_lab.start("london")
+
+    ended = operator.run("failback", "--to", "london", "--yes")
+    [finding] = [each for each in ended.document["findings"] if each["id"] == "DR-FAN-008"]
+    sent, copied = rows(fanout_lab, "paris", "orders.in"), rows(fanout_lab, "london", "orders.in")
+
+    assert (ended.code, ended.document["data"]["pairs"][0]["serving"]) == (20, "paris"), ended.told
+    assert [name for name in ("empty", "map", "object", "stream", "typed") if name in finding["text"]] == [
+        "empty", "map", "object", "stream", "typed",
+    ]  # fmt: skip
+    assert copied.keys() == {"bytes", "text"}
+    own = {"JMSMessageID", "JMSTimestamp", "JMSXUserID", "BrokerPath", "PropertiesText"}
+    for name, row in copied.items():
+        assert {key: each for key, each in row.items() if key not in own} == {
+            key: each for key, each in sent[name].items() if key not in own
+        }

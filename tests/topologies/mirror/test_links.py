@@ -12,6 +12,7 @@ from dr_ctl.core.patience import Patience
 from dr_ctl.topologies.mirror.drafts.shipping import LINK_RESTARTS
 from dr_ctl.topologies.mirror.links import Mender, Movement
 from dr_ctl.topologies.mirror.look import Flow
+from dr_ctl.topologies.mirror.patience import MirrorPatience
 from tests.topologies.mirror.test_wait import flow
 
 
@@ -19,7 +20,7 @@ class Restarted:
     """Stands for tools, broker and hand: counts restarts on a clock that the test moves."""
 
     site = "london"
-    patience = Patience()
+    patience, waits = Patience(), MirrorPatience()
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -67,7 +68,7 @@ def test_what_hangs_is_restarted_and_nothing_else(at: Callable[[int], Flow], res
 
 @pytest.mark.parametrize(
     ("now", "limit_s"),
-    [(flow(10, 10), Patience().link_hung_s), (flow(10, 10, attached=False), Patience().link_lost_s)],
+    [(flow(10, 10), MirrorPatience().hung_s), (flow(10, 10, attached=False), Patience().link_lost_s)],
     ids=["idle", "unattached"],
 )
 def test_it_is_given_its_time(now: Flow, limit_s: float) -> None:

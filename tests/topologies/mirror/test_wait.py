@@ -13,6 +13,7 @@ from dr_ctl.core.patience import Patience
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.topologies.mirror.links import Flows, PairWait, until_all
 from dr_ctl.topologies.mirror.look import Flow
+from dr_ctl.topologies.mirror.patience import MirrorPatience
 
 
 def flow(outflow: int = 0, added: int = 0, *, attached: bool = True, pending: int = 0) -> Flow:
@@ -33,6 +34,7 @@ class World:
     """Stands for tools, observer and hand, on a clock that only waiting moves."""
 
     patience = Patience()
+    waits = MirrorPatience()
 
     def __init__(self, at: Callable[[str, str, float], Flow] = lambda site, pair, now_s: flow()) -> None:
         self.now_s = 0.0

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Final
 
 import pytest
+import yaml
 
 from dr_ctl.core.errors import TimedOut
 from dr_ctl.core.model import Role, Severity
 from dr_ctl.core.patience import Patience
 from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.ports import Move
+from dr_ctl.settings.loader import load
 from dr_ctl.settings.model import Drain, Queues
+from dr_ctl.settings.topologies.classic_shared_store import SharedStoreBroker
 from dr_ctl.topologies.classic.operations import STOPS
 from dr_ctl.topologies.common.seen import Silent
 from dr_ctl.topologies.sharedstore import procedure
@@ -23,6 +28,9 @@ from tests.topologies.sharedstore.views import FILE, FRESH, PAIR, broker, config
 RECIPE = procedure.open_.recipe(Queues(), Drain(), Patience())
 RAN_OUT = LockSeen(False, "london", -3.0, 0.0)
 FREE = LockSeen(False)
+
+
+EXAMPLES: Final = Path(__file__).resolve().parents[3] / "examples"
 
 
 def found(here: BrokerView | Silent, there: BrokerView, operation: str = "swapover") -> dict[str, Severity]:
@@ -57,9 +65,22 @@ def test_the_lock_decides_who_serves(view: BrokerView, role: Role) -> None:
     assert view.role is role
 
 
-def test_a_move_between_one_that_serves_and_one_that_waits_is_ready_and_says_what_is_not_seen() -> None:
-    assert found(broker(), waiting()) == {"DR-STORE-007": Severity.WARNING}
+def test_a_move_to_one_that_cannot_be_shown_to_wait_is_refused() -> None:
+    assert found(broker(), waiting()) == {"DR-STORE-007": Severity.ERROR}
     assert found(broker(), waiting(runs=True)) == {}
+
+
+def test_the_refusal_says_which_keys_to_write(tmp_path: Path) -> None:
+    told = seen(broker(), waiting())
+    move = Move(Ask("swapover", "paris"), "london", RECIPE.baseline(told))
+    [refusal] = [each for each in RECIPE.why_not(told, move) if each.id == "DR-STORE-007"]
+    keys = yaml.safe_load((refusal.remedy or "").split("`")[1])
+    document = yaml.safe_load((EXAMPLES / "classic-shared-store.yaml").read_text(encoding="utf-8"))
+    document["sites"]["paris"]["brokers"][0] |= keys
+    file = tmp_path / "dr-ctl.yaml"
+    file.write_text(yaml.safe_dump(document), encoding="utf-8")
+
+    assert load(file).broker("paris", "orders-1", SharedStoreBroker).process.state == tuple(keys["process"]["state"])
 
 
 @pytest.mark.parametrize(
@@ -69,12 +90,21 @@ def test_a_move_between_one_that_serves_and_one_that_waits_is_ready_and_says_wha
         (broker(lock=replace(FRESH, holder="paris")), waiting(runs=True), "DR-STORE-002"),
         (broker(lock=FREE), waiting(runs=True), "DR-STORE-003"),
         (broker(), waiting(runs=False), "DR-STORE-004"),
+        (broker(lock=replace(FREE, written=False)), waiting(runs=True), "DR-STORE-013"),
+        (broker(lock=replace(FRESH, held=False, left_s=-1.0)), waiting(runs=True), "DR-STORE-005"),
+        (broker(lock=replace(FRESH, renewed_s=10.0, lasts_s=5.0)), waiting(runs=True), "DR-STORE-005"),
         (broker(config=config("london", keep_alive_s=10.0)), waiting(runs=True), "DR-STORE-005"),
         (broker(denied=frozenset({STOPS})), waiting(runs=True), "DR-POLICY-001"),
     ],
 )
 def test_what_refuses_a_move(here: BrokerView, there: BrokerView, expected: str) -> None:
     assert found(here, there)[expected] is Severity.ERROR
+
+
+def test_the_brokers_own_lease_is_judged_and_not_what_the_settings_say() -> None:
+    said = config("london", keep_alive_s=10.0)
+
+    assert found(broker(config=said, lock=replace(FRESH, renewed_s=2.0, lasts_s=8.0)), waiting(runs=True)) == {}
 
 
 def test_of_a_run_that_goes_on_who_gave_up_the_store_may_have_ended() -> None:

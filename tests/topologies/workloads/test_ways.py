@@ -17,6 +17,7 @@ from dr_ctl.engine.outcome import Done, Outcome, Refused, Unknown
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.topology import WorkloadSeen
 from dr_ctl.topologies.workloads.calls import call
+from dr_ctl.topologies.workloads.patience import WorkloadPatience
 from dr_ctl.topologies.workloads.sites import WorkloadSites
 from tests.jolokia.console import Handler, closed_port, console, send
 from tests.topologies.workloads.camel import Camel, Route, camel, name_of
@@ -31,7 +32,7 @@ def sites(folder: Path, *workloads: dict[str, Any], read_s: float = 2.0) -> Work
     sites = {"london": {"brokers": brokers, "workloads": list(workloads)}, "paris": {"brokers": brokers}}
     told = {"version": 1, "name": "orders", "topology": "artemis-mirror", "sites": sites}
     (folder / "dr-ctl.yaml").write_text(yaml.safe_dump(told), encoding="utf-8")
-    return WorkloadSites(load(folder / "dr-ctl.yaml"), Patience(workload_read_s=read_s))
+    return WorkloadSites(load(folder / "dr-ctl.yaml"), Patience(own=(WorkloadPatience(read_s=read_s),)))
 
 
 def sent(of: WorkloadSites, name: str, goal: Goal, part: str | None = None) -> Outcome:

@@ -10,11 +10,14 @@ _STATE = """#!/bin/sh
 [ -s "$0.broken" ] && exit 9
 read -r now < "$0.now"
 [ "$now" = running ] && exit 0
+[ "$now" = draining ] && exit 0
 exit 3
 """
 _CHANGE = """#!/bin/sh
 echo "{verb} $DR_CTL_WORKLOAD at $DR_CTL_SITE" >> "{log}"
 [ -s "$0.fails" ] && {{ echo "it will not"; exit 1; }}
+[ -s "$0.drains" ] && echo draining > "{state}.now"
+[ -s "$0.drains" ] && while :; do :; done
 [ -s "$0.hangs" ] && while :; do :; done
 echo {to} > "{state}.now"
 """
@@ -41,11 +44,16 @@ class Work:
     def runs(self) -> bool:
         return (self.folder / "state.now").read_text(encoding="utf-8").strip() == "running"
 
+    def drain(self) -> None:
+        """Let a stop that was asked for, and has not been taken back, take effect now."""
+        if (self.folder / "state.now").read_text(encoding="utf-8").strip() == "draining":
+            self.set(running=False)
+
     def set(self, *, running: bool) -> None:
         (self.folder / "state.now").write_text("running\n" if running else "stopped\n", encoding="utf-8")
 
     def switch(self, name: str, *, on: bool = True) -> None:
-        """As `stop.fails`, `stop.hangs`, `start.fails`, `state.broken`."""
+        """As `stop.fails`, `stop.hangs`, `stop.drains` (says that it runs meanwhile), `start.fails`, `state.broken`."""
         (self.folder / name).write_text("on" if on else "", encoding="utf-8")
 
     def _script(self, name: str, text: str) -> None:

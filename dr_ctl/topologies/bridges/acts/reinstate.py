@@ -98,11 +98,14 @@ def _undo_there(tools: BridgesTools, calls: Sequence[Call], move: Move, hand: Ha
 
 
 def _twice(tools: BridgesTools, move: Move, unapplied: int | None) -> list[Finding]:
-    """Report messages that came in without their ids: at most as many as ids are left there, and as messages came."""
+    """Report messages that came in without their ids: at most as many as ids are left there, and as messages came; what
+    lies in the returned site's buffers did not come."""
     views = tools.observer.answering(move.target)
     ids = total((unapplied, *(view.ids_to_ship for view in views))) if views else None
     held = total(each.messages for each in tools.residue.values()) if tools.residue else None
-    known = [each for each in (ids, held) if each is not None]
+    left = total(view.link.to_ship for view in views) if views else 0
+    came = max(0, held - (left or 0)) if held is not None else None
+    known = [each for each in (ids, came) if each is not None]
     if known and min(known) == 0:
         return []
     most = f"at most {min(known)}" if known else "an unknown number of"

@@ -6,6 +6,7 @@ from dr_ctl.core.model import some
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.bridges.tools import BridgesTools
 from dr_ctl.topologies.common.effects import still
 
@@ -22,4 +23,11 @@ def act(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outco
         return Refused(kept_out)
     tools.change([*opens, *rest], hand)
     done = Done(f"{move.source} lets clients in, and delivers" if opens or admits else "pauses lifted")
-    return still([*opens, *rest], tools.observer.look_at(move.source)) or done
+    waited = until(
+        hand,
+        lambda: still([*opens, *rest], tools.observer.look_at(move.source)),
+        holds=lambda refused: refused is None,
+        within_s=tools.patience.activate_s,
+        poll_s=tools.patience.poll_s,
+    )
+    return waited.look or done

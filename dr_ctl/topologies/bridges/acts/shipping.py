@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.core.model import some
+from dr_ctl.core.model import Finding, some
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
@@ -14,6 +16,7 @@ from dr_ctl.engine.waiting import until
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.bridges.barrier import IdBarrier
 from dr_ctl.topologies.bridges.tools import BridgesTools
+from dr_ctl.topologies.bridges.twice import Lacking, lacking, told
 from dr_ctl.topologies.bridges.view import BrokerView, Chosen
 from dr_ctl.topologies.bridges.waiting import Direction, Views, wait
 from dr_ctl.topologies.common.effects import holds, left_of, still
@@ -26,6 +29,7 @@ AGAIN_S: Final = 2.0
 def catch_up(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
     """While the source serves: the bridges connected, and little enough under way that a drain takes a moment."""
     ways = tools.observer.ways(move)
+    before = _ids_lacking(tools, move)
     waiting = wait(tools, [Direction(*way, move.moves, IdBarrier()) for way in ways], hand, SMALL)
     within_s = step.limits["within"]
     failed = waiting.until(tools.patience.link_poll_s, within_s=within_s, stall_s=within_s)
@@ -33,7 +37,32 @@ def catch_up(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> 
         if waiting.first is not None and waiting.last is not None and waiting.last >= waiting.first > SMALL:
             return Refused(f"the buffers grow while clients work: {waiting.first} under way, then {waiting.last}")
         return Refused(failed.text)
+    if lost := _ids_lost(tools, move, before, waiting.last or 0):
+        return Refused(lost[0].text, findings=tuple(lost))
     return Done(f"{waiting.last} under way", {"under_way": waiting.last, "started": waiting.mended})
+
+
+def _ids_lacking(tools: BridgesTools, move: Move) -> dict[str, Lacking]:
+    """By pair; without the stores that cannot be read, which the gate tells."""
+    found = {}
+    for way in tools.observer.ways(move):
+        with suppress(BrokerError):
+            found[way[1].pair] = lacking(way, way[1].look(), move.moves) or {}
+    return found
+
+
+def _ids_lost(tools: BridgesTools, move: Move, before: Mapping[str, Lacking], under_way: int) -> list[Finding]:
+    """Refuse before anybody is locked out: ids that were lacking already before the wait, and are more than what is
+    under way. The gate compares again, when nothing is under way."""
+    found: list[Finding] = []
+    for way in tools.observer.ways(move) if any(before.values()) else ():
+        with suppress(BrokerError):
+            copies = way[1].look()
+            now = lacking(way, copies, move.moves) or {}
+            still_ = {queue: now.get(queue, frozenset()) & ids for queue, ids in before[way[1].pair].items()}
+            if sum(map(len, still_.values())) > under_way:
+                found += told(way, copies, still_, move.ask, timeout_s=tools.patience.flag_s)
+    return found
 
 
 def drain(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:

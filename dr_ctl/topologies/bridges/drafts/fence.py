@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dr_ctl.core.model import Role
 from dr_ctl.engine.debts import DebtKind
+from dr_ctl.engine.parts import part_of
 from dr_ctl.engine.plan import Call, in_part
 from dr_ctl.engine.ports import Draft, Move
-from dr_ctl.engine.roles import part_of
 from dr_ctl.engine.runbook import CUT_OFF, RunbookStep
 from dr_ctl.topologies.bridges.calls import closes, opens_again
 from dr_ctl.topologies.bridges.view import BrokerView, Chosen

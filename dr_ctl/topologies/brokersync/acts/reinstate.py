@@ -1,15 +1,16 @@
 """Acts of `residue`, `reinstate` and `reconcile`: the messages of a returned site are told apart by id.
 
-While no message can come in, three facts are known of each message there: whether it lies in its queue, in the queue of
-copies that were not shipped, and in the queue of the serving site. Not shipped and not in its queue: consumed there
-before the loss. In its queue, shipped, and not at the serving site: consumed at the serving site since.
+Before its messages are let in, three facts are known of each message there: whether it lies in its queue, in the queue
+of copies that were not shipped, and in the queue of the serving site. Not shipped and not in its queue, or only at the
+serving site and come from there: consumed there before the loss, as it seems, and kept aside. In its queue, shipped,
+and not at the serving site: consumed there since where its counters prove that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import replace
+from typing import Final
 
 from dr_ctl.core.model import Finding, some
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
@@ -20,15 +21,22 @@ from dr_ctl.topologies.brokersync.access import Access
 from dr_ctl.topologies.brokersync.acts.residue import remove
 from dr_ctl.topologies.brokersync.acts.shipping import SMALL, UNDER_WAY, Copies
 from dr_ctl.topologies.brokersync.checks import nothing_owed
+from dr_ctl.topologies.brokersync.findings import COPIES_UNPROVEN
+from dr_ctl.topologies.brokersync.listing import listed
+from dr_ctl.topologies.brokersync.proven import covered
+from dr_ctl.topologies.brokersync.seen import Looked
 from dr_ctl.topologies.brokersync.tools import SyncTools
 from dr_ctl.topologies.brokersync.view import BrokerView
 from dr_ctl.topologies.classic import ids
 from dr_ctl.topologies.classic.calls import aside
 from dr_ctl.topologies.common.acts.residue import closed_first
+from dr_ctl.topologies.common.consumed import Consumed, NotWhole
 from dr_ctl.topologies.common.findings import LEFT_OVER, SET_ASIDE
 from dr_ctl.topologies.common.residue import Residue
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.common.waiting import Wait
+
+SETTLED: Final = "Nothing now: a swapover removes behind its fence what was consumed, and says what it cannot tell."
 
 
 def residue(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
@@ -52,9 +60,10 @@ def act(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
     findings: list[Finding] = []
     sites = tools.observer.brokers
     for pair, serving in sites[move.source].items():
-        refused = _told_apart(tools, sites[move.target][pair], serving, findings, hand)
-        if refused is not None:
+        pairs = _Return(tools, sites[move.target][pair], serving, hand)
+        if (refused := pairs.tell_apart()) is not None:
             return refused
+        findings += pairs.findings
     doors = [call for call in step.part("let in") if call.when is None]
     if (refused := tools.make(doors, hand, move.source, move.target)) is not None:
         return refused
@@ -71,124 +80,108 @@ def act(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
     return Done(tools.taken_in.text, tools.taken_in.as_json(), tuple(findings))
 
 
-def _told_apart(
-    tools: SyncTools, returned: Access, serving: Access, findings: list[Finding], hand: Hand
-) -> Refused | None:
-    """Take out at either broker what was consumed at the other. Raises `BrokerError`."""
-    there, here = returned.look(), serving.look()
-    for name, copies in there.copying.items():
-        found = _Found.of(name, returned, there, copies, serving, here)
-        tools.taken_in.recovered[name] = len(found.recovered)
-        if found.consumed_there:
-            tools.taken_in.done_there[name] = len(found.consumed_there)
-            if (refused := remove(tools, returned, there, copies, found.consumed_there, hand)) is not None:
+class _Return:
+    """One pair of a returned site, before its messages are let in. The counters from before the loss are gone, and
+    nothing proves what was consumed then: no message is removed."""
+
+    def __init__(self, tools: SyncTools, returned: Access, serving: Access, hand: Hand) -> None:
+        """Raises `BrokerError`."""
+        self._tools, self._hand = tools, hand
+        self._returned, self._serving = returned, serving
+        self._there, self._here = returned.look(), serving.look()
+        self.findings: list[Finding] = []
+
+    def tell_apart(self) -> Refused | None:
+        """Keep aside what would surely come twice, queue by queue. Raises `BrokerError`."""
+        for name in self._there.copying:
+            if (refused := self._one(name)) is not None:
                 return refused
-        for step in (_consumed_here, _copies_of_consumed):
-            if (refused := step(tools, returned, there, serving, here, found, findings, hand)) is not None:
+        return None
+
+    def _one(self, name: str) -> Refused | None:
+        there, here = self._there, self._here
+        copies = there.copying[name]
+        lies = listed(self._returned, there, there.named.get(name)).whole.ids
+        to_ship = listed(self._returned, there, copies).whole.ids
+        taken_in = self._tools.taken_in
+        taken_in.recovered[name] = len(to_ship & lies)
+        if left := to_ship - lies:
+            taken_in.done_there[name] = len(left)
+            text = (
+                f"{len(left)} message(s) of {name} had left their queue at {there.site} and were not shipped: "
+                f"consumed there before the loss, as it seems. They were moved aside, and do not come twice"
+            )
+            if (refused := self._aside(self._returned, copies, left, text)) is not None:
                 return refused
-    return None
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """The messages of one queue of a returned broker, by id: not shipped yet, and to be delivered (`recovered`);
-    consumed there, and not shipped; consumed at the serving site since; consumed there, with a copy still at the
-    serving site."""
-
-    queue: str
-    recovered: frozenset[str]
-    consumed_there: frozenset[str]
-    consumed_here: frozenset[str]
-    copies_left: frozenset[str]
-
-    @classmethod
-    def of(
-        cls, name: str, returned: Access, there: BrokerView, copies: Queue, serving: Access, here: BrokerView
-    ) -> Self:
-        """Look in this order: the serving broker goes on, and may ship new messages to the returned one. Messages that
-        lie only at the serving site and came over the bridge are older than the loss; clients may have sent the others
-        since."""
-        lies, to_ship = ids.lying(returned, there.named.get(name)).keys(), ids.lying(returned, copies).keys()
-        serves = ids.lying_at_work(serving, here.named.get(name))
-        before_the_loss = {each for each, by in serves.items() if by == here.arrives_by(name)} - lies - to_ship
-        return cls(
-            name,
-            frozenset(to_ship & lies),
-            frozenset(to_ship - lies),
-            frozenset(lies - to_ship - serves.keys()),
-            frozenset(before_the_loss),
+        serves = ids.shown(self._serving, here.named.get(name))
+        before = {each for each, by in serves.items() if by == here.arrives_by(name)} - lies - to_ship
+        if not before:
+            return None
+        if not lies and not to_ship:
+            text = (
+                f"{len(before)} message(s) of {name} that came from {there.site} lie at {here.site}, and none at "
+                f"{there.site}: they stay, and those that {there.site} had consumed come twice"
+            )
+            taken_in.twice[name] = len(before)
+            self.findings.append(COPIES_UNPROVEN(text, "Nothing; clients get them."))
+            return None
+        text = (
+            f"{len(before)} message(s) of {name} that came from {there.site} lie at {here.site} still, and no longer "
+            f"at {there.site}: consumed there before the loss, as it seems. They were moved aside, and do not come "
+            "twice"
         )
+        return self._aside(self._serving, here.named[name], frozenset(before), text)
 
-
-def _consumed_here(
-    tools: SyncTools, returned: Access, there: BrokerView, serving: Access, here: BrokerView, found: _Found,
-    findings: list[Finding], hand: Hand,
-) -> Refused | None:  # fmt: skip
-    """Remove the messages that the serving site has consumed. Where its counters say that it consumed fewer, the
-    messages are moved aside for a person to look at."""
-    del serving
-    gone, served = found.consumed_here, here.named.get(found.queue)
-    if not gone:
+    def _aside(self, access: Access, queue: Queue, messages: frozenset[str], text: str) -> Refused | None:
+        view = access.names()
+        outcomes = self._tools.change(list(aside(view, queue, messages)), self._hand)
+        left = ids.shown(access, queue).keys() & messages
+        if left:
+            why = next((each.text for each in outcomes if not isinstance(each, Done)), "they are still there")
+            return Refused(f"{len(left)} message(s) of {queue.name} at {view.site} could not be moved aside: {why}")
+        self.findings.append(SET_ASIDE(text, Looked.kept_aside.format(view.site)))
         return None
-    queue = there.named[found.queue]
-    if served is not None and served.removed >= len(gone):
-        tools.taken_in.done_here[found.queue] = len(gone)
-        return remove(tools, returned, there, queue, gone, hand)
-    text = (
-        f"{len(gone)} message(s) of {found.queue} lay only at {there.site}, more than {here.site} has delivered since "
-        "its start: they were moved aside"
-    )
-    remedy = "Look at them there: each was done already, or never; move back by hand what was not."
-    findings.append(SET_ASIDE(text, remedy))
-    return _set_aside(tools, returned, there, queue, gone, hand)
-
-
-def _copies_of_consumed(
-    tools: SyncTools, returned: Access, there: BrokerView, serving: Access, here: BrokerView, found: _Found,
-    findings: list[Finding], hand: Hand,
-) -> Refused | None:  # fmt: skip
-    """Move aside copies of messages that the returned site had consumed. Do not remove them: a store that came back
-    empty would look the same."""
-    del returned
-    if not found.copies_left:
-        return None
-    text = (
-        f"{len(found.copies_left)} message(s) of {found.queue} that {there.site} had consumed before it was lost lay "
-        f"at {here.site} still: they were moved aside, and do not come twice"
-    )
-    remedy = f"Look at them there, then purge them; if {there.site} came back without its store, move them back. An "
-    remedy += "agent that holds since then goes on with `dr-ctl sync --go-on`."
-    findings.append(SET_ASIDE(text, remedy))
-    return _set_aside(tools, serving, here, here.named[found.queue], found.copies_left, hand)
-
-
-def _set_aside(
-    tools: SyncTools, access: Access, view: BrokerView, queue: Queue, gone: frozenset[str], hand: Hand
-) -> Refused | None:
-    outcomes = tools.change(list(aside(view, queue, gone)), hand)
-    left = ids.lying(access, queue).keys() & gone
-    if not left:
-        return None
-    why = next((each.text for each in outcomes if not isinstance(each, Done)), "they are still there")
-    return Refused(f"{len(left)} message(s) of {queue.name} at {view.site} could not be moved aside: {why}")
 
 
 def reconcile(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-    """Remove what was consumed since the return began, and compare both sites by count."""
+    """Remove what clients of the serving site have consumed since, where its counters prove that, and count the rest;
+    compare both sites by count."""
     del step
-    sites = tools.observer.brokers
+    sites, findings = tools.observer.brokers, list[Finding]()
     for pair, serving in sites[move.source].items():
         returned = sites[move.target][pair]
-        view, here = returned.look(), serving.look()
-        for name in view.copying:
-            queue = view.named.get(name)
-            copies = ids.lying(returned, queue).keys()
-            if queue is None or not (gone := copies - ids.lying_at_work(serving, here.named.get(name)).keys()):
+        here, view = serving.look(), returned.look()
+        for name, queue in view.business.items():
+            if name not in view.copying or not queue.depth:
                 continue
-            if (refused := remove(tools, returned, view, queue, gone, hand)) is not None:
-                return refused
-            tools.taken_in.done_here[name] = tools.taken_in.done_here.get(name, 0) + len(gone)
-    return Done(tools.taken_in.text, tools.taken_in.as_json(), tuple(_lacking(tools, move)))
+            gone = _consumed(here, serving, view, returned, queue)
+            if isinstance(gone, Consumed):
+                if gone.ids and (refused := remove(tools, returned, queue, gone, hand, (serving, here))) is not None:
+                    return refused
+                tools.taken_in.done_here[name] = len(gone.ids)
+            elif (more := queue.depth - _depth(here, name)) > 0:
+                tools.taken_in.twice[name] = tools.taken_in.twice.get(name, 0) + more
+                text = (
+                    f"{more} message(s) of {name} lie at {view.site} beyond those at {here.site}, and nothing proves "
+                    f"yet that they were consumed: {gone}. They stay, and so many may come twice"
+                )
+                findings.append(COPIES_UNPROVEN(text, SETTLED))
+    return Done(tools.taken_in.text, tools.taken_in.as_json(), (*findings, *_lacking(tools, move)))
+
+
+def _depth(view: BrokerView, name: str) -> int:
+    return view.named[name].depth if name in view.named else 0
+
+
+def _consumed(here: BrokerView, serving: Access, view: BrokerView, returned: Access, queue: Queue) -> Consumed | str:
+    """The copies at the returned site that were consumed, or why that cannot be told. Raises `BrokerError`."""
+    try:
+        copies = listed(returned, view, queue, tries=ids.TRIES).whole.ids
+        return covered(
+            here, queue.name, copies, listed(serving, here, here.named.get(queue.name), tries=ids.TRIES).whole
+        )
+    except NotWhole as error:
+        return str(error)
 
 
 def _lacking(tools: SyncTools, move: Move) -> Iterator[Finding]:

@@ -1,51 +1,95 @@
-"""Messages consumed at one site that still lie at the other: found by id, removed, and looked for again."""
+"""Messages consumed at one site that still lie at the other: found by id, removed by evidence, and looked for again."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from dataclasses import dataclass
 
 from dr_ctl.core.model import Finding, Json
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.ports import Hand, Move
-from dr_ctl.topologies.brokersync import parity
+from dr_ctl.topologies.brokersync import in_time, parity
 from dr_ctl.topologies.brokersync.access import Access, Way
-from dr_ctl.topologies.brokersync.checks import may_come_twice, unproven
+from dr_ctl.topologies.brokersync.checks import may_come_twice, not_compared, unproven
+from dr_ctl.topologies.brokersync.listing import listed
+from dr_ctl.topologies.brokersync.proven import covered
+from dr_ctl.topologies.brokersync.sync.accounts import DELETED
 from dr_ctl.topologies.brokersync.tools import SyncTools
-from dr_ctl.topologies.brokersync.verifier import COMPARED
+from dr_ctl.topologies.brokersync.unproven import own
 from dr_ctl.topologies.brokersync.view import BrokerView
 from dr_ctl.topologies.classic import ids
 from dr_ctl.topologies.classic.calls import removes
+from dr_ctl.topologies.common.consumed import Consumed
 from dr_ctl.topologies.common.findings import SAME_COUNT_OTHER_MESSAGES
 from dr_ctl.topologies.common.view import Queue
 
 
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """A queue of a fenced source and of its target, by id: what the target lacks; what may be removed there, or None;
+    what lies there alone otherwise, and why that stays."""
+
+    lacks: frozenset[str]
+    gone: Consumed | None
+    stays: frozenset[str]
+    why: str
+
+    @classmethod
+    def of(cls, tools: SyncTools, way: Way, source: BrokerView, target: BrokerView, queue: str) -> Apart:
+        """Raises `BrokerError`."""
+        views = {source.site: source, target.site: target}
+        here, there = tools.observer.together(
+            lambda access: listed(access, views[access.site], views[access.site].named.get(queue)), way
+        )
+        copies = there.whole.ids - own(way[1], target, queue, there)
+        lacks, alone = here.whole.ids - there.whole.ids, there.whole.ids - here.whole.ids
+        gone = covered(source, queue, copies, here.whole)
+        if isinstance(gone, Consumed):
+            stays = alone - gone.ids
+            why = f"{len(stays)} were sent at {target.site}, and never shipped"
+            return cls(lacks, gone if gone.ids else None, stays, why)
+        return cls(lacks, None, alone, gone)
+
+
 def cleared(tools: SyncTools, way: Way, move: Move, hand: Hand) -> Outcome:
-    """Remove at the target what the fenced source has consumed, of every queue, where its counters cover that and
-    nobody holds; refused where the target lacks what the source holds. Raises `BrokerError`."""
+    """Compare every queue by id, then remove at the target what the fenced source has consumed, where its counters
+    cover that and nobody holds. Nothing is removed where the target lacks what the source holds, or has what nothing
+    proves. Raises `BrokerError`."""
     source, target = (access.look() for access in way)
-    removed: dict[str, Json] = {}
+    deep = in_time.too_deep(tools.rules, source, target, move)
+    found: list[tuple[parity.Counts, Apart]] = []
     left: list[Finding] = []
     for each in parity.counts(source, target, tools.observer.queues):
-        # Equal numbers of a deep queue are believed, as the gate believes them.
-        if each.queue not in source.copying or (each.source == each.target and each.source > COMPARED):
+        if each.queue not in source.copying or not (each.source or each.target):
             continue
-        if not each.source and not each.target:
-            continue
-        differing = ids.differing(way[0], source.named.get(each.queue), way[1], target.named.get(each.queue))
-        if differing.only_here and len(differing.only_here) != move.ask.accept_difference.get(each.queue):
-            return _lacks(each.queue, len(differing.only_here), source, target)
-        if differing.only_there and (why := source.why_kept(each.queue, len(differing.only_there))) is not None:
-            if len(differing.only_there) != move.ask.accept_difference.get(each.queue):
-                return Refused(
-                    f"{each.queue}: {why}", findings=(unproven(each, len(differing.only_there), why, source, target),)
-                )
-            left.append(may_come_twice(each.queue, len(differing.only_there), target.site))
-        elif differing.only_there:
-            refused = remove(tools, way[1], target, target.named[each.queue], differing.only_there, hand)
+        apart_by = abs(each.source - each.target)
+        if each.queue not in deep:
+            found.append((each, Apart.of(tools, way, source, target, each.queue)))
+        elif apart_by and apart_by != move.ask.accept_difference.get(each.queue):  # equal numbers are the gate's
+            text = f"{each.told(source.site, target.site)}: too many to compare by id in time"
+            return Refused(text, findings=(not_compared(each, source.site, target.site),))
+    for each, apart in found:
+        accepted = move.ask.accept_difference.get(each.queue)
+        if apart.lacks and len(apart.lacks) != accepted:
+            return _lacks(each.queue, len(apart.lacks), source, target)
+        if apart.stays and len(apart.stays) != accepted:
+            finding = unproven(each, len(apart.stays), apart.why, source, target)
+            return Refused(f"{each.queue}: {apart.why}", findings=(finding,))
+        if apart.stays:
+            left.append(may_come_twice(each.queue, len(apart.stays), target.site))
+    if any(apart.gone is not None for _, apart in found) and way[0].look().start != source.start:
+        return Refused(f"the broker of {source.site} was restarted: its counters prove nothing any more")
+    removed: dict[str, Json] = {}
+    for each, apart in found:
+        count = 0
+        if apart.gone is not None:
+            refused = remove(tools, way[1], target.named[each.queue], apart.gone, hand, (way[0], source))
             if refused is not None:
                 return refused
-            removed[each.queue] = len(differing.only_there)
-    return Done("nothing of what was consumed lies there", {"removed": removed}, tuple(left))
+            removed[each.queue] = count = len(apart.gone.ids)
+        if not apart.lacks and not apart.stays:
+            tools.compared.note(source, target, each.queue, count)
+    stays: dict[str, Json] = {each.queue: len(apart.stays) for each, apart in found if apart.stays}
+    return Done("nothing of what was consumed lies there", {"removed": removed, "may_come_twice": stays}, tuple(left))
 
 
 def _lacks(queue: str, count: int, source: BrokerView, target: BrokerView) -> Refused:
@@ -55,14 +99,22 @@ def _lacks(queue: str, count: int, source: BrokerView, target: BrokerView) -> Re
 
 
 def remove(
-    tools: SyncTools, access: Access, view: BrokerView, queue: Queue, gone: Collection[str], hand: Hand
+    tools: SyncTools, access: Access, queue: Queue, gone: Consumed, hand: Hand, serving: tuple[Access, BrokerView]
 ) -> Refused | None:
-    """Remove these messages, and look whether they are gone; gives None where they are. Raises `BrokerError`."""
-    outcomes = tools.change(list(removes(view, queue, gone)), hand)
-    left = ids.lying(access, queue).keys() & frozenset(gone)
+    """Remove these copies, and look whether they are gone; gives None where they are. `serving` is the broker whose
+    clients consumed them. Raises `BrokerError`."""
+    counts, view = serving
+    # Noted first: if this process dies meanwhile, the broker's counters prove too little, not too much.
+    counts.note(view.start, DELETED, queue.name, len(gone.ids))
+    outcomes = tools.change(list(removes(access.names(), queue, gone)), hand)
+    now = access.look().named.get(queue.name)
+    if now is None or now.depth == queue.depth - len(gone.ids):
+        return None
+    left = ids.shown(access, now).keys() & gone.ids
+    counts.note(view.start, DELETED, queue.name, -len(left))
     if not left:
         return None
     why = next((each.text for each in outcomes if not isinstance(each, Done)), "they are still there")
     return Refused(
-        f"{len(left)} of {len(gone)} message(s) could not be removed from {queue.name} at {view.site}: {why}"
+        f"{len(left)} of {len(gone.ids)} message(s) could not be removed from {queue.name} at {access.site}: {why}"
     )

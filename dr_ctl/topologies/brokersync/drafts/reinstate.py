@@ -14,15 +14,14 @@ from dr_ctl.topologies.common.calls import close_door, open_door
 from dr_ctl.topologies.common.drafts.quarantine import owed_again, paid
 from dr_ctl.topologies.common.rules import Rules
 
-HERE: Final = "they were consumed at the serving site since"
-THERE: Final = "they were consumed there before the loss"
+HERE: Final = "the serving site's counters prove that they were consumed there since"
 
 
 def draft(rules: Rules, step: RunbookStep, seen: SyncSeen, move: Move) -> Draft:
-    """Remove consumed messages by id at both sites, while nothing can come in, then let the rest in, and ship the
-    serving site's copies. An undo shuts the way again: no client has consumed what came in."""
+    """Move aside what would come twice, by id, while nothing can come in, then let the rest in, and ship the serving
+    site's copies. An undo shuts the way again: no client has consumed what came in."""
     del step
-    done = [call for view in seen.views(move.target) for call in in_part("done", _removed(view))]
+    done = [call for view in seen.views(move.target) for call in in_part("done", _aside(view))]
     let_in: list[Call] = []
     inverse: list[Call] = []
     for view in seen.views(move.source):
@@ -35,15 +34,13 @@ def draft(rules: Rules, step: RunbookStep, seen: SyncSeen, move: Move) -> Draft:
     for view in seen.views(move.target):
         let_in += [open_door(view, door) for door in view.link.doors if not door.started]
     let_in += restarts([*seen.views(move.source), *seen.views(move.target)])
-    about = "what was consumed is removed there by id; the rest is let in, and both directions ship"
+    about = "what was consumed before the loss is kept aside by id; the rest is let in, and both directions ship"
     calls = (*done, *in_part("let in", let_in), *in_part("strikes", paid(seen, move)))
     return Draft(move.target, about, calls, tuple(inverse), rules.while_moving(move))
 
 
-def _removed(view: BrokerView) -> list[Call]:
-    copies = [may_remove(view, each, THERE) for each in view.copying.values()]
-    queues = [view.named[name] for name in view.copying if name in view.named]
-    return [*copies, *(call for each in queues for call in (may_remove(view, each, HERE), may_move(view, each)))]
+def _aside(view: BrokerView) -> list[Call]:
+    return [may_move(view, each) for each in view.copying.values()]
 
 
 def reconcile(rules: Rules, step: RunbookStep, seen: SyncSeen, move: Move) -> Draft:

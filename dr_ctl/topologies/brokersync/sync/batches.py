@@ -1,46 +1,50 @@
-"""Ids of copies that wait to be deleted at the waiting site: in batches, tried again until the copy has come. Pure."""
+"""Copies that wait to be deleted at the waiting site, with the evidence for each: in batches, tried again until the
+copy has come. Pure."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
+
+from dr_ctl.topologies.common.consumed import Consumed, Evidence
 
 AT_MOST: Final = 500
 FIRST_AGAIN_S: Final = 0.25
 LAST_AGAIN_S: Final = 4.0
-OVERDUE: Final = 7  # tries, some twelve seconds: the agent then compares both sites are compared
+OVERDUE: Final = 7  # tries, some twelve seconds: the agent then compares both sites
 
 
 @dataclass(slots=True)
 class Batch:
-    """Ids that are deleted in one call, and how many of them have not been found yet."""
+    """Copies that are deleted in one call, and how many of them have not been found yet. `counted` says that the
+    counters of this start of the serving broker account for them."""
 
-    ids: tuple[str, ...]
+    consumed: Consumed
     missing: int
+    counted: bool = True
     tries: int = 0
     not_before: float = 0.0
+
+    @property
+    def ids(self) -> frozenset[str]:
+        return self.consumed.ids
 
 
 @dataclass(slots=True)
 class Waiting:
-    """Ids of one queue that wait. `absent` are copies that were never found, at either site, after all tries."""
+    """Copies of one queue that wait. `absent` ones were never found, at either site, after all tries."""
 
     deleted: int = 0
     absent: int = 0
     _batches: deque[Batch] = field(default_factory=deque)
 
-    def add(self, ids: Iterable[str]) -> None:
-        """Ids whose consumption is believed."""
-        waiting = tuple(ids)
-        for at in range(0, len(waiting), AT_MOST):
-            part = waiting[at : at + AT_MOST]
-            self._batches.append(Batch(part, len(part)))
-
-    def add_others(self, ids: frozenset[str]) -> None:
-        """Add the ids that do not wait already."""
-        self.add(ids.difference(*(batch.ids for batch in self._batches)))
+    def add(self, ids: frozenset[str], by: Evidence, *, counted: bool = True) -> None:
+        """Copies whose messages were consumed. Raises `NoEvidence` where nothing proves that."""
+        listed = sorted(ids)
+        for at in range(0, len(listed), AT_MOST):
+            part = Consumed(frozenset(listed[at : at + AT_MOST]), by)
+            self._batches.append(Batch(part, len(part.ids), counted))
 
     def due(self, now: float) -> Batch | None:
         """The next batch to delete, taken out: give it back by `answered` or `give_back`."""
@@ -71,17 +75,44 @@ class Waiting:
         """Say whether something was tried so often that only a comparison of both sites can tell where it is."""
         return any(batch.tries >= OVERDUE for batch in self._batches)
 
-    def replace(self, ids: Iterable[str]) -> None:
-        """Take the ids that a comparison of both sites found: any other waiting id lies at neither site."""
-        found = set(ids)
-        gone = sum(max(0, batch.missing - len(found.intersection(batch.ids))) for batch in self._batches if batch.tries)
-        self.absent += gone
-        self._batches.clear()
-        self.add(found)
+    @property
+    def tried(self) -> frozenset[str]:
+        """The ids of batches of which some were not found."""
+        return frozenset[str]().union(*(batch.ids for batch in self._batches if batch.tries))
 
-    def clear(self) -> None:
-        """Forget all: a comparison finds it again."""
-        self._batches.clear()
+    def nowhere(self, ids: frozenset[str]) -> None:
+        """Let go of these: a comparison that showed all has found none of them."""
+        left: deque[Batch] = deque()
+        for batch in self._batches:
+            if not batch.ids & ids:
+                left.append(batch)
+                continue
+            rest = batch.ids - ids
+            gone = max(0, batch.missing - len(rest))
+            self.absent += gone
+            if batch.missing > gone:
+                left.append(Batch(Consumed(rest, batch.consumed.by), batch.missing - gone, batch.counted))
+        self._batches = left
+
+    def of_earlier_start(self) -> None:
+        """Counters begin anew: they account for nothing that waits, and its evidence stays what it is."""
+        for batch in self._batches:
+            batch.counted = False
+
+    def let_go(self) -> int:
+        """Forget what a comparison finds again by this start's counters; returns how many that are."""
+        found = sum(batch.missing for batch in self._batches if batch.counted)
+        self._batches = deque(batch for batch in self._batches if not batch.counted)
+        return found
+
+    @property
+    def counted(self) -> int:
+        """How many that counters of this start account for still wait."""
+        return sum(batch.missing for batch in self._batches if batch.counted)
+
+    @property
+    def ids(self) -> frozenset[str]:
+        return frozenset[str]().union(*(batch.ids for batch in self._batches))
 
     def __len__(self) -> int:
         return sum(batch.missing for batch in self._batches)

@@ -1,43 +1,42 @@
-"""Compares both sites: finds copies at the waiting site of messages that clients of the serving site consumed."""
+"""Lists both sites: what only the waiting one holds, and whether anything can be concluded from that."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
 
-from dr_ctl.topologies.brokersync.sync.ports import Primary, Standby
+from dr_ctl.topologies.brokersync.sync.ports import Count, Glance, Listed, Primary, Standby, There
 
-RAISE: Final = ", or clients took more than came; raise maxBrowsePageSize above its depth there, and see to its memory"
+RAISE: Final = "compared again soon; where it always is so, raise maxBrowsePageSize above its depth there"
+NOTHING: Final = Count(0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Residue:
-    """Copies to delete, some of which may still have to arrive. `ids` is None where the serving site's messages were
-    not seen whole: a lacking message may be there. `why_not` says why nothing or not all was found; `shown` are the
-    messages that the browses of the serving site's queue were given."""
+class Comparison:
+    """Copies that were shown, and what the serving site's queue was listed as, None where there is no copy to conclude
+    anything of. Where any of the listings may have left out a message, `why_not` says why: nothing follows from it."""
 
-    ids: frozenset[str] | None
+    copies: frozenset[str]
+    here: Listed | None
     why_not: str
-    shown: int
+
+    @property
+    def lacking(self) -> frozenset[str]:
+        return self.copies - self.here.ids if self.here is not None else self.copies
 
 
-def residue(primary: Primary, standby: Standby, queue: str) -> Residue:
-    """Call it while what is consumed is followed. Raises `BrokerError`.
+def compared(primary: Primary, standby: Standby, queue: str, before: Glance, there: There) -> Comparison:
+    """Call it while what is consumed is followed, after a look at the serving site and then one at the waiting site.
+    Raises `BrokerError`.
 
     In this order: a copy is on its way, then at the waiting site; its message leaves the serving site last. A message
-    consumed before therefore shows in one of the first two places, and a later one is announced. Messages that the
-    waiting site did not ship when it served are no copies."""
-    on_its_way = primary.unshipped(queue)
-    own = standby.unshipped(queue)
-    if not own.whole:
-        return Residue(None, f"{queue}: a browse of what the waiting site did not ship ended early{RAISE}", 0)
-    copies = standby.browse(queue)
-    once = primary.missing_from(queue, copies.ids | on_its_way.ids)
-    # Twice: a browse leaves out a message now and then that is on its way to a consumer.
-    consumed = primary.missing_from(queue, once.ids) if once.whole and once.ids else once
-    shown = once.shown + (consumed.shown if consumed is not once else 0)
-    if not consumed.whole:
-        return Residue(None, f"{queue}: a browse at the serving site ended early{RAISE}", shown)
-    cut = [name for name, each in (("its copies on their way", on_its_way), ("its copies", copies)) if not each.whole]
-    why_not = f"{queue}: a browse of {' and '.join(cut)} ended early{RAISE}" if cut else ""
-    return Residue(consumed.ids - own.ids, why_not, shown)
+    consumed before that look therefore shows in one of the first two places. Messages that the waiting site did not
+    ship when it served are no copies. A count is as good as a listing where it says that nothing lies there, as long
+    as it was read in that order."""
+    way = primary.unshipped(queue, before.to_ship.get(queue, NOTHING))
+    own = standby.unshipped(queue, there.unshipped.get(queue, NOTHING))
+    copied = standby.listed(queue, there.copies.get(queue, NOTHING) if not way.ids else None)
+    copies = (way.ids | copied.ids) - own.ids
+    here = primary.listed(queue, None) if copies else None
+    cut = [each.why_not for each in (way, own, copied, here) if each is not None and each.whole is None]
+    return Comparison(copies, here, f"{'; '.join(cut)}; {RAISE}" if cut else "")

@@ -6,14 +6,12 @@ from dataclasses import dataclass, field
 
 from dr_ctl.core.errors import UsageError
 from dr_ctl.jolokia.client import Changer, Reader, Wire
-from dr_ctl.processes.secrets import resolve
 from dr_ctl.settings.model import Installation
 from dr_ctl.settings.topologies.classic import AgentAccess
 from dr_ctl.settings.topologies.classic_brokersync import BrokerSyncBroker
-from dr_ctl.stomp_io.address import Login
 from dr_ctl.topologies.brokersync.access import Access
 from dr_ctl.topologies.classic.look import find_broker
-from dr_ctl.topologies.common.access import Gate, gate
+from dr_ctl.topologies.common.access import Gate
 
 
 @dataclass
@@ -45,8 +43,9 @@ class End:
         return settings.sync
 
     def gate(self) -> Gate:
-        password = resolve(self.own.password, self.installation.file.parent)
-        return gate(self.installation, self.site, self.own.stomp, Login(self.own.username, password))
+        door = self.access.agents_door() if self.own else None
+        assert door is not None
+        return door
 
     def reader(self) -> Reader:
         return Reader(self._opened())

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from dr_ctl.core.model import Finding, Json
 from dr_ctl.engine.debts import Debt
+from dr_ctl.topologies.brokersync import proven
 from dr_ctl.topologies.brokersync.access import Observer
 from dr_ctl.topologies.brokersync.findings import (
     BROWSE_ENDED_EARLY,
-    DELETION_REFUSED,
     LEFT_UNACKNOWLEDGED,
     NOT_TAKEN_IN_YET,
 )
 from dr_ctl.topologies.brokersync.sync.end import End
+from dr_ctl.topologies.brokersync.sync.findings import DELETION_REFUSED, NOT_ANNOUNCED, UNPROVEN
 from dr_ctl.topologies.brokersync.sync.pair import Pair
 from dr_ctl.topologies.brokersync.sync.primary import RealPrimary
 from dr_ctl.topologies.brokersync.sync.standby import RealStandby
+from dr_ctl.topologies.classic.operations import REMOVES
 from dr_ctl.topologies.common.debts import debts_of
-from dr_ctl.topologies.topology import Kept
+from dr_ctl.topologies.topology import Kept, QueueKept
 
 
 class PairsKeeper:
@@ -60,25 +64,35 @@ class PairsKeeper:
             for site, why in reasons.items()
             if any(map(why, self._pairs))
         }
+        queues = self._seen()
         return Kept(
-            [queue.seen for pair in self._pairs for queue in pair.queues.values()],
+            queues,
             over="; ".join(over) or None,
             silent=silent,
-            findings=self._findings(),
+            findings=self._findings(queues),
             remembers={pair.name: pair.remembers() for pair in self._pairs},
         )
 
-    def _findings(self) -> list[Finding]:
-        queues = [queue.seen for pair in self._pairs for queue in pair.queues.values()]
-        unproved = [queue for pair in self._pairs for queue in pair.queues.values() if queue.unproved]
-        names = {(each.pair, each.name) for each in unproved}
+    def _seen(self) -> list[QueueKept]:
+        """No queue is kept clean whole where its copies may not be deleted."""
+        return [
+            replace(queue.seen, whole=False) if pair.refused is not None else queue.seen
+            for pair in self._pairs
+            for queue in pair.queues.values()
+        ]
+
+    def _findings(self, queues: Sequence[QueueKept]) -> list[Finding]:
+        excess = [queue for pair in self._pairs for queue in pair.queues.values() if queue.excess]
+        names = {(each.pair, each.name) for each in excess}
         found = [
             _vanished(each.vanished, each.name, self._primary)
             for each in queues
             if each.vanished and (each.pair, each.name) not in names
         ]
-        found += [_unproved(each.unproved, each.name, self._primary, self._standby) for each in unproved]
+        found += [_excess(each.excess, each.name, self._primary, self._standby) for each in excess]
         found += [_not_whole(each.why_not) for each in queues if each.why_not]
+        found += [_unheard(each, self._primary) for each in queues if each.unheard]
+        found += [_unproven(each, self._standby) for each in queues if each.unproven]
         if (why := self._owed()) is not None:
             lost = why.split(" ")[0]
             remedy = f"`dr-ctl reinstate {lost}` does that once it is back; the agent goes on by itself."
@@ -95,7 +109,7 @@ def _vanished(count: int, queue: str, site: str) -> Finding:
     return LEFT_UNACKNOWLEDGED(text, remedy)
 
 
-def _unproved(count: int, queue: str, primary: str, standby: str) -> Finding:
+def _excess(count: int, queue: str, primary: str, standby: str) -> Finding:
     text = (
         f"{count} message(s) of {queue} lie at {standby} and not at {primary}, beyond what clients of {primary} "
         "consumed since its broker started: nothing is deleted"
@@ -113,11 +127,32 @@ def _not_whole(why: str) -> Finding:
     return BROWSE_ENDED_EARLY(why, remedy)
 
 
-def _refused(why: str, site: str) -> Finding:
-    text = f"the console's policy at {site} forbids deletion, copies are consumed over STOMP instead: {why}"
+def _unheard(queue: QueueKept, site: str) -> Finding:
+    text = f"{queue.unheard} message(s) left {queue.name} at {site} that its broker announced to nobody"
     remedy = (
-        "That reads the whole queue each time. To delete by id: allow removeMatchingMessages on its queues in "
-        "jolokia-access.xml."
+        f'In activemq.xml of {site}: advisoryForConsumed="true" at the <policyEntry> that matches {queue.name}. Until '
+        "then the agent compares both sites instead."
+    )
+    return NOT_ANNOUNCED(text, remedy)
+
+
+def _unproven(queue: QueueKept, site: str) -> Finding:
+    text = (
+        f"{queue.unproven} copies of {queue.name} lie at {site} of which nothing proves that they were consumed: they "
+        "stay"
+    )
+    remedy = (
+        "The agent compares again by itself. Only where somebody knows that they were consumed: `dr-ctl sync --go-on` "
+        "deletes them."
+    )
+    return UNPROVEN(text, remedy)
+
+
+def _refused(why: str, site: str) -> Finding:
+    text = f"the policy of the console at {site} forbids deletion, so no copy is deleted there: {why}"
+    remedy = (
+        f"In jolokia-access.xml of {site}, take <operation>{REMOVES.name}</operation> out of <deny> for {REMOVES.what} "
+        f"and see that this stands there: {REMOVES.line} Then restart that broker."
     )
     return DELETION_REFUSED(text, remedy)
 
@@ -131,7 +166,8 @@ def keeper(observer: Observer, primary: str, remembered: Mapping[str, Any]) -> P
         here, there = (End(installation, observer.brokers[site][access.pair]) for site in (primary, standby))
         _ = here.own, there.own
         mine: Mapping[str, Json] = remembered.get(access.pair, {})
-        pairs.append(Pair(access.pair, RealPrimary(here), RealStandby(there), observer.clock, mine))
+        noted = partial(proven.by_runs, observer.documents, primary, access.pair)
+        pairs.append(Pair(access.pair, RealPrimary(here), RealStandby(there), observer.clock, mine, noted))
 
     def debts() -> list[Debt]:
         return [debt for access in observer.all() for debt in debts_of(access.document_files.texts())]

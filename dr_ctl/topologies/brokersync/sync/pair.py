@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import BrokerError, LoginRefused
 from dr_ctl.core.model import Json
-from dr_ctl.topologies.brokersync.sync.accounts import SURE, Account
+from dr_ctl.jolokia.errors import PolicyRefused
+from dr_ctl.topologies.brokersync.sync.accounts import DELETED, HANDED, OPENED, SHOWN, SURE, Account
 from dr_ctl.topologies.brokersync.sync.batches import Waiting
-from dr_ctl.topologies.brokersync.sync.comparing import residue
-from dr_ctl.topologies.brokersync.sync.ports import Glance, Primary, Standby
+from dr_ctl.topologies.brokersync.sync.comparing import compared
+from dr_ctl.topologies.brokersync.sync.ports import Glance, Opened, Primary, Standby
 from dr_ctl.topologies.brokersync.sync.queue import Queue
 
 HEAR_S: Final = 0.05
@@ -20,13 +23,18 @@ LOST_S: Final = 8.0
 """A serving broker that answers nothing for so long is lost."""
 AGAIN_S: Final = 1.0
 COMPARE_AGAIN_S: Final = 10.0
-"""After a browse that was not whole: each takes memory of the serving broker."""
+"""After a comparison that told nothing: each takes memory of the serving broker."""
+REFUSED_AGAIN_S: Final = 10.0
 DELETE_AT_MOST_S: Final = 0.5
-"""Then what was announced meanwhile is heard before more is deleted."""
+COMPARE_AT_MOST_S: Final = 0.3
+"""Then what was announced meanwhile is heard before more is deleted, or compared."""
+LAST_WORK_S: Final = 5.0
+"""For what is believed once the doors are closed."""
 LAST_WORDS_S: Final = 2.0
 """For what was announced before the doors were closed."""
 
 Held = Callable[[], str | None]
+ByRuns = Callable[[str], Mapping[str, Any]]
 
 
 class Pair:
@@ -34,21 +42,33 @@ class Pair:
     raised, because to try it again locks it out."""
 
     def __init__(
-        self, name: str, primary: Primary, standby: Standby, clock: Clock, remembered: Mapping[str, Json]
+        self,
+        name: str,
+        primary: Primary,
+        standby: Standby,
+        clock: Clock,
+        remembered: Mapping[str, Json],
+        by_runs: ByRuns = lambda start: {},  # noqa: ARG005 - no run was ever made
     ) -> None:
+        """`by_runs` says what runs noted of a start of the serving broker."""
         self.name = name
         self.queues: dict[str, Queue] = {}
         self.over: str | None = None
         self.primary_silent: str | None = None
         self.standby_silent: str | None = None
+        self.refused: str | None = None
         self._primary, self._standby, self._clock = primary, standby, clock
         self._remembered: Mapping[str, Any] = remembered
+        self._by_runs = by_runs
+        self._handed: dict[str, Any] = {}
         self._start: str | None = None
         self._answered = clock.monotonic()
         self._look_at = self._delete_at = 0.0
         self._listens = self._was_held = self._goes_on = self._restarted = False
         self._closed_there = False
         self._believed: dict[str, Waiting] = {}
+        self._turns: deque[str] = deque()
+        self._glance: Glance | None = None
 
     def step(self, held: Held) -> None:
         try:
@@ -62,20 +82,15 @@ class Pair:
         except BrokerError as error:
             self._primary_failed(error)
             return
-        self._delete(held)
+        self._work(held)
 
     def go_on(self) -> None:
         """Forget what vanished now; the next look, which is at once, forgets what the counters say then."""
         self._goes_on = True
         self._look_at = 0.0
         for queue in self.queues.values():
-            queue.vanished = queue.unproved = 0
+            queue.vanished = queue.excess = 0
             queue.forget()
-
-    @property
-    def refused(self) -> str | None:
-        """Why the waiting broker's management does not delete."""
-        return self._standby.refused
 
     def remembers(self) -> dict[str, Json]:
         if self._start is None:
@@ -83,8 +98,11 @@ class Pair:
         accounts = {name: queue.account for name, queue in self.queues.items()}
         known: dict[str, Json] = {name: account.known for name, account in accounts.items()}
         shown: dict[str, Json] = {name: account.shown for name, account in accounts.items()}
-        deleted: dict[str, Json] = {name: account.deleted for name, account in accounts.items()}
-        return {"start": self._start, "known": known, "shown": shown, "deleted": deleted}
+        deleted: dict[str, Json] = {
+            name: queue.account.spent - queue.waiting.counted for name, queue in self.queues.items()
+        }
+        handed: Json = {what: dict(counts) for what, counts in self._handed.items()}
+        return {"start": self._start, "known": known, SHOWN: shown, DELETED: deleted, HANDED: handed}
 
     def close(self) -> None:
         self._primary.close()
@@ -112,21 +130,42 @@ class Pair:
             self._deaf()  # the broker was away: announcements may have been missed
             # Earlier ids were confirmed by the counters: they stay consumed, whatever the broker came back with.
             self._believed = {name: queue.waiting for name, queue in self.queues.items()}
+            for waiting in self._believed.values():
+                waiting.of_earlier_start()
             self.queues.clear()
             self._restarted = True
+        if self._start != glance.start:
+            same = self._remembered.get("start") == glance.start
+            self._handed = {what: dict(each) for what, each in self._remembered.get(HANDED, {}).items()} if same else {}
         self._start = glance.start
         if fresh := self._taken_up(glance):
             glance = self._begin(fresh, glance)
         elif self._suspects(glance):
             glance = self._looked_well(glance)
+        self._take_in_runs(glance.start)
         for name, queue in self.queues.items():
             if (counters := glance.queues.get(name)) is None:
                 continue
+            queue.looked_at(self._answered, counters)
             if queue.suspects(counters):
                 queue.doubt(counters)
             else:
-                queue.confirm(counters, announced.get(name, 0))
+                queue.confirm(counters, announced.get(name, 0), glance.start)
+        self._judge(glance)
+        self._glance = glance
         return glance
+
+    def _take_in_runs(self, start: str) -> None:
+        """Count what runs did besides: read after a look, because a run notes it before it does it."""
+        noted = self._by_runs(start)
+        if noted.get(OPENED, {}) != self._handed.get(OPENED, {}):
+            return  # opened since: who follows the site from then on counts anew
+        shown, deleted = (self._handed.setdefault(what, {}) for what in (SHOWN, DELETED))
+        for name, queue in self.queues.items():
+            now = [noted.get(what, {}).get(name, 0) for what in (SHOWN, DELETED)]
+            queue.account.shown += now[0] - shown.get(name, 0)
+            queue.account.spent += now[1] - deleted.get(name, 0)
+            shown[name], deleted[name] = now
 
     def _look_there(self) -> None:
         """Whether the waiting site's clients are kept out, in the same look; a site that lets them in may serve."""
@@ -136,21 +175,29 @@ class Pair:
         try:
             self._closed_there = not self._standby.is_open()
             if not self._closed_there:
-                self.over = "the waiting site lets clients in too, so that which of them serves cannot be told"
+                self._lets_in()
         except LoginRefused:
             raise
         except BrokerError as error:
             self._standby_failed(error)
+
+    def _lets_in(self) -> None:
+        self.over = "the waiting site lets clients in too, so that which of them serves cannot be told"
 
     def _standby_failed(self, error: BrokerError) -> None:
         self.standby_silent = str(error)
         self._closed_there = False
         self._delete_at = self._clock.monotonic() + AGAIN_S
         for queue in self.queues.values():
-            queue.to_compare = True
+            queue.to_compare, queue.compared = True, None
 
     def _suspects(self, glance: Glance) -> bool:
-        return any(queue.suspects(glance.queues[name]) for name, queue in self.queues.items() if name in glance.queues)
+        """Say whether a queue tells another tale that was not known to."""
+        return any(
+            not queue.vanished and queue.suspects(glance.queues[name])
+            for name, queue in self.queues.items()
+            if name in glance.queues
+        )
 
     def _looked_well(self, least: Glance) -> Glance:
         """The least that any of many looks says to have vanished."""
@@ -161,7 +208,7 @@ class Pair:
                 name: min(counters, more.queues.get(name, counters), key=lambda each: each.unacknowledged)
                 for name, counters in least.queues.items()
             }
-            least = Glance(more.start, more.is_open, both)
+            least = replace(more, queues=both)
             if not self._suspects(least):
                 break
         return least
@@ -172,14 +219,13 @@ class Pair:
         Figures of an earlier agent for this start of the broker count on, and a broker that started anew counts from
         zero. Any other queue counts from now: its counters include copies deleted while the site waited."""
         same = self._remembered.get("start") == glance.start
-        earlier, shown, deleted = (
-            self._remembered.get(key, {}) if same else {} for key in ("known", "shown", "deleted")
-        )
+        earlier, shown, deleted = (self._remembered.get(key, {}) if same else {} for key in ("known", SHOWN, DELETED))
         fresh = [name for name in glance.queues if name not in self.queues]
         for name in fresh:
             believed = self._believed.pop(name, Waiting())
-            account = Account(earlier.get(name, 0), shown.get(name, 0), deleted.get(name, 0), len(believed))
+            account = Account(earlier.get(name, 0), shown.get(name, 0), deleted.get(name, 0))
             self.queues[name] = Queue(self.name, name, account, believed)
+        self._turns = deque(self.queues)
         if self._goes_on:
             self._goes_on = False
             for queue in self.queues.values():
@@ -200,6 +246,7 @@ class Pair:
         """Compare both sites for queues that are followed only now: clients may have consumed unheard."""
         for name in self._primary.listen(list(glance.queues)):
             self.queues[name].forget()
+            self.queues[name].heard.begin()
         self._listens = True
 
     def _deaf(self) -> None:
@@ -214,7 +261,7 @@ class Pair:
         while self._hear() and self._clock.monotonic() < until:
             pass
         self._looked()
-        self._delete(held)
+        self._work(held, LAST_WORK_S)
 
     def _primary_failed(self, error: BrokerError) -> None:
         self.primary_silent = str(error)
@@ -225,7 +272,8 @@ class Pair:
         else:
             self._clock.sleep(HEAR_S)
 
-    def _delete(self, held: Held) -> None:
+    def _work(self, held: Held, within_s: float = DELETE_AT_MOST_S) -> None:
+        """Delete and compare for a moment, so that what is announced meanwhile is heard soon."""
         if held() is not None:
             self._was_held = True
             return
@@ -238,46 +286,67 @@ class Pair:
         if not self._closed_there:
             return
         try:
-            for queue in list(self.queues.values()):  # a look may find others
-                if queue.vanished == 0:
-                    self._compare(queue)
-                    self._clean(queue, held)
+            self._clean(held, within_s)
+            self._compare()
             self.standby_silent = None
         except LoginRefused:
             raise
+        except PolicyRefused as error:
+            self.refused = str(error)
+            self._delete_at = self._clock.monotonic() + REFUSED_AGAIN_S
+        except Opened:
+            self._closed_there = False
+            self._lets_in()
         except BrokerError as error:
             self._standby_failed(error)
 
-    def _compare(self, queue: Queue) -> None:
-        """Compare both sites; believe it where the counters agree afterwards that only clients took messages."""
-        if not queue.to_compare or self._clock.monotonic() < queue.compare_not_before:
+    def _compare(self) -> None:
+        """List as many queues at both sites as one portion allows; the next look judges what that proves."""
+        now, until = self._clock.monotonic(), self._clock.monotonic() + COMPARE_AT_MOST_S
+        due = [
+            each
+            for each in self.queues.values()
+            if each.to_compare and each.compared is None and not each.vanished and each.compare_not_before <= now
+        ]
+        if not due or not self._listens or self._glance is None:
             return
-        at = self._clock.now()
-        found = residue(self._primary, self._standby, queue.name)
-        queue.account.gave_back(found.shown)
-        if found.why_not:
-            queue.compare_not_before = self._clock.monotonic() + COMPARE_AGAIN_S
-        if found.ids is None:
-            queue.not_compared(at, found.why_not)
-            return
-        counters = self._looked().queues.get(queue.name)
-        if queue.vanished == 0 and self._follows(queue) and self._closed_there:
-            queue.compared(at, found.ids, found.why_not, counters)
+        there = self._standby.counts()
+        for queue in due:
+            before = self._glance.queues.get(queue.name)
+            if before is None:
+                continue
+            found = compared(self._primary, self._standby, queue.name, self._glance, there)
+            queue.listed(self._clock.now(), found, before)
+            if self._clock.monotonic() >= until:
+                return
 
-    def _follows(self, queue: Queue) -> bool:
-        """Say whether it is one of this start of the serving broker."""
-        return self.queues.get(queue.name) is queue
+    def _judge(self, glance: Glance) -> None:
+        for queue in self.queues.values():
+            counters = glance.queues.get(queue.name)
+            if queue.compared is None or queue.vanished:
+                queue.compared = None
+            elif counters is not None and self._closed_there and (not queue.judge(counters) or queue.unheard):
+                queue.compare_not_before = self._clock.monotonic() + COMPARE_AGAIN_S
 
-    def _clean(self, queue: Queue, held: Held) -> None:
-        until = self._clock.monotonic() + DELETE_AT_MOST_S
-        while self._clock.monotonic() < until and held() is None and self._follows(queue) and self._closed_there:
-            if (batch := queue.waiting.due(self._clock.monotonic())) is None:
+    def _clean(self, held: Held, within_s: float) -> None:
+        """Delete what waits, the queues in turn."""
+        until, idle = self._clock.monotonic() + within_s, 0
+        while idle < len(self._turns) and self._clock.monotonic() < until:
+            name = self._turns.popleft()
+            self._turns.append(name)
+            queue = self.queues[name]
+            batch = queue.waiting.due(self._clock.monotonic()) if not queue.vanished else None
+            if batch is None:
+                idle += 1
+                continue
+            idle = 0
+            if held() is not None:
+                queue.waiting.give_back(batch)
                 return
             try:
-                removed = self._standby.remove(queue.name, batch.ids)
+                removed = self._standby.remove(name, batch.consumed)
             except BrokerError:
                 queue.waiting.give_back(batch)
                 raise
-            before = queue.waiting.deleted
+            self.refused = None
             queue.waiting.answered(batch, removed, self._clock.monotonic())
-            queue.account.deleted += queue.waiting.deleted - before

@@ -6,26 +6,53 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from dr_ctl.core.errors import BrokerError
 from dr_ctl.topologies.brokersync.sync.accounts import Counters
+from dr_ctl.topologies.common.consumed import Consumed, Whole
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """The depth of a queue, and how many messages came and left since its broker's start."""
+
+    depth: int
+    came: int
+    left: int
 
 
 @dataclass(frozen=True, slots=True)
 class Glance:
-    """A look at the serving broker: its start, whether a client's door is open, counters of copied queues by name."""
+    """A look at the serving broker: its start, whether a client's door is open, and by the name of each copied queue
+    its counters, its count, and that of its copies that are not shipped yet."""
 
     start: str
     is_open: bool
     queues: Mapping[str, Counters]
+    counts: Mapping[str, Count]
+    to_ship: Mapping[str, Count]
 
 
 @dataclass(frozen=True, slots=True)
-class Browsed:
-    """The result of a browse. A browse that is not `whole` ended before the queue did: a lacking message may be there.
-    `shown` are the messages that all browses made for it were given."""
+class There:
+    """Counts at the waiting broker, by the name of a queue: its copies, and what it did not ship when it served."""
+
+    copies: Mapping[str, Count]
+    unshipped: Mapping[str, Count]
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """The ids that a browse showed. `whole` is None where the browse may have left out a message, and `why_not` says
+    why. `shown` are the messages that all browses made for it were given."""
 
     ids: frozenset[str]
-    whole: bool
+    whole: Whole | None
     shown: int = 0
+    why_not: str = ""
+
+
+class Opened(BrokerError):
+    """The waiting site lets clients in: which of both sites serves cannot be told, so nothing is deleted there."""
 
 
 class Primary(Protocol):
@@ -40,11 +67,11 @@ class Primary(Protocol):
     def heard(self, within_s: float) -> Sequence[tuple[str, str]]:
         """Queue and id of each message that was announced, as they come."""
 
-    def missing_from(self, queue: str, ids: frozenset[str]) -> Browsed:
-        """Which of these ids the queue does not hold; unknown where the browse is not `whole`."""
+    def listed(self, queue: str, before: Count | None) -> Listed:
+        """Its messages; `before` was read not long ago, None asks for it now."""
 
-    def unshipped(self, queue: str) -> Browsed:
-        """The ids in the queue that holds its copies until they are shipped."""
+    def unshipped(self, queue: str, before: Count | None) -> Listed:
+        """The queue that holds its copies until they are shipped."""
 
     def deaf(self) -> None:
         """Stop following the queues: the agent must listen anew."""
@@ -55,19 +82,18 @@ class Primary(Protocol):
 class Standby(Protocol):
     """The waiting broker. Every method raises `BrokerError`."""
 
-    @property
-    def refused(self) -> str | None:
-        """Why its management does not delete, once it has said so."""
-
     def is_open(self) -> bool:
         """Whether any client's door is open there."""
 
-    def remove(self, queue: str, ids: Sequence[str]) -> int:
-        """Delete the copies with these ids; how many of them were there."""
+    def counts(self) -> There: ...
 
-    def browse(self, queue: str) -> Browsed: ...
+    def remove(self, queue: str, consumed: Consumed) -> int:
+        """Delete these copies; returns how many of them were there. Looks at the clients' doors just before: raises
+        `Opened` where one is open. Raises `PolicyRefused` where the console's policy forbids it."""
 
-    def unshipped(self, queue: str) -> Browsed:
-        """Ids of messages it did not ship when it served: the other site never got them."""
+    def listed(self, queue: str, before: Count | None) -> Listed: ...
+
+    def unshipped(self, queue: str, before: Count | None) -> Listed:
+        """Messages it did not ship when it served: the other site never got them."""
 
     def close(self) -> None: ...

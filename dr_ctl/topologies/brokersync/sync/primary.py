@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Final
 
+from dr_ctl.core.clock import growing_s
 from dr_ctl.core.errors import BrokerError, TimedOut
 from dr_ctl.stomp_io.connection import Connection, ConnectionLost
 from dr_ctl.stomp_io.frames import Frame
 from dr_ctl.topologies.brokersync.sync import counting
 from dr_ctl.topologies.brokersync.sync.browsing import Browser
 from dr_ctl.topologies.brokersync.sync.end import End
-from dr_ctl.topologies.brokersync.sync.ports import Browsed, Glance
+from dr_ctl.topologies.brokersync.sync.ports import Count, Glance, Listed
 from dr_ctl.topologies.classic.browsing import connected
 
 CONSUMED: Final = "/topic/ActiveMQ.Advisory.MessageConsumed.Queue."
@@ -30,7 +30,7 @@ class RealPrimary:
 
     def __init__(self, end: End) -> None:
         self._end = end
-        self._browser = Browser(end.gate, lambda queue: counting.depth(end.reader(), end.broker, queue))
+        self._browser = Browser(end.gate, lambda queue: counting.count(end.reader(), end.broker, queue))
         self._connection: Connection | None = None
         self._followed: set[str] = set()
         self._early: list[Frame] = []
@@ -54,9 +54,9 @@ class RealPrimary:
 
     def _confirmed(self, connection: Connection, left: set[str]) -> None:
         """Wait until every new consumption will be announced; announcements that come meanwhile are kept."""
-        until = time.monotonic() + RECEIPT_S
+        until = growing_s() + RECEIPT_S
         while left:
-            if time.monotonic() > until:
+            if growing_s() > until:
                 self.deaf()
                 raise TimedOut(f"{connection.address}: a subscription was not confirmed")
             frames = connection.receive(0.2)
@@ -80,11 +80,11 @@ class RealPrimary:
             if frame.cmd == "MESSAGE" and ORIGINAL_ID in frame.headers
         ]
 
-    def missing_from(self, queue: str, ids: frozenset[str]) -> Browsed:
-        return self._browser.lacking(queue, ids)
+    def listed(self, queue: str, before: Count | None) -> Listed:
+        return self._browser.listed(queue, before)
 
-    def unshipped(self, queue: str) -> Browsed:
-        return self._browser.ids(self._end.copy(queue))
+    def unshipped(self, queue: str, before: Count | None) -> Listed:
+        return self._browser.listed(self._end.copy(queue), before)
 
     def deaf(self) -> None:
         self._followed.clear()
@@ -95,4 +95,5 @@ class RealPrimary:
 
     def close(self) -> None:
         self.deaf()
+        self._browser.close()
         self._end.close()

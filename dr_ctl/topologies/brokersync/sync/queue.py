@@ -1,57 +1,109 @@
-"""A queue that the agent keeps clean: ids announced, ids believed, ids that wait to be deleted. Asks no broker."""
+"""A queue that the agent keeps clean: ids announced, ids believed, copies that wait to be deleted. Asks no broker."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from dr_ctl.topologies.brokersync.sync.accounts import Account, Counters
+from dr_ctl.topologies.brokersync.sync.accounts import Account, Counters, Verdict
+from dr_ctl.topologies.brokersync.sync.announcements import Announcements
 from dr_ctl.topologies.brokersync.sync.batches import Waiting
+from dr_ctl.topologies.brokersync.sync.comparing import Comparison
+from dr_ctl.topologies.common.consumed import Announced, Covered, Word
 from dr_ctl.topologies.topology import QueueKept
 
 AT_MOST: Final = 200_000
 """Ids kept in memory of one queue; beyond them all are let go, and found again by a comparison of both sites."""
+UNCOVERED: Final = 25
+"""Looks in which counters cover fewer than were announced; then a comparison of both sites says what lacks."""
+GO_ON: Final = "dr-ctl sync --go-on"
+MEANWHILE: Final = "clients took messages while both sites were compared"
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A comparison that the next look judges. `consumed` are the messages that clients had consumed by the look before
+    it, `tried` the copies that were not found when they were to be deleted."""
+
+    at: datetime
+    found: Comparison
+    consumed: int
+    tried: frozenset[str]
 
 
 @dataclass
 class Queue:
-    """Ids go from `announced` over `looked_at` to `waiting`: a look that begins after they came confirms them."""
+    """Ids go from `announced` to `waiting`: a look that begins after they came confirms them. Ids that no look could
+    confirm are `doubted`: their copies stay. `unproven` copies lay at the waiting site alone at the last comparison,
+    and nothing showed that they were consumed."""
 
     pair: str
     name: str
     account: Account
     waiting: Waiting = field(default_factory=Waiting)
     announced: list[str] = field(default_factory=list)
+    doubted: set[str] = field(default_factory=set)
+    heard: Announcements = field(default_factory=Announcements)
     vanished: int = 0
-    unproved: int = 0
+    excess: int = 0
+    unproven: int = 0
+    unheard: int = 0
     answered_for: bool = False
     to_compare: bool = True
     compare_not_before: float = 0.0
-    _compared: tuple[datetime, bool, str] | None = None
+    compared: Compared | None = None
+    _judged: tuple[datetime | None, bool | None, str] = (None, None, "")
+    _uncovered: int = 0
 
     def hear(self, id_: str) -> None:
         self.announced.append(id_)
-        if len(self.announced) + self.waiting.held > AT_MOST:
+        self.heard.count += 1
+        if len(self.announced) + self.waiting.held + len(self.doubted) > AT_MOST:
             self.forget()
+            self.doubted.clear()
 
     def forget(self) -> None:
-        """Let go of all ids: a comparison finds them again."""
+        """Let go of all ids that a comparison finds again."""
         self.announced.clear()
-        self.waiting.clear()
+        self.account.spent -= self.waiting.let_go()
         self.to_compare = True
+        self.compared = None
 
     def suspects(self, counters: Counters) -> bool:
         """Say whether something left otherwise than by a client since the last look."""
         return self.vanished > 0 or self.account.vanished(counters) > 0
 
-    def confirm(self, counters: Counters, announced: int) -> None:
-        """Nothing did: the first so many announced ids came before that look, and are believed."""
-        self.account.take_in(counters)
-        self.waiting.add(self.announced[:announced])
+    def confirm(self, counters: Counters, announced: int, start: str) -> None:
+        """No client's absence explains more: the first so many announced ids came before that look, and are believed
+        where its counters cover them."""
+        if self.account.fell(counters):
+            self.waiting.of_earlier_start()
+            self.forget()
+            announced = 0
+        verdict = self.account.take_in(counters)
+        ids = frozenset(self.announced[:announced]) - self.waiting.ids - self.doubted if announced else frozenset()
+        counted = self.account.covers(counters)
+        if verdict is Verdict.DOUBTED:
+            self.doubted |= ids
+        elif verdict is Verdict.LATER or len(ids) > counted:
+            self._uncovered += 1
+            self.to_compare = self.to_compare or self._uncovered >= UNCOVERED
+            return
+        elif ids:
+            self.waiting.add(ids, Announced(ids, start, counted, start))
+        self._uncovered = 0
+        self.account.spent += len(ids)
         del self.announced[:announced]
         self.to_compare = self.to_compare or self.waiting.overdue
+
+    def looked_at(self, now: float, counters: Counters) -> None:
+        """Take note of announcements that do not come: both sites are compared instead."""
+        self.heard.looked(now, counters)
+        if (unheard := self.heard.unheard(now)) is not None:
+            self.unheard = unheard
+            self.to_compare = self.to_compare or unheard > 0
 
     def doubt(self, counters: Counters) -> None:
         """Believe no announced id before somebody says so, because a message left otherwise than by a client."""
@@ -61,33 +113,58 @@ class Queue:
     def go_on(self, looks: Iterable[Counters]) -> None:
         """Somebody answers for it, or nobody has looked before."""
         self.account.accept(looks)
-        self.vanished = self.unproved = 0
+        self.vanished = self.excess = 0
         self.forget()
 
-    def compared(self, at: datetime, residue: frozenset[str], why_not: str, counters: Counters | None = None) -> None:
-        """A comparison found these copies, and `counters` were read after it. Where more copies were found than these
-        cover, none of them is deleted. Where the comparison did not see all, and `why_not`, what waits stays too."""
-        excess = len(residue) - self.account.covers(counters)
-        if excess > 0 and not self.answered_for:
-            self.vanished = self.unproved = excess
-            self.forget()
-            self.not_compared(at, why_not)
-            return
-        self.account.allowed += max(0, excess)
-        self.answered_for = False
-        if why_not:
-            self.waiting.add_others(residue)
-        else:
-            self.waiting.replace(residue)
-        self._compared = (at, not why_not, why_not)
-        self.to_compare = False
+    def listed(self, at: datetime, found: Comparison, before: Counters) -> None:
+        """Keep a comparison for the next look; `before` are the counters of the look before it."""
+        self.compared = Compared(at, found, before.consumed(self.account.shown), self.waiting.tried)
+        if found.here is not None:
+            self.account.gave_back(found.here.shown)
 
-    def not_compared(self, at: datetime, why_not: str) -> None:
-        self._compared = (at, False, why_not)
+    def judge(self, counters: Counters) -> bool:
+        """Conclude what a comparison proves, now that counters were read after it; says whether it told anything.
+        Where more copies lack than these counters cover, none goes, and the agent holds."""
+        if (compared := self.compared) is None:
+            return True
+        self.compared, found = None, compared.found
+        lacking = found.lacking - self.waiting.ids
+        if not self.answered_for:
+            lacking -= self.doubted
+        if found.why_not:
+            return self._not_told(compared, len(lacking), found.why_not)
+        if not self.answered_for:
+            if (more := len(lacking) - self.account.covers(counters)) > 0:
+                self.vanished = self.excess = more
+                self.forget()
+                return self._not_told(compared, 0, "")
+            counted = compared.consumed - self.account.spent
+            if lacking and len(lacking) > counted:
+                return self._not_told(compared, len(lacking), f"{self.name}: {MEANWHILE}")
+            if lacking and found.here is not None and found.here.whole is not None:
+                self.waiting.add(lacking, Covered(lacking, found.here.whole, counted))
+        else:
+            self.waiting.add(lacking, Word(lacking, GO_ON), counted=False)
+            self.doubted.clear()
+            self.answered_for = False
+        self.account.settle(compared.consumed)
+        self.waiting.nowhere(compared.tried - found.copies)
+        self.doubted &= found.copies | set(self.announced)
+        self.unproven, self.to_compare = 0, False
+        if self.unheard:
+            self.heard.begin()
+        self._judged = (compared.at, True, "")
+        return True
+
+    def _not_told(self, compared: Compared, unproven: int, why_not: str) -> bool:
+        self.unproven = unproven
+        self._judged = (compared.at, False, why_not)
+        return False
 
     @property
     def seen(self) -> QueueKept:
-        found = QueueKept(
+        at, whole, why_not = self._judged
+        return QueueKept(
             self.pair,
             self.name,
             deleted=self.waiting.deleted,
@@ -95,8 +172,9 @@ class Queue:
             unconfirmed=len(self.announced),
             absent=self.waiting.absent,
             vanished=self.vanished,
+            unproven=self.unproven + len(self.doubted),
+            unheard=self.unheard,
+            compared=at,
+            whole=whole,
+            why_not=why_not,
         )
-        if self._compared is None:
-            return found
-        at, whole, why_not = self._compared
-        return replace(found, compared=at, whole=whole, why_not=why_not)

@@ -2,51 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
-from dr_ctl.jolokia.errors import NoSuchBean, PolicyRefused
+from dr_ctl.jolokia.errors import NoSuchBean
 from dr_ctl.topologies.brokersync.sync import counting
 from dr_ctl.topologies.brokersync.sync.browsing import Browser
-from dr_ctl.topologies.brokersync.sync.consuming import picked
 from dr_ctl.topologies.brokersync.sync.end import End
-from dr_ctl.topologies.brokersync.sync.ports import Browsed
+from dr_ctl.topologies.brokersync.sync.ports import Count, Listed, Opened, There
+from dr_ctl.topologies.common.consumed import Consumed
 
 REMOVE_S: Final = 60.0
 
 
 class RealStandby:
-    """Implements `Standby`. Deletes over the management, and where its policy keeps that for people, as a consumer:
-    consuming is what the agent's login is for."""
+    """Implements `Standby`."""
 
     def __init__(self, end: End) -> None:
         self._end = end
-        self._browser = Browser(end.gate, self._depth)
-        self.refused: str | None = None
+        self._browser = Browser(end.gate, lambda queue: counting.count(end.reader(), end.broker, queue))
 
     def is_open(self) -> bool:
         return counting.is_open(self._end)
 
-    def remove(self, queue: str, ids: Sequence[str]) -> int:
-        if self.refused is None:
-            change = counting.removal(self._end.broker, queue, ids)
-            (answer,) = self._end.changer().change([change], timeout_s=REMOVE_S)
-            if isinstance(answer.error, NoSuchBean):
-                return 0
-            if not isinstance(answer.error, PolicyRefused):
-                return int(answer.value())
-            self.refused = str(answer.error)
-        depth = self._depth(queue)
-        return picked(self._end.gate(), queue, frozenset(ids), depth) if depth else 0
+    def counts(self) -> There:
+        return counting.counts(self._end)
 
-    def browse(self, queue: str) -> Browsed:
-        return self._browser.ids(queue)
+    def remove(self, queue: str, consumed: Consumed) -> int:
+        if counting.is_open(self._end):
+            raise Opened(f"{self._end.site} lets clients in")
+        change = counting.removal(self._end.broker, queue, consumed)
+        (answer,) = self._end.changer().change([change], timeout_s=REMOVE_S)
+        return 0 if isinstance(answer.error, NoSuchBean) else int(answer.value())
 
-    def unshipped(self, queue: str) -> Browsed:
-        return self._browser.ids(self._end.copy(queue))
+    def listed(self, queue: str, before: Count | None) -> Listed:
+        return self._browser.listed(queue, before)
 
-    def _depth(self, queue: str) -> int | None:
-        return counting.depth(self._end.reader(), self._end.broker, queue)
+    def unshipped(self, queue: str, before: Count | None) -> Listed:
+        return self._browser.listed(self._end.copy(queue), before)
 
     def close(self) -> None:
+        self._browser.close()
         self._end.close()

@@ -42,8 +42,8 @@ def _let_begin(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand
         lambda: tools.observer.look_at(move.target),
         holds=lambda views: not any(view.half_open for view in views),
         hopeless=lambda _: not tools.doors.let_in(tools.observer.at(move.target)),
-        within_s=within_s + tools.patience.watch_poll_s,
-        poll_s=tools.patience.watch_poll_s,
+        within_s=within_s + tools.waits.watch_poll_s,
+        poll_s=tools.waits.watch_poll_s,
     )
 
 
@@ -119,11 +119,9 @@ def _watch(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) ->
         hand,
         look,
         holds=lambda now: now.why_not_calm() is None and hand.monotonic() - calm_s >= _hold_s(tools, now.views),
-        hopeless=lambda now: (
-            now.open_beside or again > AGAIN_AT_MOST or calm_s - began_s > tools.patience.watch_at_most_s
-        ),
+        hopeless=lambda now: now.open_beside or again > AGAIN_AT_MOST or calm_s - began_s > tools.waits.watch_at_most_s,
         within_s=None,  # a calm that began in time is watched to its end
-        poll_s=tools.patience.watch_poll_s,
+        poll_s=tools.waits.watch_poll_s,
     )
     if waited.look.open_beside:
         return Unknown(f"{move.target} was deactivated by a command, and {move.source} is open")
@@ -144,7 +142,7 @@ def _watch(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) ->
 
 def _hold_s(tools: ContinuityTools, views: Sequence[SiteView]) -> float:
     """How long it has to be calm."""
-    return max(tools.patience.watch_s, tools.patience.watch_intervals * max(_interval_s(view) for view in views))
+    return max(tools.waits.watch_s, tools.waits.watch_intervals * max(_interval_s(view) for view in views))
 
 
 def _not_taken(tools: ContinuityTools, move: Move, hand: Hand) -> tuple[Finding, ...]:
@@ -152,7 +150,7 @@ def _not_taken(tools: ContinuityTools, move: Move, hand: Hand) -> tuple[Finding,
     first = _handed(tools.observer.look_at(move.target))
     if not first:
         return ()
-    hand.wait(tools.patience.plugin_window_s)
+    hand.wait(tools.waits.window_s)
     now = _handed(tools.observer.look_at(move.target))
     left = [flow for key, flow in now.items() if key in first and _stands(first[key]) == _stands(flow)]
     if not left:

@@ -13,7 +13,6 @@ from typing import Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import Finding, Json, some
-from dr_ctl.core.patience import Patience
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
@@ -22,6 +21,7 @@ from dr_ctl.topologies.common.evidence import evidence, total
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.access import Way
 from dr_ctl.topologies.continuity.findings import STAGED_NOT_DELIVERED
+from dr_ctl.topologies.continuity.patience import PluginPatience
 from dr_ctl.topologies.continuity.tools import Both, ContinuityTools
 
 SMALL: Final = 500
@@ -35,7 +35,7 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
         return Done("nothing is under way", {"under_way": 0})
     ends_s = hand.monotonic() + step.limits["within"]
     known: list[int] = []
-    idle = _Idle(tools.patience, tools.had)
+    idle = _Idle(tools.waits, tools.had)
 
     def look() -> _Look:
         pairs = tools.look(ways)
@@ -55,7 +55,7 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
         return _Look(pairs, left, why)
 
     def until_little() -> Waited[_Look]:
-        within_s, poll_s = ends_s - hand.monotonic(), tools.patience.plugin_poll_s
+        within_s, poll_s = ends_s - hand.monotonic(), tools.waits.poll_s
         return until(hand, look, holds=lambda now: now.little, within_s=within_s, poll_s=poll_s)
 
     waited, removed = until_little(), 0
@@ -117,10 +117,12 @@ def _without_echoes(tools: ContinuityTools, ways: Sequence[Way], pairs: Sequence
     for (_, there), (_, target) in zip(ways, pairs, strict=True):
         try:
             if twice := copies.echoes(there.reader(), target):
-                places = [(target.places(name)[1], ids) for name, ids in twice.items()]
-                tools.change([call for staged, ids in places for call in copies.remove(target, staged, ids)], hand)
+                places = [(target.places(name)[1], gone) for name, gone in twice.items()]
+                tools.change([call for staged, gone in places for call in copies.remove(target, staged, gone)], hand)
                 left = copies.echoes(there.reader(), target)
-                removed += sum(len(ids - left.get(name, frozenset())) for name, ids in twice.items())
+                removed += sum(
+                    len(gone.ids - (left[name].ids if name in left else set())) for name, gone in twice.items()
+                )
         except BrokerError as error_:
             hand.notice(f"what lies twice at {target.site} is left for the drain: {error_}")
     return removed
@@ -140,8 +142,8 @@ class _Still:
 class _Idle:
     """Messages staged at a serving site that do not move: `had` by pair and queue the ids that the site had before."""
 
-    def __init__(self, patience: Patience, had: dict[str, dict[str, frozenset[str]]]) -> None:
-        self._patience, self._had = patience, had
+    def __init__(self, waits: PluginPatience, had: dict[str, dict[str, frozenset[str]]]) -> None:
+        self._waits, self._had = waits, had
         self._still: dict[tuple[str, str], _Still] = {}
 
     def why(self, way: Way, both: Both, now_s: float) -> list[str]:
@@ -155,8 +157,8 @@ class _Idle:
                 was = now
             self._still[source.pair, flow.queue] = was
             for_s = now_s - was.since_s
-            stuck = flow.stuck and for_s >= self._patience.stuck_s
-            takes = for_s >= self._patience.refused_s and now.added > was.added
+            stuck = flow.stuck and for_s >= self._waits.stuck_s
+            takes = for_s >= self._waits.refused_s and now.added > was.added
             unread = ""
             try:
                 refused = stuck and self._refused(way, both, flow.queue, takes=takes)

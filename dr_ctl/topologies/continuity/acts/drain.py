@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from shlex import quote
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
@@ -19,13 +20,19 @@ from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.jolokia.client import READ_S
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.common.acts.quiesce import lifting
+from dr_ctl.topologies.common.consumed import NotWhole
 from dr_ctl.topologies.common.evidence import evidence, total
 from dr_ctl.topologies.common.gate import Sample, clients_of, moved, why_not_yet
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.access import Way
 from dr_ctl.topologies.continuity.acts.catch_up import under_way
 from dr_ctl.topologies.continuity.copies import Compared
-from dr_ctl.topologies.continuity.findings import FLOWS_DIFFER, NO_COPY_AT_TARGET, STAGED_NOT_DELIVERED
+from dr_ctl.topologies.continuity.findings import (
+    COPIES_NOT_COVERED,
+    FLOWS_DIFFER,
+    NO_COPY_AT_TARGET,
+    STAGED_NOT_DELIVERED,
+)
 from dr_ctl.topologies.continuity.tools import Both, ContinuityTools
 from dr_ctl.topologies.continuity.view import SiteView
 
@@ -36,7 +43,7 @@ _NAMED: Final = 5
 
 def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
     """Lift the pauses beside it; wait, compare by id, remove, and wait again for what that set going."""
-    drain = _Drain(tools.observer.ways(move), step, move, hand, tools.patience.plugin_look_s)
+    drain = _Drain(tools.observer.ways(move), step, move, hand, tools.waits.look_s)
     # The gate's window may begin with the first look: the lifts look too, and a broker answers one after the other.
     first = _look(tools, drain)
     with lifting(tools, move, hand) as lifted:
@@ -74,7 +81,7 @@ def _until_same(tools: ContinuityTools, drain: _Drain, answer: list[Both] | Brok
             break
         if (late := drain.why_late(reasons)) is not None:
             return late
-        drain.hand.wait(tools.patience.plugin_poll_s)
+        drain.hand.wait(tools.waits.poll_s)
         answer = _look(tools, drain)
     return drain.done()
 
@@ -94,9 +101,17 @@ def _compare(tools: ContinuityTools, drain: _Drain, pairs: Sequence[Both]) -> Re
             return undelivered
         if (missing := _missing(compared, drain.move)) is not None:
             return missing
+        if (unproven := _unproven(compared, drain.move)) is not None:
+            return unproven
         if started := [flow.queue for flow in target.flows if flow.target_bridge.started]:
             return Refused(f"{target.site}: its delivery of {some(started)} is started although it is not active")
-        if calls := list(copies.removals(target, compared)):
+        if any(each.surplus or each.done for each in compared):
+            [(later, _)] = tools.look([(here, there)])
+            try:
+                calls = list(copies.removals(later, target, compared))
+            except NotWhole as error_:
+                drain.unread = str(error_)
+                return None
             tools.change(calls, drain.hand)
             drain.count(compared)
             drain.begin_anew()
@@ -218,6 +233,19 @@ def _named(messages: Mapping[str, Sequence[str]]) -> str:
             for name, ids in messages.items()
         ]
     )
+
+
+def _unproven(compared: Sequence[Compared], move: Move) -> Refused | None:
+    """Refuse copies that may be the last of their messages, unless a person accepted that as many may come twice."""
+    copied = {each.queue: sorted(each.unproven) for each in compared if each.known and each.unproven}
+    wrong = {name: ids for name, ids in copied.items() if move.ask.accept_difference.get(name) != len(ids)}
+    if not wrong:
+        return None
+    text = f"copies at {move.target} that {move.source} lacks, and did not acknowledge since its start: {_named(wrong)}"
+    accepted = " ".join(f"--accept-difference {quote(f'{name}={len(ids)}')}" for name, ids in wrong.items())
+    remedy = f"Clients of {move.target} get them with {accepted}: those that were consumed before come twice."
+    evidence: dict[str, Json] = {"unproven": {name: [*ids] for name, ids in wrong.items()}}
+    return Refused(text, evidence, (COPIES_NOT_COVERED(text, remedy),))
 
 
 def _missing(compared: Sequence[Compared], move: Move) -> Refused | None:

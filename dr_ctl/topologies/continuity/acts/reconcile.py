@@ -51,9 +51,9 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
 
 def _until_applied(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Refused | None:
     """Wait until what consumers had acknowledged is applied, and for as long as bridges take at least."""
-    began_s, least_s = hand.monotonic(), tools.patience.plugin_left_over_s
+    began_s, least_s = hand.monotonic(), tools.waits.left_over_s
     applied = {pair: Applied() for pair in tools.observer.brokers[move.source]}
-    hand.wait(tools.patience.taken_in_poll_s)  # an acknowledgement of a moment ago is on its way by then
+    hand.wait(tools.waits.taken_in_poll_s)  # an acknowledgement of a moment ago is on its way by then
 
     def look() -> tuple[list[str], float]:
         took_s = hand.monotonic() - began_s
@@ -65,7 +65,7 @@ def _until_applied(tools: ContinuityTools, step: PlannedStep, move: Move, hand: 
         look,
         holds=lambda now: not now[0] and now[1] >= least_s,
         within_s=max(step.limits["within"], least_s),
-        poll_s=tools.patience.taken_in_poll_s,
+        poll_s=tools.waits.taken_in_poll_s,
     )
     under_way, took_s = waited.look
     if waited.held:

@@ -1,33 +1,52 @@
 """The act of `reinstate`: messages in, then acknowledgements, then messages that were never done are delivered.
 
 The plugin starts deliveries by itself when the other site talks to it, so each poll looks at every hold, and makes it
-again. Messages still staged in the end that are not at the returned site any more were done there, and are removed. No
-message is delivered that was not compared, not by an undo either.
+again. Messages still staged in the end that the returned site shipped from its store, and that its queue lacks, were
+done there, and are removed. No message is delivered that was not compared, not by an undo either.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.core.model import ExitCode, Json, some
+from dr_ctl.core.model import ExitCode, Json, Severity, some
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.engine.waiting import until
 from dr_ctl.settings.durations import duration
+from dr_ctl.topologies.common.consumed import Consumed, Evidence, LiesThere
 from dr_ctl.topologies.common.effects import left_of
 from dr_ctl.topologies.common.evidence import total
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.access import Way
+from dr_ctl.topologies.continuity.findings import COPIES_NOT_COVERED
 from dr_ctl.topologies.continuity.taken_in import nothing_owed
 from dr_ctl.topologies.continuity.tools import Applied, Both, ContinuityTools
 from dr_ctl.topologies.continuity.view import SiteView
 
 CALM: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class _Shipped:
+    """The returned site shipped at least as many messages since its start as its queue lacks: its store had them, for a
+    store that came back empty ships nothing, and its queue only shrinks."""
+
+    lacking: frozenset[str]
+    counted: int
+
+    @property
+    def text(self) -> str:
+        return "the returned site shipped them from its store, and its queue lacks them"
+
+    def proves(self, ids: frozenset[str]) -> bool:
+        return ids <= self.lacking and len(self.lacking) <= self.counted
 
 
 def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
@@ -50,13 +69,18 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
         return refused
     text = f"{tools.number} message(s) recovered: a client at {move.target} may have done some of them, unrecorded"
     hand.notice(text)
+    findings = []
+    if unproven := {name: ids for name, ids in tools.unproven.items() if ids}:
+        numbers = some([f"{name}: {len(ids)}" for name, ids in unproven.items()])
+        text = f"copies that {move.target} neither holds nor shipped since its start are delivered: {numbers}"
+        findings.append(COPIES_NOT_COVERED(text, "Nothing; clients get them.", severity=Severity.WARNING))
     last = [*step.part("deliver"), *step.part("talk"), *step.part("strikes")]
     if (refused := tools.make(last, hand, move.source, move.target)) is not None:
         return refused
     ids: dict[str, Json] = {name: [*sorted(each)] for name, each in tools.recovered.items()}
     removed: dict[str, Json] = {name: len(each) for name, each in tools.removed.items()}
     evidence: dict[str, Json] = {"recovered": tools.number, "ids": ids, "removed": removed}
-    return Done(text, evidence)
+    return Done(text, evidence, tuple(findings))
 
 
 def _bring_in(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Refused | None:
@@ -107,7 +131,7 @@ def _until_calm(
         holds=lambda now: not now[0],
         hopeless=lambda now: bool(now[1]),
         within_s=step.limits["within"],
-        poll_s=tools.patience.taken_in_poll_s,
+        poll_s=tools.waits.taken_in_poll_s,
         calm=CALM,
     )
     reasons, gone = waited.look
@@ -124,11 +148,11 @@ def _view(pairs: Sequence[Both], call: Call) -> SiteView:
 
 
 def _remove_done(tools: ContinuityTools, move: Move, hand: Hand) -> Refused | None:
-    """Remove staged messages that are not at the returned site any more, for they were acknowledged, and staged
-    messages that also lie in the queue. Gives None once every staged message was never done, as far as anybody can
-    know."""
-    tools.recovered, tools.removed = {}, {}
-    ends_s, poll_s = hand.monotonic() + tools.patience.compared_s, tools.patience.taken_in_poll_s
+    """Remove staged messages that the returned site shipped since its start and does not have any more, for they were
+    acknowledged, and staged messages that also lie in the queue. Gives None once every staged message was never done,
+    as far as anybody can know."""
+    tools.recovered, tools.removed, tools.unproven = {}, {}, {}
+    ends_s, poll_s = hand.monotonic() + tools.patience.compared_s, tools.waits.taken_in_poll_s
     for way in tools.ways(move):
         compare, within_s = partial(_compared, tools, way, hand), ends_s - hand.monotonic()
         waited = until(hand, compare, holds=lambda why: why is None, within_s=within_s, poll_s=poll_s)
@@ -152,20 +176,26 @@ def _compared(tools: ContinuityTools, way: Way, hand: Hand) -> str | None:
     lying = copies.present(here.reader(), [serving.business[name] for name in names])
     later = there.look()
     found: dict[str, frozenset[str]] = {}
-    surplus: dict[str, frozenset[str]] = {}
+    surplus: dict[str, list[Consumed]] = {}
     for flow, mine, theirs, ours in zip(flows, staged, still, lying, strict=True):
         # The queue may grow less meanwhile: consumers of the serving site go on, and their acknowledgements come in.
         depth, now = returned.business[flow.queue].depth, later.business.get(flow.queue)
         if mine is None or now is None or not now.depth <= len(theirs) <= depth:
             return f"{flow.queue}: who its messages are could not be read at both sites"
-        found[flow.queue] = (mine & theirs) - ours
-        surplus[flow.queue] = mine - found[flow.queue]
+        other = returned.flow(flow.queue)
+        left = mine - ours - theirs
+        shipped = _Shipped(left, other.mirror_bridge.acked if other is not None else 0)
+        proven = left if shipped.proves(left) else frozenset[str]()
+        found[flow.queue] = mine - ours - proven
+        tools.unproven[flow.queue] = left - proven
+        grounds: list[tuple[frozenset[str], Evidence]] = [(mine & ours, LiesThere(flow.queue, ours)), (proven, shipped)]
+        surplus[flow.queue] = [Consumed(ids, by) for ids, by in grounds if ids]
     for flow in flows:
-        if gone := surplus[flow.queue]:
+        for gone in surplus[flow.queue]:
             tools.change(list(copies.remove(serving, flow.in_mirror, gone)), hand)
-            tools.removed.setdefault(flow.queue, set()).update(gone)
+            tools.removed.setdefault(flow.queue, set()).update(gone.ids)
     if any(surplus.values()):  # and look again whether it is gone
-        return f"{some([name for name, ids in surplus.items() if ids])}: what was done there is still staged"
+        return f"{some([name for name, each in surplus.items() if each])}: what was done there is still staged"
     for name, ids in found.items():
         tools.recovered.setdefault(name, set()).update(ids)
     return None

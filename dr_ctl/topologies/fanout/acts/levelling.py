@@ -4,85 +4,136 @@ the messages of the serving one. Only consumed messages are removed there."""
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from functools import partial
+from typing import Final
 
 from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.model import ExitCode, some
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.common.acts.quiesce import lifting
+from dr_ctl.topologies.common.consumed import Consumed
 from dr_ctl.topologies.common.idstore import Store
 from dr_ctl.topologies.fanout import ids, parity
 from dr_ctl.topologies.fanout.access import Access, Way
 from dr_ctl.topologies.fanout.calls import copies, removes
-from dr_ctl.topologies.fanout.findings import CONSUMED_NOT_KNOWN
+from dr_ctl.topologies.fanout.checks import may_come_twice
+from dr_ctl.topologies.fanout.copying import Lacking
+from dr_ctl.topologies.fanout.findings import CONSUMED_NOT_KNOWN, COPIED_AGAIN_AND_AGAIN, NOT_CARRIED
 from dr_ctl.topologies.fanout.tools import Evened, FanoutTools
 
-SERVED_ON = "Its consumers must recognise what they have done."
+SERVED_ON: Final = "Its consumers must recognise what they have done."
+ROUNDS: Final = 20
+IDLE: Final = 3  # rounds in which no client was shown what lacks
 
 
 def catch_up(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
     del step
-    return _all(tools, tools.between(move.source, move.target), hand, copied=False)
+    return _all(tools, tools.between(move.source, move.target), move, hand, copied=False)
 
 
 def drain(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
     del step
     with lifting(tools, move, hand) as lifted:
-        outcome = _all(tools, tools.between(move.source, move.target), hand, copied=True)
+        outcome = _all(tools, tools.between(move.source, move.target), move, hand, copied=True)
     return lifted.judged(outcome)
 
 
 def trim(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-    """Compare towards the named site, which waits."""
+    """Compare towards the named site, which waits; say what nobody could tell, as it stays there."""
     del step
-    return _all(tools, tools.between(move.target, move.source), hand, copied=False)
+    outcome = _all(tools, tools.between(move.target, move.source), move, hand, copied=False)
+    return replace(outcome, findings=(*outcome.findings, *may_come_twice(tools.untold, move, move.source)))
 
 
-def _all(tools: FanoutTools, ways: Collection[Way], hand: Hand, *, copied: bool) -> Outcome:
+def _all(tools: FanoutTools, ways: Collection[Way], move: Move, hand: Hand, *, copied: bool) -> Outcome:
     tools.evened = Evened()
     for way in ways:
-        if (refused := even(tools, way, hand, copied=copied)) is not None:
+        if (refused := even(tools, way, move, hand, copied=copied)) is not None:
             return refused
     return Done(tools.evened.text, tools.evened.as_json())
 
 
-def even(tools: FanoutTools, way: Way, hand: Hand, *, copied: bool) -> Refused | None:
+def even(tools: FanoutTools, way: Way, move: Move, hand: Hand, *, copied: bool) -> Refused | None:
     """Remove at the second broker the messages that were consumed at the first, in every queue. If `copied`, also copy
-    the messages that the second lacks. Gives None where all calls came true. Raises `BrokerError`."""
+    the messages that the second lacks, until a comparison shows that it lacks none. Gives None where all came true.
+    Raises `BrokerError`."""
     source, target = (access.look() for access in way)
-    for each in parity.counts(source, target, Queues()):
-        if not each.source and not each.target:
-            continue
-        queues = source.named.get(each.queue), target.named.get(each.queue)
-        done, lacks = None if copied else tools.comparing.done(way[1], queues[1]), frozenset[str]()
-        if done is None:
-            pause = partial(hand.wait, tools.patience.poll_s)
-            apart = tools.comparing.apart(way, queues, pause, hand.monotonic, busy=source.open)
-            tools.evened.alone[each.queue] = {*apart.alone}
-            done, lacks = apart.done, apart.lacks if copied else lacks
-        if done and (refused := remove(tools, way[1], each.queue, done, hand)) is not None:
-            return refused
-        if lacks and (refused := _copy(tools, way, each.queue, lacks, hand)) is not None:
-            return refused
-    return None
+    queues = {
+        each.queue: (source.named.get(each.queue), target.named.get(each.queue))
+        for each in parity.counts(source, target, Queues())
+        if each.source or each.target
+    }
+    store = tools.comparing.store
+    if store is not None and not copied:
+        for name, (_, there) in queues.items():
+            if (refused := remove(tools, way[1], name, ids.consumed(store, way[1], there), hand)) is not None:
+                return refused
+        return None
+    idle = 0
+    for _ in range(ROUNDS):
+        pause = partial(hand.wait, tools.patience.poll_s)
+        apart = tools.comparing.apart(way, queues, pause, hand.monotonic)
+        tools.evened.alone |= {name: {*each.alone} for name, each in apart.items()}
+        for name, each in apart.items():
+            if (refused := remove(tools, way[1], name, each.done, hand)) is not None:
+                return refused
+        split = {name: Lacking.of(each.rows) for name, each in apart.items()}
+        tools.evened.not_carried |= {name: {*each.cannot} for name, each in split.items() if each.cannot}
+        lacks = {name: each.can for name, each in split.items() if each.can}
+        if not copied or not lacks:
+            return _not_carried(tools, way, move) if copied else None
+        before = tools.evened.copied_in_all
+        for name, wanted in lacks.items():
+            if (refused := _copy(tools, way, name, wanted, hand)) is not None:
+                return refused
+        idle = idle + 1 if tools.evened.copied_in_all == before else 0
+        if idle == IDLE:
+            named = some([f"{name} {ident}" for name, wanted in lacks.items() for ident in sorted(wanted)])
+            return Refused(
+                f"{way[0].site} lists messages that {way[1].site} lacks, and shows them to no client: {named}",
+                tools.evened.as_json(),
+            )
+    text = f"{target.site} goes on lacking what comes to {source.site}: producers do not write to both"
+    found = COPIED_AGAIN_AND_AGAIN(
+        text, f"See why producers do not reach {target.site}; then run the same command again."
+    )
+    return Refused(text, tools.evened.as_json(), (found,), code=ExitCode.DRAIN_TIMEOUT)
 
 
-def remove(tools: FanoutTools, access: Access, queue: str, gone: Collection[str], hand: Hand) -> Refused | None:
+def _not_carried(tools: FanoutTools, way: Way, move: Move) -> Refused | None:
+    """Refuse where the second site lacks messages that cannot be copied whole, unless a person accepts as many."""
+    kept = tools.evened.not_carried
+    wrong = {name: lost for name, lost in kept.items() if len(lost) != move.ask.accept_difference.get(name)}
+    if not wrong:
+        return None
+    text = f"{way[1].site} lacks messages that cannot be copied whole over STOMP: " + some(
+        [f"{name}: {len(lost)} ({some(sorted(lost))})" for name, lost in wrong.items()]
+    )
+    remedy = f"Copy them from {way[0].site} by a JMS client with the same {way[0].id_header}; or let them be consumed."
+    return Refused(text, tools.evened.as_json(), (NOT_CARRIED(text, remedy),))
+
+
+def remove(tools: FanoutTools, access: Access, queue: str, gone: Consumed, hand: Hand) -> Refused | None:
     """Remove these messages, and look whether they are gone; gives None where they are. Raises `BrokerError`."""
+    if not gone.ids:
+        return None
     view = access.names()
     outcomes = tools.change(list(removes(view, view.named[queue], gone)), hand)
-    left = ids.lying(access, view.named[queue]) & frozenset(gone)
-    tools.evened.note(tools.evened.removed, queue, frozenset(gone) - left)
+    left = ids.lying(access, view.named[queue]) & gone.ids
+    tools.evened.note(tools.evened.removed, queue, gone.ids - left)
     if not left:
         return None
     why = next((each.text for each in outcomes if not isinstance(each, Done)), "they are still there")
-    return Refused(f"{len(left)} of {len(gone)} message(s) could not be removed from {queue} at {view.site}: {why}")
+    return Refused(f"{len(left)} of {len(gone.ids)} message(s) could not be removed from {queue} at {view.site}: {why}")
 
 
-def _copy(tools: FanoutTools, way: Way, queue: str, lacks: frozenset[str], hand: Hand) -> Refused | None:
-    """Copy these messages from the first broker; a message that is gone from there was consumed meanwhile."""
+def _copy(tools: FanoutTools, way: Way, queue: str, lacks: Collection[str], hand: Hand) -> Refused | None:
+    """Copy those of these messages that the first broker shows to a client. Whoever lacks afterwards is compared again:
+    a message that was not shown may be on its way to a consumer."""
     source, target = way
     messages = source.messages(queue, lacks)
     target.carries = {(queue, ident): message for ident, message in messages.items()}
@@ -118,7 +169,8 @@ def _without_done(tools: FanoutTools, store: Store, site: str, hand: Hand) -> st
     """Remove there what the store knows, queue by queue; says why that was not done. Raises `BrokerError`."""
     for access in tools.observer.brokers[site].values():
         for name, queue in access.look().business.items():
-            done = store.known(name, ids.lying(access, queue)) if queue.depth else frozenset[str]()
-            if done and (refused := remove(tools, access, name, done, hand)) is not None:
+            if not queue.depth:
+                continue
+            if (refused := remove(tools, access, name, ids.consumed(store, access, queue), hand)) is not None:
                 return refused.text
     return None

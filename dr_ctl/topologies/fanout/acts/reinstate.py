@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
-from dr_ctl.core.model import ExitCode, Finding, some
+from dr_ctl.core.model import Finding, Severity, some
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.topologies.common.acts.residue import closed_first
 from dr_ctl.topologies.fanout.acts.levelling import even
-from dr_ctl.topologies.fanout.checks import nothing_owed
-from dr_ctl.topologies.fanout.findings import COPIED_AGAIN_AND_AGAIN, ONLY_AT_RETURNED
+from dr_ctl.topologies.fanout.checks import may_come_twice, nothing_owed
+from dr_ctl.topologies.fanout.findings import ONLY_AT_RETURNED
 from dr_ctl.topologies.fanout.tools import Evened, FanoutTools
-
-ROUNDS: Final = 20
 
 
 def residue(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
@@ -34,19 +31,8 @@ def act(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Outcom
         return NotNeeded(f"{move.target} is taken in already")
     tools.evened = Evened()
     for way in tools.between(move.source, move.target):
-        before = None
-        for _ in range(ROUNDS):
-            if (refused := even(tools, way, hand, copied=True)) is not None:
-                return refused
-            copied = sum(map(len, tools.evened.copied.values()))
-            if copied == before:
-                break
-            before = copied
-        else:
-            text = f"{move.target} goes on lacking what comes to {move.source}: producers do not write to both"
-            remedy = f"See why producers do not reach {move.target}; then run the same command again."
-            found = COPIED_AGAIN_AND_AGAIN(text, remedy)
-            return Refused(text, tools.evened.as_json(), (found,), code=ExitCode.DRAIN_TIMEOUT)
+        if (refused := even(tools, way, move, hand, copied=True)) is not None:
+            return refused
     if (refused := tools.make(step.part("strikes"), hand, move.source, move.target)) is not None:
         return refused
     return Done(tools.evened.text, tools.evened.as_json(), tuple(_alone(tools, move)))
@@ -56,9 +42,12 @@ def reconcile(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> 
     del step
     tools.evened = Evened()
     for way in tools.between(move.source, move.target):
-        if (refused := even(tools, way, hand, copied=True)) is not None:
+        if (refused := even(tools, way, move, hand, copied=True)) is not None:
             return refused
-    return Done(tools.evened.text, tools.evened.as_json())
+    untold = may_come_twice(tools.untold, move, move.target)
+    if any(each.severity is Severity.ERROR for each in untold):
+        return Refused(untold[0].text, tools.evened.as_json(), tuple(untold))
+    return Done(tools.evened.text, tools.evened.as_json(), tuple(untold))
 
 
 def _alone(tools: FanoutTools, move: Move) -> Iterator[Finding]:

@@ -21,6 +21,7 @@ from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.document_queue import CREATE_QUEUE, internal_queue
 from dr_ctl.topologies.artemis.operations import MOVE, request
 from dr_ctl.topologies.common.calls import call
+from dr_ctl.topologies.common.consumed import Consumed
 from dr_ctl.topologies.common.findings import LEFT_OVER, SET_ASIDE
 from dr_ctl.topologies.common.names import quarantine_queue
 from dr_ctl.topologies.mirror import parity
@@ -33,12 +34,15 @@ Only = Mapping[Origin, int]
 
 @dataclass(frozen=True, slots=True)
 class LeftOver:
-    """The messages of one queue that lie at one side alone; the returned broker's with the numbers it gave them."""
+    """The messages of one queue that lie at one side alone; the returned broker's with the numbers it gave them.
+
+    `gone` is the proof that `only_there` was done; without one a person has to look at what is moved aside."""
 
     view: BrokerView
     queue: str
     only_there: Only
     only_here: frozenset[Origin]
+    gone: Consumed | None = None
 
 
 def act(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
@@ -53,7 +57,7 @@ def act(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outcom
             first.update(_left_over(tools, seen, wrong, move))
         return seen, wrong
 
-    within_s, poll_s = tools.patience.left_over_s, tools.rules.drain.poll
+    within_s, poll_s = tools.waits.left_over_s, tools.rules.drain.poll
     seen, wrong = until(hand, look, holds=lambda now: not now[1], within_s=within_s, poll_s=poll_s).look
     left = _still(first, _left_over(tools, seen, wrong, move)) if wrong else []
     told_wrong = [each.told(move.source, move.target) for each in wrong.values()]

@@ -2,7 +2,7 @@
 
 The replica repeats all events of the other site since the loss. A message that only the replica still has was never
 shipped: the message is set aside until this site serves again. A message that only the other site has was consumed here
-before the loss. A person has to look at it, because a store that came back empty would look the same.
+before the loss, or was lost with a store that came back empty: the message stays, and a person is told.
 """
 
 from __future__ import annotations
@@ -10,17 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from shlex import quote
 
 from dr_ctl.core.model import Finding, some
+from dr_ctl.engine.operations import FAILBACK
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.classic import ids
-from dr_ctl.topologies.classic.calls import aside, moves
+from dr_ctl.topologies.classic.calls import moves
 from dr_ctl.topologies.common.acts.residue import closed_first
 from dr_ctl.topologies.common.effects import holds, left_of
-from dr_ctl.topologies.common.findings import LEFT_OVER, SET_ASIDE
+from dr_ctl.topologies.common.findings import LEFT_OVER
 from dr_ctl.topologies.common.residue import Residue
 from dr_ctl.topologies.common.waiting import Wait
 from dr_ctl.topologies.replica import parity
@@ -30,6 +32,7 @@ from dr_ctl.topologies.replica.beans import EVENTS, INTERMEDIATE
 from dr_ctl.topologies.replica.calls import kept_queue
 from dr_ctl.topologies.replica.checks import nothing_owed
 from dr_ctl.topologies.replica.drafts.reinstate import GIVES_WAY, STRIKES
+from dr_ctl.topologies.replica.findings import ONLY_AT_SERVING
 from dr_ctl.topologies.replica.tools import ReplicaTools
 
 
@@ -94,6 +97,12 @@ def reconcile(tools: ReplicaTools, step: PlannedStep, move: Move, hand: Hand) ->
         if refused is not None:
             return refused
     findings += _differing(tools, move)
+    accepted = move.ask.accept_difference
+    wrong = {name: count for name, count in tools.taken_in.twice.items() if accepted.get(name) != count}
+    if wrong and move.ask.operation == FAILBACK:
+        named = ", ".join(f"{name}={count}" for name, count in wrong.items())
+        text = f"{move.source} holds messages that {move.target} lacks, and a move leaves them behind: {named}"
+        return Refused(text, tools.taken_in.as_json(), tuple(findings))
     return Done(tools.taken_in.text, tools.taken_in.as_json(), tuple(findings))
 
 
@@ -112,9 +121,10 @@ def _told_apart(
     for name in names:
         kept = only_there[name] & _lying(there, name)
         done = (only_here[name] - _lying(there, name)) & _lying(here, name)
-        for refused in (_keep(tools, there, name, kept, hand), _done(tools, here, there, name, done, findings, hand)):
-            if refused is not None:
-                return refused
+        if (refused := _keep(tools, there, name, kept, hand)) is not None:
+            return refused
+        if done:
+            findings.append(_only_here(tools, here, there, name, len(done)))
     return None
 
 
@@ -163,24 +173,18 @@ def _keep(tools: ReplicaTools, access: Access, name: str, kept: frozenset[str], 
     return None
 
 
-def _done(
-    tools: ReplicaTools, here: Access, there: Access, name: str, done: frozenset[str], findings: list[Finding],
-    hand: Hand,
-) -> Refused | None:  # fmt: skip
-    if not done:
-        return None
-    view = here.look()
-    tools.change(list(aside(view, view.named[name], done)), hand)
-    if left := _lying(here, name) & done:
-        return Refused(f"{len(left)} message(s) of {name} at {view.site} could not be moved aside")
-    tools.taken_in.done[name] = len(done)
+def _only_here(tools: ReplicaTools, here: Access, there: Access, name: str, count: int) -> Finding:
+    """The plugin's events do not tell what became of such a message at the returned site: no evidence, no removal."""
+    tools.taken_in.twice[name] = count
     text = (
-        f"{len(done)} message(s) of {name} that {there.site} had consumed before it was lost lay at {view.site} "
-        "still: they were moved aside, and do not come twice"
+        f"{count} message(s) of {name} lie at {here.site} and not at {there.site}, which is its replica: {there.site} "
+        "had consumed them before the loss, or came back without its store"
     )
-    remedy = f"Look at them there, then purge them; if {there.site} came back without its store, move them back."
-    findings.append(SET_ASIDE(text, remedy))
-    return None
+    remedy = (
+        f"They come to clients at {here.site}; those that were consumed at {there.site} come twice. A move to "
+        f"{there.site} leaves them behind with --accept-difference {quote(f'{name}={count}')}."
+    )
+    return ONLY_AT_SERVING(text, remedy)
 
 
 def _differing(tools: ReplicaTools, move: Move) -> Iterator[Finding]:

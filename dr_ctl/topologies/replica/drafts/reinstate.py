@@ -8,7 +8,7 @@ from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.common.drafts.quarantine import owed_again, paid
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.seen import Seen
-from dr_ctl.topologies.replica.calls import ONLY_HERE, ONLY_THERE, gives_way, may_set_aside
+from dr_ctl.topologies.replica.calls import gives_way, may_set_aside
 from dr_ctl.topologies.replica.view import BrokerView
 
 GIVES_WAY = "gives way"
@@ -28,10 +28,5 @@ def draft(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -
 def reconcile(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
     """Once the replica has done all that the source did, what only one of the two has is from before the loss."""
     del rules, step
-    calls = [
-        may_set_aside(view, queue, when)
-        for site, when in ((move.target, ONLY_THERE), (move.source, ONLY_HERE))
-        for view in seen.views(site)
-        for queue in view.business.values()
-    ]
-    return Draft(move.target, "what only one of the sites has is set aside; both compared", tuple(calls))
+    calls = [may_set_aside(view, queue) for view in seen.views(move.target) for queue in view.business.values()]
+    return Draft(move.target, f"what only {move.target} has is set aside there; both compared", tuple(calls))

@@ -20,7 +20,7 @@ from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.common.view import Broker
-from dr_ctl.topologies.sharedstore.drafts.activate import BESIDE, HANDOVER
+from dr_ctl.topologies.sharedstore.drafts.activate import BESIDE, HANDOVER, RESCUE
 from dr_ctl.topologies.sharedstore.findings import GIVER_NOT_WAITING, TAKEN_WITH_OTHER_COUNT
 from dr_ctl.topologies.sharedstore.tools import StoreTools
 from dr_ctl.topologies.sharedstore.view import STOPPED, BrokerView
@@ -64,6 +64,9 @@ def _may_not(tools: StoreTools, seen: Seen[BrokerView], move: Move) -> str | Non
     if len(here) < len(seen.sites[move.source]) or seen.roles[move.target] is not Role.STANDBY:
         roles = ", ".join(f"{site} is {role.value}" for site, role in seen.roles.items())
         return f"the store cannot be handed over: {roles}"
+    for access in tools.observer.at(move.target):
+        if access.process.runs(fresh_s=0.0) is False:
+            return f"the process of {access.config.broker} does not run: nobody would take the store"
     moved = [why for view in here if view.answered for why in _moved(tools, view, seen, move)]
     return some(moved) if moved else None
 
@@ -120,6 +123,8 @@ def _until_served(tools: StoreTools, step: PlannedStep, move: Move, hand: Hand) 
         seen = tools.observer.look_once(least_s=tools.patience.last_look_s)
         over = closed is None and seen.roles[move.target] is Role.SERVING and _is_over(seen, move)
         why = None if over else closed or f"{move.source} is {seen.roles[move.source].value}"
+        if not over and move.ask.operation != FAILOVER:
+            _started(tools, step, seen.views(move.target), hand)
         was_s, before_s = before_s, _left_s(seen, move)
         return _Look(seen, why, _lost(seen, move, was_s, before_s))
 
@@ -137,6 +142,13 @@ def _until_served(tools: StoreTools, step: PlannedStep, move: Move, hand: Hand) 
     if waited.look.lost is not None:
         return Refused(waited.look.lost)
     return _late(waited.look.seen, str(waited.look.why_not), duration(step.limits["within"]), move)
+
+
+def _started(tools: StoreTools, step: PlannedStep, views: Sequence[BrokerView], hand: Hand) -> None:
+    """Start the process of a target that has ended since the check: nobody else takes the store."""
+    ended = {view.pair for view in views if view.runs is False}
+    calls = [call for call in step.part(RESCUE) if call.unit in ended]
+    tools.change(calls, hand)
 
 
 def _lost(seen: Seen[BrokerView], move: Move, was_s: float | None, left_s: float | None) -> str | None:
@@ -169,7 +181,8 @@ def _late(seen: Seen[BrokerView], why: str, within: str, move: Move) -> Outcome:
         return Refused(f"{text}; nothing was asked of it")
     views = [view for site in (move.source, move.target) for view in seen.views(site) if view.lock is not None]
     if views and all(view.lock is not None and not view.lock.held for view in views):
-        return Refused(f"{text}; nobody holds it: start the broker of {move.target}", code=ExitCode.INCOMPLETE)
+        starts = " or ".join(view.config.start for view in (*seen.views(move.target), *seen.views(move.source)))
+        return Refused(f"{text}; nobody holds it: {starts}", code=ExitCode.INCOMPLETE)
     return Unknown(f"{text}; look at {move.target} first")
 
 

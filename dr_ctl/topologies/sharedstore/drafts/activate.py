@@ -16,6 +16,7 @@ from dr_ctl.topologies.sharedstore.view import BrokerView
 
 HANDOVER: Final = "handover"
 BESIDE: Final = "beside"
+RESCUE: Final = "rescue"
 ENDED: Final = "it has ended"
 
 
@@ -27,6 +28,7 @@ def draft(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -
     fails_over = move.ask.operation == FAILOVER
     gives_up = [] if fails_over else [hand_over(view, move.target) for view in here if view.answered]
     waits_again = [] if fails_over else [call for view in here for call in start(view, ENDED)]
+    rescues = [] if fails_over else [call for view in there for call in start(view, ENDED)]
     takes_s = max((view.takes_s for view in (*here, *there)), default=0.0)
     about = "the target takes the store" if fails_over else f"{move.source} gives up the store, the target takes it"
     return Draft(
@@ -36,6 +38,7 @@ def draft(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -
             *in_part(HANDOVER, gives_up),
             *in_part("strikes", receipts.strikes(seen)),
             *in_part(BESIDE, waits_again),
+            *in_part(RESCUE, rescues),
         ),
         limits={"within": takes_s + rules.patience.activate_s},
     )

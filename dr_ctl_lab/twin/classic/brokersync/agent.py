@@ -2,13 +2,14 @@
 other.
 
 A missed notice is never repeated. At its start the agent compares both sites, and deletes messages that only the
-waiting site has, except those that the waiting site has yet to ship."""
+waiting site has, except those that the waiting site has yet to ship: where clients of the serving site have
+acknowledged as many since its start whose copies are not deleted yet. Otherwise it deletes none of that queue."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from dr_ctl_lab.twin.messages import Message, Origin, Queue, Reason
+from dr_ctl_lab.twin.messages import Counters, Message, Origin, Queue, Reason
 
 if TYPE_CHECKING:
     from dr_ctl_lab.twin.classic.brokersync.broker import BrokerSyncBroker
@@ -26,6 +27,7 @@ class Agent:
         self.lag_s = 0.0
         self._hears = False
         self._heard: dict[tuple[str, Origin], float] = {}
+        self._deleted: dict[str, tuple[Counters, int]] = {}
         source.consumed_by.append(self)
         target.agent = self
 
@@ -55,7 +57,7 @@ class Agent:
             return []
         if not self._hears and self._source.serves and not self._returned():
             self._hears = True
-            self._heard |= dict.fromkeys(self._consumed(), now_s)
+            self._heard |= dict.fromkeys(self._covered(), now_s)
         for each in [each for each, at_s in self._heard.items() if at_s <= now_s]:
             self._delete(*each)
         return [at_s for at_s in self._heard.values() if at_s > now_s]
@@ -71,6 +73,7 @@ class Agent:
         copy = there.by_origin.get(origin) if there is not None else None
         if there is not None and copy is not None:
             self._target.remove(there, copy, Reason.KILLED)
+            self._spend(queue)
         waiting = self._source.queues.get(self._source.copies(queue))
         if waiting is None or origin not in waiting.by_origin:
             self._heard.pop((queue, origin), None)
@@ -83,6 +86,28 @@ class Agent:
             there, unshipped = _ids(self._target, name), _ids(self._target, self._target.copies(name))
             found += [(name, origin) for origin in (there | leaving) - here - unshipped]
         return found
+
+    def _spend(self, queue: str) -> None:
+        """Count a deleted copy against what was acknowledged since that start of the serving broker."""
+        counters, count = self._spent(queue)
+        self._deleted[queue] = counters, count + 1
+
+    def _spent(self, queue: str) -> tuple[Counters, int]:
+        """The counters of a queue, and how many copies were deleted since they began."""
+        there = self._source.queues.get(queue)
+        counters = there.counters if there is not None else Counters()
+        known, count = self._deleted.get(queue, (counters, 0))
+        return counters, count if known is counters else 0
+
+    def _covered(self) -> list[tuple[str, Origin]]:
+        """The consumed messages of the queues whose counters cover all that lack there."""
+        found = self._consumed()
+        covered = set[str]()
+        for name in {queue for queue, _ in found}:
+            counters, deleted = self._spent(name)
+            if sum(queue == name for queue, _ in found) <= counters.acknowledged - deleted:
+                covered.add(name)
+        return [each for each in found if each[0] in covered]
 
     def _returned(self) -> bool:
         """Say whether the target came back with what is not the agent's to delete."""

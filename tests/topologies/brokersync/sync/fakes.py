@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from dr_ctl.core.errors import BrokerError
+from dr_ctl.jolokia.errors import PolicyRefused
 from dr_ctl.topologies.brokersync.sync.accounts import Counters
-from dr_ctl.topologies.brokersync.sync.ports import Browsed, Glance
+from dr_ctl.topologies.brokersync.sync.ports import Count, Glance, Listed, Opened, There
+from dr_ctl.topologies.common.consumed import Consumed, Whole
 
 Q = "orders.in"
 
@@ -38,6 +40,8 @@ class Sites:
     on_their_way: list[str] = field(default_factory=list)
     copies: list[str] = field(default_factory=list)
     on_the_way_to_a_client: list[str] = field(default_factory=list)  # the next browse leaves these out
+    in_a_transaction: list[str] = field(default_factory=list)  # acknowledged, and not committed
+    busy: bool = False  # messages come and leave while a listing is made
     not_shipped_back: list[str] = field(default_factory=list)
     announced: list[tuple[str, str]] = field(default_factory=list)
     ships: bool = True
@@ -50,7 +54,10 @@ class Sites:
     page: int = 1_000_000
     primary_gone: bool = False
     standby_gone: bool = False
-    refused: str | None = None
+    announces: bool = True
+    forbids: bool = False
+    looks: int = 0
+    listings: int = 0
     _listening: bool = False
 
     def send(self, count: int) -> list[str]:
@@ -82,7 +89,14 @@ class Sites:
     def _leave(self, count: int) -> None:
         gone, self.held = self.held[:count], self.held[count:]
         self.dequeued += count
-        self.announced += [(Q, each) for each in gone] if self._listening else []
+        self.announced += [(Q, each) for each in gone] if self._listening and self.announces else []
+
+    def seen(self, shown: Sequence[str], depth: int) -> Listed:
+        self.listings += 1
+        ids = frozenset(shown)
+        if self.busy or len(ids) != depth:
+            return Listed(ids, None, len(shown), "raise maxBrowsePageSize")
+        return Listed(ids, Whole(Q, ids, depth, depth), len(shown))
 
     @property
     def primary(self) -> FakePrimary:
@@ -107,7 +121,14 @@ class FakePrimary:
     def glance(self) -> Glance:
         self._ask()
         sites = self.sites
-        return Glance(sites.start, sites.is_open, {Q: Counters(sites.dequeued, 0, sites.dispatched, 0)})
+        sites.looks += 1
+        return Glance(
+            sites.start,
+            sites.is_open,
+            {Q: Counters(sites.dequeued, 0, sites.dispatched, 0)},
+            {Q: Count(len(sites.held), sites.sent, sites.dequeued)},
+            {Q: Count(len(sites.on_their_way), 0, 0)},
+        )
 
     def listen(self, queues: Sequence[str]) -> Sequence[str]:
         self._ask()
@@ -126,17 +147,18 @@ class FakePrimary:
             self.sites.clock.sleep(within_s)
         return told
 
-    def missing_from(self, queue: str, ids: frozenset[str]) -> Browsed:
+    def listed(self, queue: str, before: Count | None) -> Listed:
         self._ask()
-        whole = len(self.sites.held) <= self.sites.page
-        shown = [each for each in self.sites.held if each not in self.sites.on_the_way_to_a_client][: self.sites.page]
-        self.sites.on_the_way_to_a_client.clear()
-        self.sites.dispatched += len(shown)  # a browse is a dispatch to the broker
-        return Browsed(ids - frozenset(shown), whole, len(shown))
+        sites = self.sites
+        hidden = {*sites.in_a_transaction, *sites.on_the_way_to_a_client}
+        sites.on_the_way_to_a_client.clear()
+        shown = [each for each in sites.held if each not in hidden][: sites.page]
+        sites.dispatched += len(shown)  # a browse is a dispatch to the broker
+        return sites.seen(shown, len(sites.held))
 
-    def unshipped(self, queue: str) -> Browsed:
+    def unshipped(self, queue: str, before: Count | None) -> Listed:
         self._ask()
-        return Browsed(frozenset(self.sites.on_their_way), whole=True)
+        return self.sites.seen(self.sites.on_their_way, len(self.sites.on_their_way))
 
     def deaf(self) -> None:
         self.sites._listening = False
@@ -152,10 +174,6 @@ class FakeStandby:
 
     sites: Sites
 
-    @property
-    def refused(self) -> str | None:
-        return self.sites.refused
-
     def _ask(self) -> None:
         if self.sites.standby_gone:
             raise BrokerError("the waiting broker is gone")
@@ -164,22 +182,29 @@ class FakeStandby:
         self._ask()
         return self.sites.standby_open
 
-    def remove(self, queue: str, ids: Sequence[str]) -> int:
+    def counts(self) -> There:
         self._ask()
+        return There({Q: Count(len(self.sites.copies), 0, 0)}, {Q: Count(len(self.sites.not_shipped_back), 0, 0)})
+
+    def remove(self, queue: str, consumed: Consumed) -> int:
+        self._ask()
+        if self.sites.standby_open:
+            raise Opened("the waiting site lets clients in")
+        if self.sites.forbids:
+            raise PolicyRefused("Operation removeMatchingMessages forbidden")
         if queue != Q:
             return 0
         before = len(self.sites.copies)
-        self.sites.copies = [each for each in self.sites.copies if each not in set(ids)]
+        self.sites.copies = [each for each in self.sites.copies if each not in consumed.ids]
         return before - len(self.sites.copies)
 
-    def browse(self, queue: str) -> Browsed:
+    def listed(self, queue: str, before: Count | None) -> Listed:
         self._ask()
-        shown = self.sites.copies[: self.sites.page]
-        return Browsed(frozenset(shown), len(shown) == len(self.sites.copies))
+        return self.sites.seen(self.sites.copies[: self.sites.page], len(self.sites.copies))
 
-    def unshipped(self, queue: str) -> Browsed:
+    def unshipped(self, queue: str, before: Count | None) -> Listed:
         self._ask()
-        return Browsed(frozenset(self.sites.not_shipped_back), whole=True)
+        return self.sites.seen(self.sites.not_shipped_back, len(self.sites.not_shipped_back))
 
     def close(self) -> None:
         """Nothing stays open."""

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dr_ctl.topologies.brokersync.sync.accounts import Account
+from dr_ctl.topologies.brokersync.sync.accounts import SURE, Account, Counters
 from dr_ctl.topologies.brokersync.sync.pair import LOST_S, Pair
+from dr_ctl.topologies.brokersync.sync.ports import Count, Glance, Listed, There
 from dr_ctl.topologies.brokersync.sync.queue import AT_MOST, Queue
-from tests.topologies.brokersync.sync.fakes import Q, Sites
+from dr_ctl.topologies.common.consumed import Consumed, Whole
+from tests.topologies.brokersync.sync.fakes import Q, Sites, Time
 
 
 class Agent:
     """One agent, stepped for so long."""
 
-    def __init__(self, sites: Sites, remembered: dict[str, object] | None = None) -> None:
+    def __init__(self, sites: Sites, remembered: dict[str, object] | None = None, **noted: dict[str, int]) -> None:
         self.sites, self.reason = sites, None
-        self.pair = Pair("orders-1", sites.primary, sites.standby, sites.clock, remembered or {})  # type: ignore[arg-type]
+        self.pair = Pair("orders-1", sites.primary, sites.standby, sites.clock, remembered or {}, lambda _: noted)  # type: ignore[arg-type]
+        self.noted = noted
 
     reason: str | None
 
@@ -59,10 +65,38 @@ def test_what_one_browse_leaves_out_is_looked_for_again(sites: Sites) -> None:
     sites.consume(4)
     sites.on_the_way_to_a_client = sites.held[:2]
 
-    Agent(sites).run()
+    agent = Agent(sites).run()
+    assert (len(sites.copies), agent.queue.seen.unproven, agent.queue.seen.whole) == (10, 6, False)
+    agent.run(15.0)
 
-    assert sites.copies == sites.held
-    assert len(sites.held) == 6
+    assert (len(sites.copies), sites.copies) == (6, sites.held)
+    assert (agent.queue.seen.unproven, agent.queue.seen.whole) == (0, True)
+
+
+def test_copies_of_messages_in_an_open_transaction_stay(sites: Sites) -> None:
+    sites.send(100)
+    sites.consume(10)
+    sites.in_a_transaction = sites.held[:20]
+
+    agent = Agent(sites).run(30.0)
+    assert (len(sites.copies), agent.queue.seen.unproven) == (100, 30)
+    sites.in_a_transaction.clear()  # an abort
+    agent.run(15.0)
+
+    assert (len(sites.copies), sites.copies) == (90, sites.held)
+
+
+def test_a_queue_that_is_too_busy_to_be_listed_is_compared_once_it_is_quiet(sites: Sites) -> None:
+    sites.send(100)
+    sites.consume(40)
+    sites.busy = True
+    agent = Agent(sites).run(25.0)
+    assert (len(sites.copies), agent.queue.seen.unproven, agent.queue.seen.vanished) == (100, 40, 0)
+
+    sites.busy = False
+    agent.run(15.0)
+
+    assert (agent.queue.seen.unproven, sites.copies) == (0, sites.held)
 
 
 def test_what_the_waiting_site_did_not_ship_when_it_served_is_no_copy(sites: Sites) -> None:
@@ -146,15 +180,15 @@ def test_a_purge_while_it_is_held_is_seen_and_survives_the_hold(sites: Sites, ag
 def test_a_purge_while_both_sites_are_compared_is_seen(sites: Sites) -> None:
     sites.send(100)
     agent = Agent(sites)
-    standby, browse = agent.pair._standby, agent.pair._standby.browse
+    standby, listed = agent.pair._standby, agent.pair._standby.listed
 
-    def purged_meanwhile(queue: str) -> object:
-        told = browse(queue)
+    def purged_meanwhile(queue: str, before: Count | None) -> object:
+        told = listed(queue, before)
         sites.purge(30)
-        standby.browse = browse  # type: ignore[method-assign]
+        standby.listed = listed  # type: ignore[method-assign]
         return told
 
-    standby.browse = purged_meanwhile  # type: ignore[method-assign, assignment]
+    standby.listed = purged_meanwhile  # type: ignore[method-assign, assignment]
     agent.run(30.0)
 
     assert (agent.queue.seen.vanished, len(sites.copies)) == (30, 100)
@@ -170,6 +204,22 @@ def test_what_vanished_between_two_agents_is_seen_by_the_second(sites: Sites, ag
     second = Agent(sites, remembered).run(30.0)  # type: ignore[arg-type]
 
     assert (second.queue.seen.vanished, len(sites.copies)) == (20, 100)
+
+
+def test_what_a_run_did_while_it_held_the_agent_is_counted_once(sites: Sites, agent: Agent) -> None:
+    """A run deletes copies by the counters, and is shown messages: neither proves anything of other copies."""
+    agent.noted |= {"shown": {Q: 3}, "deleted": {Q: 5}}
+    agent.run()
+
+    assert (agent.queue.account.shown, agent.queue.account.spent) == (3, 5)
+
+    remembered = agent.pair.remembers()
+    second = Agent(sites, remembered, **agent.noted).run()  # type: ignore[arg-type]
+    assert (second.queue.account.shown, second.queue.account.spent) == (3, 5)
+
+    agent.noted |= {"deleted": {Q: 6}}
+    third = Agent(sites, remembered, **agent.noted).run()  # type: ignore[arg-type]
+    assert (third.queue.account.shown, third.queue.account.spent) == (3, 6)
 
 
 def test_what_was_deleted_while_the_site_waited_is_no_alarm(sites: Sites) -> None:
@@ -298,13 +348,13 @@ def test_a_site_that_lets_clients_in_while_both_are_compared_keeps_all(sites: Si
     sites.send(100)
     sites.consume(30)
     agent = Agent(sites)
-    standby, browse = agent.pair._standby, agent.pair._standby.browse
+    standby, listed = agent.pair._standby, agent.pair._standby.listed
 
-    def opened_meanwhile(queue: str) -> object:
+    def opened_meanwhile(queue: str, before: Count | None) -> object:
         sites.standby_open = True
-        return browse(queue)
+        return listed(queue, before)
 
-    standby.browse = opened_meanwhile  # type: ignore[method-assign, assignment]
+    standby.listed = opened_meanwhile  # type: ignore[method-assign, assignment]
     agent.run(5.0)
 
     assert len(sites.copies) == 100
@@ -327,6 +377,32 @@ def test_no_copy_is_deleted_for_a_serving_broker_that_came_back_without_its_stor
     agent.run(20.0)
 
     assert (agent.queue.seen.vanished, len(sites.copies)) == (40, 90)
+
+
+def test_what_was_consumed_unheard_before_a_new_start_stays_until_a_person_says_so(sites: Sites, agent: Agent) -> None:
+    sites.send(100)
+    agent.run()
+    sites.primary.deaf()
+    sites.consume(30)
+    came_back(sites)
+    sites.consume(10)
+
+    agent.run(30.0)
+    assert (agent.queue.seen.vanished, len(sites.copies)) == (30, 100)
+    agent.pair.go_on()
+    agent.run(10.0)
+
+    assert (agent.queue.seen.vanished, sites.copies) == (0, sites.held)
+
+
+def test_a_purge_and_what_was_consumed_before_it_are_told_apart_by_no_number(sites: Sites) -> None:
+    sites.send(100)
+    sites.consume(30)
+    sites.purge(20)  # before any agent looked: its counters cover 30 of 50
+
+    agent = Agent(sites).run(30.0)
+
+    assert (agent.queue.seen.vanished, len(sites.copies)) == (20, 100)
 
 
 def test_what_came_without_its_store_before_the_agent_did_is_not_deleted(sites: Sites) -> None:
@@ -353,7 +429,7 @@ def test_no_copy_is_deleted_for_a_queue_that_was_made_again(sites: Sites, agent:
 
     second = Agent(sites, agent.pair.remembers()).run(20.0)  # type: ignore[arg-type]
 
-    assert (second.queue.seen.vanished, len(sites.copies)) == (40, 40)
+    assert (second.queue.seen.vanished, len(sites.copies)) == (40, 50)
 
 
 def test_what_counters_had_confirmed_before_a_restart_is_deleted_after_it(sites: Sites, agent: Agent) -> None:
@@ -407,15 +483,97 @@ def test_a_waiting_site_that_was_away_is_cleaned_when_it_is_back(sites: Sites, a
     assert sites.copies == sites.held
 
 
-def test_a_comparison_that_did_not_see_all_lets_nothing_go_that_waits(sites: Sites) -> None:
-    queue = Queue("orders-1", Q, Account(allowed=2))
-    queue.waiting.add(["ID:1", "ID:2"])
+def test_doors_that_open_after_the_look_keep_all(sites: Sites) -> None:
+    sites.send(100)
+    sites.consume(30)
+    agent = Agent(sites)
+    standby, remove = agent.pair._standby, agent.pair._standby.remove
 
-    queue.compared(sites.clock.now(), frozenset({"ID:2", "ID:3"}), "a browse ended early")
-    assert (queue.seen.waiting, queue.seen.whole) == (3, False)
+    def opened_meanwhile(queue: str, consumed: Consumed) -> int:
+        sites.standby_open = True
+        return remove(queue, consumed)
 
-    queue.compared(sites.clock.now(), frozenset({"ID:2"}), "")
-    assert (queue.seen.waiting, queue.seen.whole) == (1, True)
+    standby.remove = opened_meanwhile  # type: ignore[method-assign]
+    agent.run(5.0)
+
+    assert "lets clients in too" in str(agent.pair.over)
+    assert len(sites.copies) == 100
+
+
+def test_where_the_policy_forbids_deletion_nothing_goes_until_it_allows_it(sites: Sites, agent: Agent) -> None:
+    sites.forbids = True
+    sites.send(100)
+    sites.consume(30)
+    agent.run(5.0)
+    assert "forbidden" in str(agent.pair.refused)
+    assert (len(sites.copies), agent.queue.seen.waiting, agent.pair.standby_silent) == (100, 30, None)
+
+    sites.forbids = False
+    agent.run(15.0)
+
+    assert agent.pair.refused is None
+    assert sites.copies == sites.held
+
+
+def test_what_is_announced_to_nobody_is_told_and_found_by_comparisons(sites: Sites, agent: Agent) -> None:
+    sites.announces = False
+    sites.send(40)
+    sites.consume(30)
+
+    agent.run(8.0)
+
+    assert agent.queue.seen.unheard == 30
+    assert sites.copies == sites.held
+    sites.announces = True
+    sites.consume(5)
+    agent.run(8.0)
+    assert (agent.queue.seen.unheard, sites.copies) == (0, sites.held)
+
+
+@pytest.mark.parametrize(("given_back", "wait_s", "purged"), [(50, 2.5, 50), (1000, 1.8, 999), (1000, 2.5, 500)])
+def test_a_purge_soon_after_a_client_gave_messages_back_deletes_no_copy(
+    sites: Sites, agent: Agent, given_back: int, wait_s: float, purged: int
+) -> None:
+    sites.send(1000)
+    agent.run(15.0)
+
+    sites.give_back(given_back)
+    agent.run(wait_s)
+    sites.purge(purged)
+    agent.run(30.0)
+
+    assert len(sites.copies) == 1000
+    seen = agent.queue.seen
+    assert seen.vanished or seen.unproven == purged
+
+
+def test_a_purge_beside_clients_that_give_back_all_the_time_deletes_no_copy(sites: Sites, agent: Agent) -> None:
+    sites.send(1000)
+    for _ in range(20):
+        sites.give_back(5)
+        agent.run(1.0)
+
+    sites.purge(40)
+    for _ in range(20):
+        sites.give_back(5)
+        agent.run(1.0)
+
+    assert len(sites.copies) == 1000
+
+
+def test_what_no_look_could_tell_goes_by_a_persons_word(sites: Sites, agent: Agent) -> None:
+    sites.send(1000)
+    agent.run(15.0)
+    sites.give_back(50)
+    agent.run(2.5)
+    sites.purge(50)
+    agent.run(10.0)
+    assert agent.queue.seen.unproven == 50
+
+    agent.pair.go_on()
+    agent.run(10.0)
+
+    assert (agent.queue.seen.unproven, sites.copies) == (0, sites.held)
 
 
 def test_a_connection_that_was_cut_is_made_anew(sites: Sites, agent: Agent) -> None:
@@ -466,3 +624,71 @@ def test_whatever_clients_do_no_live_copy_is_lost_and_none_is_left(
     agent.run(20.0)
 
     assert sites.copies == sites.held
+
+
+@dataclass
+class Many:
+    """A pair with many queues, in each of which one message was consumed and another lies."""
+
+    clock: Time
+    names: list[str]
+    looks: int = 0
+    listings: int = 0
+    removed: int = 0
+    followed: bool = False
+
+    def glance(self) -> Glance:
+        self.looks += 1
+        consumed, one = Counters(1, 0, 1, 0), Count(1, 2, 1)
+        return Glance(
+            "first", True, dict.fromkeys(self.names, consumed), dict.fromkeys(self.names, one),
+            dict.fromkeys(self.names, Count(0, 2, 2)),
+        )  # fmt: skip
+
+    def counts(self) -> There:
+        return There(dict.fromkeys(self.names, Count(2, 2, 0)), {})
+
+    def listed(self, queue: str, before: Count | None) -> Listed:
+        """A listing takes its time."""
+        self.listings += 1
+        self.clock.at += 0.01
+        ids = frozenset({f"{queue}:1", f"{queue}:2"} if before is not None else {f"{queue}:2"})
+        return Listed(ids, Whole(queue, ids, len(ids), len(ids)))
+
+    def unshipped(self, queue: str, before: Count | None) -> Listed:
+        return Listed(frozenset(), Whole(queue, frozenset(), 0, 0))
+
+    def listen(self, queues: Sequence[str]) -> Sequence[str]:
+        fresh, self.followed = not self.followed, True
+        return queues if fresh else []
+
+    def heard(self, within_s: float) -> Sequence[tuple[str, str]]:
+        self.clock.at += within_s
+        return []
+
+    def is_open(self) -> bool:
+        return False
+
+    def remove(self, queue: str, consumed: Consumed) -> int:
+        self.removed += len(consumed.ids)
+        return len(consumed.ids)
+
+    def deaf(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@pytest.mark.parametrize("queues", [100, 1000])
+def test_many_queues_are_compared_in_small_portions_and_each_once(queues: int) -> None:
+    many = Many(Time(), [f"q.{number}" for number in range(queues)])
+    pair = Pair("orders-1", many, many, many.clock, {})
+    longest = 0.0
+
+    while many.removed < queues and many.clock.at < 1000.0 + queues:
+        at = many.clock.at
+        pair.step(lambda: None)
+        longest = max(longest, many.clock.at - at)
+
+    assert many.listings == 2 * queues
+    assert many.looks <= 2 * SURE + 2 * queues * 0.01 / 0.3 * 2
+    assert longest < 1.0

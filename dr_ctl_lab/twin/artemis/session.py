@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -23,7 +24,7 @@ _OURS: Final = frozenset({"destination", "persistent", "priority", "destination-
 class Subscription:
     """Takes from one queue up to its window; messages are given back or acknowledged by number."""
 
-    session: StompSession
+    session: ArtemisSession
     ident: str
     queue: Queue
     mode: str
@@ -84,17 +85,19 @@ class Subscription:
         self.queue.dispatch()
 
 
-class StompSession(Line):
+class ArtemisSession(Line):
     def __init__(self, sock: socket.socket, acceptor: str, broker: Broker, doors: Doors) -> None:
         super().__init__(sock, acceptor, broker, doors)
         self._connected = False
         self._subscriptions: dict[str, Subscription] = {}
+        self._transactions: dict[str, list[Callable[[], object]]] = {}
 
     def holds(self) -> list[Subscription]:
         return list(self._subscriptions.values())
 
     def leave(self) -> None:
         subscriptions, self._subscriptions = list(self._subscriptions.values()), {}
+        self._transactions.clear()
         for each in subscriptions:
             each.leave(cut=True)
 
@@ -113,6 +116,9 @@ class StompSession(Line):
             "UNSUBSCRIBE": self._on_unsubscribe,
             "ACK": self._on_ack,
             "NACK": self._on_ack,  # Artemis treats a NACK as an acknowledgement
+            "BEGIN": self._on_begin,
+            "COMMIT": self._on_end,
+            "ABORT": self._on_end,
         }
         if got.command in ("CONNECT", "STOMP"):
             self._on_connect(got)
@@ -189,7 +195,7 @@ class StompSession(Line):
             anycast=kind == ANYCAST,
         )
         # Stored first: a receipt is only given for what a death would leave.
-        broker.route(message)
+        self._do(got, partial(broker.route, message))
         self._receipt(got)
 
     def _on_subscribe(self, got: Frame) -> None:
@@ -249,12 +255,33 @@ class StompSession(Line):
             message = taker.in_hand.get(int(number)) if number.isdecimal() else None
             if message is not None and taker.name_of(message) == ident:
                 earlier = list(taker.in_hand.values()) if taker.mode == "client" else [message]
+                # At once, whatever transaction the frame names.
                 for each in earlier[: earlier.index(message) + 1]:
                     taker.done(each)
                 self._receipt(got)
                 return
         text = f"AMQ339025 failed to ack because no message with id {ident}"
         self.refuse(text, receipt=got.headers.get("receipt"))
+
+    # transactions
+
+    def _do(self, got: Frame, act: Callable[[], object]) -> None:
+        """Do it now, or with the transaction that the frame names."""
+        name = got.headers.get("transaction")
+        if name is None:
+            act()
+        else:
+            self._transactions.setdefault(name, []).append(act)
+
+    def _on_begin(self, got: Frame) -> None:
+        self._transactions[got.headers.get("transaction", "")] = []
+        self._receipt(got)
+
+    def _on_end(self, got: Frame) -> None:
+        acts = self._transactions.pop(got.headers.get("transaction", ""), [])
+        for act in acts if got.command == "COMMIT" else ():
+            act()
+        self._receipt(got)
 
     def deliver(self, taker: Subscription, message: Message) -> None:
         ident = taker.name_of(message)

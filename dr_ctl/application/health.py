@@ -1,0 +1,158 @@
+"""`check`, for machines: one line and 0, 1, 2 or 3, as monitoring systems read them, in its own time. Only looks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from dr_ctl.application.caller import Caller
+from dr_ctl.application.debts import owed_now
+from dr_ctl.application.estimates import with_age
+from dr_ctl.application.opened import Opened
+from dr_ctl.application.price import FailoverPrice
+from dr_ctl.application.result import Result
+from dr_ctl.application.verdicts import OpenRun
+from dr_ctl.core.errors import DrCtlError
+from dr_ctl.core.model import ExitCode, Health, Json, Role, some
+from dr_ctl.engine.debts import Debt
+from dr_ctl.engine.operations import FAILOVER
+from dr_ctl.engine.parts import is_split, served_where, unserved
+from dr_ctl.engine.plan import Ask
+from dr_ctl.settings.durations import duration
+from dr_ctl.topologies.topology import Seen
+
+OVERDUE: Final = timedelta(days=1)
+"""After this time a debt is no longer the end of an incident, but something forgotten."""
+OLD_LOOK_S: Final = 60.0
+"""A monitor that lives looks every few seconds."""
+LOOKS: Final = 0.6
+"""The part of the time that looks at both sites may take; history is read in the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is not as it should be, and how bad that is."""
+
+    health: Health
+    text: str
+
+
+def check(caller: Caller, within_s: float) -> Result:
+    """Judge one look at both sites; what could not be asked is unknown, never well."""
+    try:
+        with Opened.of(caller) as opened:
+            for site in opened.sites:
+                opened.topology.spend_at_most(within_s * LOOKS, site)
+            seen: Seen = opened.topology.observe()
+            return _judged(caller, opened, seen)
+    except DrCtlError as error:
+        return unknown(error)
+
+
+def unknown(error: DrCtlError) -> Result:
+    """The answer where nothing could be asked."""
+    text = f"UNKNOWN - {str(error).splitlines()[0] if str(error) else type(error).__name__}"
+    return Result(ExitCode.UNKNOWN, text, health=Health.UNKNOWN)
+
+
+def _judged(caller: Caller, opened: Opened, seen: Seen) -> Result:
+    debts, run = owed_now(caller, seen).debts, OpenRun.of(caller)
+    serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
+    price = _price(opened, seen, serving)
+    bounds = price.bounds() if price is not None else None
+    look_s = _age_s(bounds, caller.clock.now())
+    against = [*_failover(opened, seen, serving, price), *_history(opened, serving, look_s)]
+    problems = [
+        *_roles(opened, seen, serving, whole=run is None),
+        *_links(seen),
+        *_debts(debts, caller.clock.now()),
+        *((Problem(Health.WARNING, f"run {run.files.name} was interrupted"),) if run and not run.lives else ()),
+        *against,
+    ]
+    health = max((each.health for each in problems), key=lambda each: each.rank, default=Health.OK)
+    well = [
+        f"both sites serve: {served_where(seen)}" if is_split(seen) else f"{' and '.join(serving) or 'no site'} serves",
+        "failover ready" if price is not None and not against else "",
+        f"newest look {duration(round(look_s, 1))} old" if look_s is not None else "",
+    ]
+    worst = sorted(problems, key=lambda each: each.health.rank, reverse=True)
+    line = f"{health.name} - {'; '.join(filter(None, [*(each.text for each in worst), *well]))}"
+    data: dict[str, Json] = {
+        "sites": {site: {"role": role.value} for site, role in seen.roles.items()},
+        "pairs": [unit.as_json() for unit in seen.units],
+        "problems": [{"health": each.health.name.lower(), "text": each.text} for each in worst],
+        "open_run": run.files.name if run is not None else None,
+        "newest_look_s": look_s,
+        "bounds": dict(bounds) if bounds is not None else None,
+    }
+    code = ExitCode.OK if health is Health.OK else ExitCode.UNKNOWN
+    return Result(code, line, data=data, debts=debts, health=health)
+
+
+def _roles(opened: Opened, seen: Seen, serving: list[str], *, whole: bool) -> Iterator[Problem]:
+    parts = opened.topology.recipe.moves_parts
+    roles = ", ".join(f"{site} is {role.value}" for site, role in seen.roles.items())
+    unknown = [site for site, role in seen.roles.items() if role in (Role.UNKNOWN, Role.SICK)]
+    if any(len(unit.open_at) > 1 for unit in seen.units):
+        yield Problem(Health.CRITICAL, f"both sites let clients in: {served_where(seen)}")
+    elif is_split(seen) and not parts:
+        yield Problem(Health.CRITICAL, f"the pairs are served at different sites: {served_where(seen)}")
+    elif not serving:
+        yield Problem(Health.UNKNOWN if unknown else Health.CRITICAL, f"no site was seen to serve: {roles}")
+    elif whole:
+        yield from (Problem(Health.CRITICAL, each.text) for each in unserved(seen, parts=parts))
+    for each in seen.brokers:
+        if each.silent is not None and serving:
+            yield Problem(Health.WARNING, f"{each.site}/{each.pair} is {each.role.value}")
+
+
+def _links(seen: Seen) -> Iterator[Problem]:
+    away = [f"{link.site}/{link.pair}" for link in seen.links() if link.attached is False]
+    if away:
+        yield Problem(Health.WARNING, f"the link of {some(away)} is not attached")
+
+
+def _debts(debts: Sequence[Debt], now: datetime) -> Iterator[Problem]:
+    for debt in debts:
+        late = now - datetime.fromisoformat(debt.since) > OVERDUE
+        text = f"{'overdue' if late else 'owed'} since {debt.since}: {debt.text}"
+        yield Problem(Health.CRITICAL if late else Health.WARNING, text)
+
+
+def _price(opened: Opened, seen: Seen, serving: list[str]) -> FailoverPrice | None:
+    """The price of a failover if the serving site died now; None where not one site serves all."""
+    if len(serving) != 1:
+        return None
+    price = FailoverPrice(opened.installation, serving[0], opened.clock)
+    price.saw(seen)
+    return price
+
+
+def _failover(opened: Opened, seen: Seen, serving: list[str], price: FailoverPrice | None) -> Iterator[Problem]:
+    """Whether the other site could take over, and within the objectives."""
+    if price is None:
+        return
+    other = opened.other(serving[0])
+    if seen.roles[other] is not Role.STANDBY:
+        yield Problem(Health.CRITICAL, f"failover impossible: {other} is {seen.roles[other].value}")
+    elif (refused := price.too_high(Ask(FAILOVER, other))) is not None:
+        yield Problem(Health.WARNING, f"failover to {other} would be refused now: {refused.text}")
+
+
+def _history(opened: Opened, serving: list[str], look_s: float | None) -> Iterator[Problem]:
+    if len(serving) != 1:
+        return
+    if look_s is None or look_s > OLD_LOOK_S:
+        age = "there is no look" if look_s is None else f"the newest look is {duration(round(look_s))} old"
+        yield Problem(Health.WARNING, f"{age}: is `dr-ctl monitor` running?")
+    document, _, _ = with_age(opened.installation, serving[0])
+    if isinstance(document, dict) and document.get("verdict") == "missed":
+        yield Problem(Health.WARNING, "the objectives are missed, by the stored estimate")
+
+
+def _age_s(bounds: Mapping[str, Json] | None, now: datetime) -> float | None:
+    lost = bounds.get("lost") if bounds is not None else None
+    read_at = lost.get("read_at") if isinstance(lost, dict) else None
+    return (now - datetime.fromisoformat(read_at)).total_seconds() if isinstance(read_at, str) else None

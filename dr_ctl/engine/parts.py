@@ -1,0 +1,103 @@
+"""Units where a part of them can be asked for or moved: the site of each, and the words for a part. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from shlex import quote
+from typing import Final
+
+from dr_ctl.core.model import Finding, Role, some
+from dr_ctl.engine.debts import Debt
+from dr_ctl.engine.findings import SERVICE_SPLIT, UNIT_NOT_SERVED
+from dr_ctl.engine.plan import Ask
+from dr_ctl.engine.ports import Observation, UnitSeen
+
+# A command in a remedy that takes queues and names none yet.
+_WHOLE: Final = re.compile(
+    r"`(dr-ctl (?:plan )?(?:swapover|failback|quiesce|fence|drain|verify|activate|release|trim)"
+    r" (?![^`]*--queues)[^`]*)`"
+)
+
+
+def option(ask: Ask) -> str:
+    """The words that name the same queues in another command; empty where none were named."""
+    return "" if ask.queues is None else f" --queues {quote(ask.queues)}"
+
+
+def in_part(findings: Iterable[Finding], ask: Ask) -> tuple[Finding, ...]:
+    """Findings on a move of some queues, whose remedies are about these queues too."""
+    more = option(ask).replace("\\", r"\\")
+    return tuple(replace(each, remedy=_WHOLE.sub(rf"`\1{more}`", each.remedy)) if more else each for each in findings)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """An `Observation` of some units only; a site that serves none of these units counts as closed."""
+
+    roles: Mapping[str, Role]
+    units: Sequence[UnitSeen]
+    debts: Sequence[Debt]
+
+
+def part_of(seen: Observation, ask: Ask) -> Observation:
+    if ask.units is None:
+        return seen
+    units = [unit for unit in seen.units if ask.includes(unit.name)]
+    open_at = {site for unit in units for site in unit.open_at}
+    closed = {site for site, role in seen.roles.items() if role is Role.SERVING and site not in open_at}
+    return Part({site: Role.STANDBY if site in closed else seen.roles[site] for site in seen.roles}, units, seen.debts)
+
+
+def is_split(seen: Observation) -> bool:
+    """Say whether both sites serve, but no unit is open at both."""
+    serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
+    return len(serving) > 1 and not any(len(unit.open_at) > 1 for unit in seen.units)
+
+
+def unserved(seen: Observation, *, parts: bool) -> Iterator[Finding]:
+    """The units that are known to be closed at every site while a site serves others; `parts` says whether a unit can
+    be opened by itself."""
+    serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
+    shut = [unit.name for unit in seen.units if not unit.open_at and {*unit.closed_at} >= {*seen.roles}]
+    if not serving or not shut:
+        return
+    site = serving[0]
+    for name in shut if parts else ():
+        remedy = (
+            f"`dr-ctl release {site} --queues {quote(name)}` opens {name} there again, if it was served there last."
+        )
+        yield UNIT_NOT_SERVED(f"{name} is open to clients at no site, while {site} serves others", remedy)
+    if not parts:
+        remedy = f"`dr-ctl release {site}` opens the rest of {site} again."
+        yield UNIT_NOT_SERVED(f"{some(shut)} is open to clients at no site, while {site} serves others", remedy)
+
+
+def split(seen: Observation, remedy: str) -> Finding:
+    """Say which unit is served where."""
+    return SERVICE_SPLIT(f"the pairs are served at different sites: {served_where(seen)}", remedy)
+
+
+def served_where(seen: Observation) -> str:
+    """Which unit is served at which site."""
+    return ", ".join(f"{unit.name} at {unit.serving or 'neither'}" for unit in seen.units)
+
+
+def by_site(units: Sequence[UnitSeen]) -> Mapping[str, list[str]]:
+    """The units that one site alone serves, by site."""
+    found: dict[str, list[str]] = {}
+    for unit in units:
+        if unit.serving is not None:
+            found.setdefault(unit.serving, []).append(unit.name)
+    return found
+
+
+def as_moved(seen: Observation, to: str) -> Finding:
+    """Say that units were moved one by one, and how those that the other site serves are brought to a site."""
+    away = [unit.name for unit in seen.units if unit.serving not in (to, None)]
+    one = f" --queues {quote(away[0])}" if len(away) == 1 else ""
+    return SERVICE_SPLIT(
+        f"each queue serves at one site, as moved: {served_where(seen)}",
+        f"To bring {some(away)} to {to}: `dr-ctl swapover --to {to}{one}`.",
+    )

@@ -1,0 +1,62 @@
+"""Counts the messages that come twice after a move, because the target's id store lacks ids that the source's has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from shlex import quote
+
+from dr_ctl.core.model import Finding
+from dr_ctl.engine.plan import Ask
+from dr_ctl.topologies.bridges import stores
+from dr_ctl.topologies.bridges.access import Access, Way
+from dr_ctl.topologies.bridges.findings import IDS_LACKING, IDS_MISSING
+from dr_ctl.topologies.bridges.messages import PAGE, pages
+from dr_ctl.topologies.bridges.missing import PAGES
+from dr_ctl.topologies.bridges.view import BrokerView, Chosen
+from dr_ctl.topologies.common.idstore import NotRead
+from dr_ctl.topologies.common.view import Queue
+
+Lacking = Mapping[str, frozenset[str]]
+
+
+def lacking(way: Way, copies: BrokerView, chosen: Chosen) -> Lacking | None:
+    """The ids of the chosen units that the target's store lacks, by queue; None where the settings do not name both
+    stores. Raises `NotRead`."""
+    here, there = (access.ids for access in way)
+    if here is None or there is None:
+        return None
+    queues = [queue.name for unit in copies.among(chosen) for queue in copies.queues_of(unit)]
+    return stores.ids_lacking(here, there, queues)
+
+
+def told(way: Way, copies: BrokerView, ids: Lacking, ask: Ask, *, timeout_s: float) -> Iterator[Finding]:
+    """An error for each queue whose copy holds messages of these ids, without the numbers that were accepted. Raises
+    `BrokerError`."""
+    here, there = way
+    queues = {queue.name: queue for unit in copies.among(ask.includes) for queue in copies.queues_of(unit)}
+    for name, lost in ids.items():
+        most = _lying(there, queues[name], copies.origin_of(queues[name].address), lost, timeout_s=timeout_s)
+        if most and most != ask.accept_difference.get(name):
+            yield IDS_LACKING(
+                f"{most} message(s) of {name} may come twice: the id store of {here.site} has their ids, and that of "
+                f"{there.site} lacks them",
+                f"Send these ids to {there.site} once more, as the consumers at {here.site} announce them. "
+                f"--accept-difference {quote(f'{name}={most}')} moves with exactly that many.",
+            )
+
+
+def not_compared(error: NotRead) -> Finding:
+    return IDS_MISSING(f"the id stores could not be compared: {error}", error.remedy)
+
+
+def _lying(there: Access, copy: Queue, origin: str | None, ids: frozenset[str], *, timeout_s: float) -> int:
+    """At most how many messages of these ids lie in a copy: all of them, where the copy cannot be listed whole."""
+    if not copy.depth:
+        return 0
+    settings = there.id_settings
+    if settings is None or copy.depth > PAGES * PAGE or copy.scheduled or not copy.counted:
+        return len(ids)
+    listed = [each for page in pages(there.reader(), copy, origin or there.site, timeout_s=timeout_s) for each in page]
+    if len(listed) != copy.depth:
+        return len(ids)
+    return sum(each.id(settings.header) in ids for each in listed)

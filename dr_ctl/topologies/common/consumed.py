@@ -1,0 +1,158 @@
+"""The only grounds on which dr-ctl removes messages: what was seen to happen to each of them. Pure.
+
+A message that is absent, not listed, old, or equal in number to others proves nothing: that message stays, is counted
+as one that may come twice, and goes by a person's word only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from dr_ctl.core.errors import BrokerError
+
+
+class NotWhole(BrokerError):
+    """A listing does not show every message of its queue: nobody may conclude from it what the queue lacks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """The ids of a queue in a listing that shows every message. Raises `NotWhole` where the listing does not.
+
+    `hidden` counts messages that no listing of this kind of broker shows (in delivery, in a prepared transaction);
+    `before` and `after` are the queue's depths, read around the listing.
+    """
+
+    queue: str
+    ids: frozenset[str]
+    before: int
+    after: int
+    hidden: int = 0
+
+    def __post_init__(self) -> None:
+        shown = len(self.ids) + self.hidden
+        if not self.before == shown == self.after:
+            depth = f"{self.before}" if self.before == self.after else f"{self.before}, then {self.after},"
+            raise NotWhole(f"{self.queue} holds {depth} message(s), and a listing shows {shown} of them")
+
+
+class Evidence(Protocol):
+    """What was seen. `proves` says whether that holds for each of these ids; `text` tells a person what was seen."""
+
+    @property
+    def text(self) -> str: ...
+
+    def proves(self, ids: frozenset[str]) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """The serving broker announced these ids as consumed, and counters of the same start confirm as many."""
+
+    ids: frozenset[str]
+    start: str
+    counted: int
+    counted_start: str
+
+    @property
+    def text(self) -> str:
+        return "the serving broker announced their ids, and its counters confirm that"
+
+    def proves(self, ids: frozenset[str]) -> bool:
+        return ids <= self.ids and self.start == self.counted_start and len(ids) <= self.counted
+
+
+@dataclass(frozen=True, slots=True)
+class Covered:
+    """These copies lack in a whole listing of the serving queue, and counters of one start of that broker say that
+    clients consumed at least as many whose copies still lie at the waiting site. One copy more, and none is proven."""
+
+    copies: frozenset[str]
+    listing: Whole
+    counted: int
+
+    @property
+    def text(self) -> str:
+        return "the serving broker's counters since its start cover all that its queue lacks"
+
+    def proves(self, ids: frozenset[str]) -> bool:
+        lacking = self.copies - self.listing.ids
+        return ids <= lacking and len(lacking) <= self.counted
+
+
+@dataclass(frozen=True, slots=True)
+class InBothStores:
+    """The consumers of both sites wrote these ids down as done."""
+
+    here: frozenset[str]
+    there: frozenset[str]
+
+    @property
+    def text(self) -> str:
+        return "the id stores of both sites hold their ids"
+
+    def proves(self, ids: frozenset[str]) -> bool:
+        return ids <= self.here & self.there
+
+
+@dataclass(frozen=True, slots=True)
+class LiesThere:
+    """These messages lie in another queue too: one copy is enough. A message that a listing shows is there, whether
+    the listing shows all of them or not."""
+
+    queue: str
+    ids: frozenset[str]
+
+    @property
+    def text(self) -> str:
+        return f"they lie in {self.queue} too"
+
+    def proves(self, ids: frozenset[str]) -> bool:
+        return ids <= self.ids
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """The outflow of a returned site holds the acknowledgement of each of these messages, by its id."""
+
+    ids: frozenset[str]
+    site: str
+
+    @property
+    def text(self) -> str:
+        return f"clients of {self.site} acknowledged them, as its outflow shows by their ids"
+
+    def proves(self, ids: frozenset[str]) -> bool:
+        return ids <= self.ids
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A person decided it, having seen these ids, and gave a reason; the messages are kept for putting back."""
+
+    ids: frozenset[str]
+    reason: str
+
+    @property
+    def text(self) -> str:
+        return f"a person's word: {self.reason}"
+
+    def proves(self, ids: frozenset[str]) -> bool:
+        return bool(self.reason.strip()) and ids <= self.ids
+
+
+class NoEvidence(ValueError):
+    """Somebody tried to remove messages for which nothing was seen: a defect of dr-ctl, found before the call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Consumed:
+    """Messages of one queue that may be removed, with the evidence for each of them. Raises `NoEvidence`."""
+
+    ids: frozenset[str]
+    by: Evidence
+
+    def __post_init__(self) -> None:
+        if not self.by.proves(self.ids):
+            raise NoEvidence(f"nothing proves that these {len(self.ids)} message(s) may go: {self.by}")

@@ -1,0 +1,37 @@
+"""The limit on what a failover may deliver a second time."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pytest
+
+from dr_ctl.rpo.bounds.result import Bound, Bounds
+from dr_ctl.rpo.estimate.result import Objectives
+
+
+def bounds(twice: int | None, likely: int | None = None) -> Bounds:
+    return Bounds("london", Bound(0, None), Bound(twice, None, likely))
+
+
+@pytest.mark.parametrize(
+    ("twice", "objective", "accept", "why"),
+    [
+        (4100, None, None, None),  # no limit was set
+        (4100, 4100, None, None),
+        (4100, 300, 4100, None),  # a person's word replaces the objective
+        (4100, 300, "unknown", None),
+        (None, None, None, None),
+        (None, None, "unknown", None),
+        (4100, 300, None, "up to 4100 message(s) may come twice, likely 80; the objectives allow 300"),
+        (4100, None, 300, "up to 4100 message(s) may come twice, likely 80; 300 are accepted"),
+        (4100, 5000, 300, "up to 4100 message(s) may come twice, likely 80; 300 are accepted"),
+        (None, 300, None, "how many messages come twice is not known; a limit of 300 does not cover the unknown"),
+    ],
+)
+def test_above_the_limit_is_refused(
+    twice: int | None, objective: int | None, accept: int | Literal["unknown"] | None, why: str | None
+) -> None:
+    limits = Objectives(twice=objective) if objective is not None else None
+
+    assert bounds(twice, 80 if twice is not None else None).doubles(limits, accept) == why

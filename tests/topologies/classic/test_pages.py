@@ -1,0 +1,199 @@
+"""The configuration that each page shows, pasted into the distribution's own files, makes real brokers that the
+settings of `examples/` fit."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from dr_ctl_lab.lab import distribution
+from dr_ctl_lab.lab.classic.admin import CLIENTS
+from dr_ctl_lab.lab.kinds import BROKERSYNC, FAN_OUT, KINDS, SHARED_STORE
+from dr_ctl_lab.lab.lab import Lab
+from tests.broker.driving import Operator, end_all
+
+pytestmark = [pytest.mark.broker, pytest.mark.deep]
+
+ROOT: Final = Path(__file__).parents[3]
+BLOCK: Final = re.compile(r"```xml\n<!-- (.+?) -->\n(.*?)```", re.DOTALL)
+REPLACED: Final = ("destinationPolicy", "persistenceAdapter", "plugins", "transportConnectors")
+INSIDE, AFTER, IN_CONNECTORS = "inside <broker>", "after </broker>", "inside <transportConnectors>"
+Q: Final = "orders.in"
+
+
+def blocks(page: str) -> dict[str, str]:
+    return dict(BLOCK.findall((ROOT / "docs" / page).read_text("utf-8")))
+
+
+def pasted(kind: str, broker: str, inside: str, after: str = "") -> str:
+    """The distribution's activemq.xml with these elements in the place of its own."""
+    stock = (distribution.obtain(KINDS.named(kind).distribution) / "conf" / "activemq.xml").read_text("utf-8")
+    for name in REPLACED:
+        if f"<{name}>" in inside:
+            stock = re.sub(rf"<{name}>.*?</{name}>", "", stock, flags=re.DOTALL)
+    assert 'brokerName="localhost"' in stock
+    stock = stock.replace('brokerName="localhost"', f'brokerName="{broker}" id="broker"')
+    return stock.replace("</broker>", f"{inside}</broker>{after}")
+
+
+def exchanged(text: str) -> str:
+    """What is said at London, as it is at Paris."""
+    return text.replace("london", "LONDON").replace("paris", "london").replace("LONDON", "paris")
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+class Doors:
+    """Finds for each address of a page one of a lab's, where brokers of one machine take its place; `named` are the
+    ports that the lab itself looks at, by those of the page."""
+
+    def __init__(self, named: Mapping[str, str]) -> None:
+        self._named, self._known = named, dict[tuple[str, str], int]()
+
+    def learn(self, generated: str) -> str:
+        """Note the ports that the lab chose for the broker whose activemq.xml it has written; says whose it is."""
+        [site] = re.findall(r'brokerName="([\w-]+)"', generated)
+        found = dict(re.findall(r'name="([\w-]+)" uri="\w+://127\.0\.0\.1:(\d+)"', generated))
+        self._known |= {(site, port): int(found[name]) for port, name in self._named.items()}
+        return str(site)
+
+    def here(self, site: str, xml: str) -> str:
+        return re.sub(r"0\.0\.0\.0:(\d+)", lambda match: f"127.0.0.1:{self.port(site, match[1])}", xml)
+
+    def port(self, site: str, port: str) -> int:
+        return self._known.setdefault((site, port), free_port())
+
+
+def with_passwords(xml: str, generated: str) -> str:
+    """The logins of the page, with the lab's passwords: dr-ctl is the lab's administrator."""
+    told = dict(re.findall(r'username="(\w+)" password="([^"]+)"', generated))
+    xml = xml.replace('"dr-ctl" password="DR-CTL-PASSWORD"', f'"admin" password="{told["admin"]}"')
+    return xml.replace("SYNC-PASSWORD", told.get("agent", ""))
+
+
+def settings(lab: Lab, name: str, doors: Doors, more: Callable[[dict[str, Any]], None] = lambda _: None) -> Path:
+    """The example's settings, with the addresses and logins of this lab."""
+    document = yaml.safe_load((ROOT / "examples" / f"{name}.yaml").read_text("utf-8"))
+    by_lab = yaml.safe_load(lab.settings_path.read_text("utf-8"))
+    for site, section in document["sites"].items():
+        [broker], [known] = section["brokers"], by_lab["sites"][site]["brokers"]
+        section.pop("workloads", None)
+        broker |= {key: known[key] for key in ("name", "jolokia", "username", "password")}
+        broker["stomp"] = f"stomp://127.0.0.1:{doors.port(site, broker['stomp'].rpartition(':')[2])}"
+        if "sync" in broker:
+            own = broker["sync"]
+            own["stomp"] = f"stomp://127.0.0.1:{doors.port(site, own['stomp'].rpartition(':')[2])}"
+            login = (
+                known if own["username"] == "dr-ctl" else {"username": "sync", "password": known["sync"]["password"]}
+            )
+            own |= {key: login[key] for key in ("username", "password")}
+    more(document)
+    path = lab.directory / "pasted.yaml"
+    path.write_text(yaml.safe_dump(document), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(autouse=True)
+def ended() -> Any:
+    yield
+    end_all()
+
+
+@pytest.mark.parametrize("closed", [False, True], ids=["starts open", "starts closed"])
+def test_brokersync(tmp_path: Path, *, closed: bool) -> None:
+    found = blocks("classic-brokersync.md")
+    inside, after = found[INSIDE], ""
+    if closed:
+        door = re.search(r'  <transportConnector name="stomp".*?/>\n', inside)
+        assert door is not None
+        inside = inside.replace(door[0], found[f"starts closed, {IN_CONNECTORS}"])
+        after = found[f"starts closed, {AFTER}"]
+    doors = Doors({"61613": CLIENTS, "61614": "sync", "61617": "openwire"})
+
+    def edit(generated: str) -> str:
+        site = doors.learn(generated)
+        [link] = re.findall(r"static:\(tcp://(127\.0\.0\.1:\d+)", generated)
+        xml = pasted(BROKERSYNC, site, inside if site == "london" else exchanged(inside), after)
+        xml = re.sub(r"(london|paris)-1:61617", link, xml)
+        return doors.here(site, with_passwords(xml, generated))
+
+    options = {"boots_open": True}
+    with Lab.up(tmp_path / "lab", topology=BROKERSYNC, queues=(Q,), serving=None, edit=edit, options=options) as lab:
+        operator = Operator(lab, tmp_path / "state", settings(lab, BROKERSYNC, doors))
+        begun = operator.run("activate", "london", "--yes") if closed else operator.run("fence", "paris", "--yes")
+        ready = operator.run("validate", "--to", "paris")
+        moved = operator.run("swapover", "--to", "paris", "--yes")
+
+    assert begun.code == 0, begun.told
+    assert (ready.code, moved.code) == (0, 0), (ready.told, moved.told)
+
+
+def test_fanout(tmp_path: Path) -> None:
+    inside = blocks("classic-fanout.md")[INSIDE]
+    doors = Doors({"61613": CLIENTS, "61615": "sync"})
+
+    def edit(generated: str) -> str:
+        site = doors.learn(generated)
+        return doors.here(site, with_passwords(pasted(FAN_OUT, site, inside), generated))
+
+    options = {"boots_open": True}
+    with Lab.up(tmp_path / "lab", topology=FAN_OUT, queues=(Q,), serving=None, edit=edit, options=options) as lab:
+        ids = str(lab.directory / "ids" / "shared.sqlite")
+        path = settings(lab, FAN_OUT, doors, lambda document: document["ids"].update(sqlite=ids))
+        operator = Operator(lab, tmp_path / "state", path)
+        begun = operator.run("fence", "paris", "--yes")
+        ready = operator.run("validate", "--to", "paris")
+        moved = operator.run("swapover", "--to", "paris", "--yes")
+
+    assert begun.code == 0, begun.told
+    assert (ready.code, moved.code) == (0, 0), (ready.told, moved.told)
+
+
+@pytest.mark.parametrize("where", ["file", "database"])
+def test_shared_store(tmp_path: Path, where: str) -> None:
+    found = blocks("classic-shared-store.md")
+    inside, after = found[INSIDE] + found[f"{where}, {INSIDE}"], found.get(f"{where}, {AFTER}", "")
+    doors = Doors({"61613": CLIENTS})
+
+    def edit(generated: str) -> str:
+        site = doors.learn(generated)
+        xml = pasted(SHARED_STORE, site, inside, after).replace("/shared/kahadb", str(tmp_path / "shared"))
+        if where == "database":
+            told = dict(re.findall(r'<property name="(\w+)" value="([^"]+)"', generated))
+            xml = xml.replace("jdbc:postgresql://database-1:5432/activemq", told["url"])
+            xml = xml.replace('"username" value="activemq"', f'"username" value="{told["username"]}"')
+            xml = xml.replace("DATABASE-PASSWORD", told["password"])
+        return doors.here(site, with_passwords(xml, generated))
+
+    def shared(document: dict[str, Any]) -> None:
+        by_lab = yaml.safe_load(lab.settings_path.read_text("utf-8"))
+        if where == "database":
+            document["store"] |= {"dsn": by_lab["store"]["dsn"]}
+            del document["store"]["lock"]
+        else:
+            document["store"]["lock"] = str(tmp_path / "shared" / "lock")
+        for site, section in document["sites"].items():
+            [broker], [known] = section["brokers"], by_lab["sites"][site]["brokers"]
+            broker |= {"broker": site, "process": known["process"]}
+
+    options = {"database": where == "database"}
+    with Lab.up(tmp_path / "lab", topology=SHARED_STORE, queues=(Q,), serving=None, edit=edit, options=options) as lab:
+        operator = Operator(lab, tmp_path / "state", settings(lab, SHARED_STORE, doors, shared))
+        roles = operator.run("status").document["data"]["sites"]
+        serving = next(site for site, each in roles.items() if each["role"] == "serving")
+        other = next(site for site in roles if site != serving)
+        ready = operator.run("validate", "--to", other)
+        moved = operator.run("swapover", "--to", other, "--yes")
+
+    assert ready.code == 0, ready.told
+    assert moved.code == 0, moved.told

@@ -1,0 +1,135 @@
+"""Every call that takes messages out of a queue says by which evidence, and what is kept aside says so here."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).resolve().parents[2] / "dr_ctl"
+# Operations of brokers that take messages out of a queue, or take the queue away.
+OPERATION: Final = re.compile(
+    r"(removeM|removeAllM|removeQueue|removeDest|destroyQ|destroyA|deleteA|move\w*M|purge|expireM|sendM\w+ToDead|drop)"
+)
+MOVING: Final = {"moves", "aside"}  # functions of topologies/classic/calls.py that take any ids
+PLANNED: Final = "plans that a run may do so, and sends nothing: the run asks for evidence"
+OWN: Final = "dr-ctl's own document or probe, and no client's message"
+ASIDE: Final = "moves messages within their broker, loses none, and a finding names the queue: a person looks there"
+BACK: Final = "moves messages that were kept aside back to where clients get them"
+COMMANDS: Final = "removes the plugin's own commands, and no client's message"
+WITHOUT: Final = {
+    "artemis/documents.py:Documents.delete": OWN,
+    "artemis/operations.py:ArtemisRequests.remove": OWN,
+    "bridges/drafts/trim.py:_may_remove": PLANNED,
+    "brokersync/acts/reinstate.py:_Return._aside": ASIDE,
+    "brokersync/acts/settling.py:put_back": BACK,
+    "brokersync/calls.py:may_move": PLANNED,
+    "brokersync/calls.py:may_remove": PLANNED,
+    "classic/calls.py:aside": ASIDE,
+    "classic/calls.py:moves": ASIDE,
+    "classic/drafts.py:probe": OWN,
+    "continuity/acts/reconcile.py:_moves": ASIDE,
+    "continuity/copies.py:may_remove": PLANNED,
+    "continuity/drafts/reinstate.py:_without_commands": COMMANDS,
+    "continuity/drafts/reinstate.py:reconcile": PLANNED,
+    "fanout/calls.py:may_remove": PLANNED,
+    "mirror/acts/reconcile.py:take_out": ASIDE,
+    "mirror/drafts/reinstate.py:reconcile": PLANNED,
+    "replica/acts/activate.py:_left_over": BACK,
+    "replica/acts/reinstate.py:_keep": ASIDE,
+    "replica/calls.py:may_put_back": PLANNED,
+    "replica/calls.py:may_set_aside": PLANNED,
+}
+
+
+def modules() -> dict[str, ast.Module]:
+    return {path.relative_to(ROOT).as_posix(): ast.parse(path.read_text()) for path in sorted(ROOT.rglob("*.py"))}
+
+
+def removing(trees: dict[str, ast.Module]) -> dict[str, set[str]]:
+    """The constants of each module that name such an operation, its own and imported ones."""
+    own = {
+        path: {
+            target.id
+            for node in tree.body
+            if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Constant)
+            for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+            if isinstance(target, ast.Name) and isinstance(node.value.value, str) and OPERATION.match(node.value.value)
+        }
+        for path, tree in trees.items()
+    }
+    own["topologies/classic/calls.py"] |= MOVING
+    for path, tree in trees.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom):
+                there = f"{(node.module or '').removeprefix('dr_ctl.').replace('.', '/')}.py"
+                own[path] |= {each.asname or each.name for each in node.names if each.name in own.get(there, ())}
+    return own
+
+
+def functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            yield node.name, node
+        elif isinstance(node, ast.ClassDef):
+            yield from ((f"{node.name}.{each.name}", each) for each in node.body if isinstance(each, ast.FunctionDef))
+
+
+def removes(function: ast.FunctionDef, names: set[str], everywhere: set[str]) -> bool:
+    for node in ast.walk(function):
+        match node:
+            case ast.Call(args=[*given]) if any(ast.unparse(each) in ("Goal.REMOVE", "Goal.MOVE") for each in given):
+                return True
+            case ast.Name(id=name) if name in names:
+                return True
+            case ast.Attribute(value=ast.Name(id=module), attr=name) if module != "Goal" and name in everywhere:
+                return True
+            case ast.Constant(value=str(text)) if OPERATION.match(text) and text.endswith(")"):
+                return True
+    return False
+
+
+def takes_evidence(function: ast.FunctionDef) -> bool:
+    """Say whether evidence is a parameter of it, or made in it."""
+    if any(isinstance(node, ast.Call) and ast.unparse(node.func) == "Consumed" for node in ast.walk(function)):
+        return True
+    given = [*function.args.args, *function.args.kwonlyargs]
+    return any(each.annotation and re.search(r"\bConsumed\b", ast.unparse(each.annotation)) for each in given)
+
+
+def found() -> dict[str, bool]:
+    """Each function that takes messages out of a queue, and whether it takes evidence."""
+    trees = modules()
+    constants = removing(trees)
+    everywhere = set().union(*constants.values()) - MOVING
+    return {
+        f"{path.removeprefix('topologies/')}:{name}": takes_evidence(function)
+        for path, tree in trees.items()
+        for name, function in functions(tree)
+        if removes(function, constants[path], everywhere)
+    }
+
+
+def test_every_removal_takes_evidence_or_stands_here_with_its_reason() -> None:
+    assert sorted(name for name, evident in found().items() if not evident) == sorted(WITHOUT)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f(view): return call(view, Goal.REMOVE, '', asked, '')",
+        "def f(queue): return request(queue.bean, REMOVE)",
+        "def f(queue): return request(queue.bean, operations.REMOVE)",
+        "def f(queue): return request(queue.bean, 'purge()')",
+    ],
+)
+def test_a_removal_is_found_however_it_is_written(text: str) -> None:
+    [(_, function)] = functions(ast.parse(text))
+    [(_, proven)] = functions(ast.parse(text.replace("def f(", "def f(gone: Consumed, ")))
+
+    assert removes(function, {"REMOVE"}, {"REMOVE"})
+    assert (takes_evidence(function), takes_evidence(proven)) == (False, True)

@@ -1,0 +1,464 @@
+"""An adversary that never tires: plays the steps of a script on two sites, and judges after each.
+
+Nothing that no client had is at neither site. No command opens both, or tells an end that is not so. A failover loses
+and doubles no more than was said. In the end, when nothing is broken any more, the commands that `status` and refusals
+advise make one site serve. A stage is a twin or two real brokers; of those only the end and the commands are judged.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from dr_ctl.agents.monitor import recording
+from dr_ctl.core.errors import BrokerError
+from dr_ctl.settings.loader import load
+from dr_ctl_lab.lab.classic.admin import ClassicAdmin
+from dr_ctl_lab.lab.working import ID_HEADER
+from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.twin.classic.brokersync.broker import BrokerSyncBroker
+from dr_ctl_lab.twin.classic.sharedstore.broker import SharedStoreBroker
+from dr_ctl_lab.twin.faults import Faults
+from dr_ctl_lab.twin.kinds import REPLICA
+from tests.broker.driving import Ended, Operator, Stage
+from tests.twin.matrix import Judge, open_at, paused, serving
+from tests.twin.scripts import CLASSIC, LINKLESS
+from tests.twin.single_client import Client
+from tests.twin.test_crashes import Death, Died
+
+RATE, WORK_MS = 60, 12.0
+MOST_COMMANDS = 16  # that a person types until the service is whole again
+COMMAND = re.compile(r"`dr-ctl ([^`]+)`")
+LOOKS = ("status", "validate", "explain", "runs", "monitor", "rpo", "verify", "plan", "check", "init", "history", "lab")
+WORDS = {"TEXT": "because", "T": "1m", "N": "unknown", "REASON": "because"}
+
+
+class Found(AssertionError):
+    """What the adversary has found."""
+
+
+@dataclass
+class Siege:
+    """A stage under siege: plays steps, and raises `Found`. `inside` runs the command line in this process."""
+
+    stage: Stage
+    inside: Callable[..., Ended]
+    patch: pytest.MonkeyPatch
+    folder: Path
+    watched: bool = True
+    played: list[str] = field(default_factory=list)
+    commands: int = 0
+    ending: bool = False
+    may_lose: float = 0
+    may_double: float = 0
+
+    def __post_init__(self) -> None:
+        self.topology = load(self.stage.settings_path).settings.topology
+        # Brokers that keep no documents keep no two operators apart: these have one STATE.
+        alone = self.topology.startswith("classic-")
+        self.states = {who: self.folder / f"state {'here' if alone else who}" for who in ("here", "there")}
+        self.last = "london"
+        self.excused: set[str] = set()
+        self.away: set[str] = set()
+        self.judge = Judge(self.stage, self.patch) if isinstance(self.stage, PlayedTwin) else None
+        self.twice = 0
+        self.clients: list[Client] = []
+        self.frozen: set[str] = set()
+
+    def play(self, steps: Sequence[str]) -> None:
+        with ExitStack() as stack:
+            self.traffic = stack.enter_context(self.stage.load(RATE, consumers=1, work_ms=WORK_MS))
+            if self.watched:
+                stack.enter_context(recording(load(self.stage.settings_path), every_s=0.3))
+            stack.callback(self._let_go)
+            if isinstance(self.stage, PlayedTwin):
+                for broker in self.stage.brokers(BrokerSyncBroker):
+                    broker.agent and broker.agent.stop()
+            for step in steps:
+                self.step(step)
+            self.ends()
+
+    def step(self, step: str) -> None:
+        self.played.append(step)
+        words = self._meant(step)
+        if ":" in step:
+            at = next(number for number, word in enumerate(words) if word.endswith(":"))
+            self._command(" ".join(words[: at + 1]).rstrip(":"), words[at + 1 :])
+        else:
+            getattr(self, "_" + words[0].replace("-", "_"))(*words[1:])
+        self._judged(step)
+
+    # sites
+
+    def serving(self) -> tuple[str, ...]:
+        if isinstance(self.stage, PlayedTwin):
+            return serving(self.stage)
+        found = []
+        for site in ("london", "paris"):
+            try:
+                if self.stage.admin(site).served(self.stage.queues):
+                    found.append(site)
+            except BrokerError:
+                continue
+        return tuple(found)
+
+    def _meant(self, step: str) -> list[str]:
+        now = self.serving()
+        if len(now) == 1:
+            [self.last] = now
+        other = {"london": "paris", "paris": "london"}[self.last]
+        return shlex.split(step.replace("SERVING", self.last).replace("WAITING", other))
+
+    def _kill(self, site: str) -> None:
+        self.stage.kill(site)
+        self.frozen.discard(site)
+
+    def _start(self) -> None:
+        for site in ("london", "paris"):
+            self.stage.start(site)
+
+    def _freeze(self, site: str) -> None:
+        if site not in self.frozen and self._alive(site):
+            self.stage.freeze(site)
+            self.frozen.add(site)
+
+    def _sick(self, site: str) -> None:
+        if isinstance(self.stage, PlayedTwin):
+            self.stage.sicken(site)
+
+    def _alive(self, site: str) -> bool:
+        if isinstance(self.stage, PlayedTwin):
+            return self.stage.host(site).broker.alive
+        return self.stage.pid(site) is not None
+
+    def _cut(self, site: str, mode: str = "refuse") -> None:
+        if self.topology not in LINKLESS:
+            self.stage.cut(site, mode)
+
+    def _heal(self) -> None:
+        if self.topology not in LINKLESS:
+            self.stage.heal()
+
+    def _faults(self, site: str, seed: str) -> None:
+        if isinstance(self.stage, PlayedTwin):
+            self.stage.host(site).faults = Faults.from_seed(int(seed), count=2)
+
+    def _well(self) -> None:
+        """Whatever is broken is repaired, but what commands have left is not."""
+        for site in list(self.frozen):
+            self.stage.thaw(site)
+        self.frozen.clear()
+        if isinstance(self.stage, PlayedTwin):
+            for site in self.stage.sites:
+                self.stage.host(site).faults.clear()
+                self.stage.sicken(site, sick=False)
+        self._heal()
+        self._start()
+
+    def _agent(self, word: str) -> None:
+        for broker in self.stage.brokers(BrokerSyncBroker) if isinstance(self.stage, PlayedTwin) else ():
+            if broker.agent is not None:
+                with broker.lock:
+                    broker.agent.stop() if word == "stop" else broker.agent.start()
+
+    # clients
+
+    def _work(self, count: str) -> None:
+        """Clients work for a while, if they are served."""
+        end, wanted = time.monotonic() + 0.6, self.traffic.counts().sent + int(count)
+        while self.traffic.counts().sent < wanted and time.monotonic() < end:
+            time.sleep(0.01)
+
+    def _no(self, _: str) -> None:
+        self.traffic.pause_producing()
+
+    def _producers(self) -> None:
+        self.traffic.resume_producing()
+
+    def _send(self, queue: str, count: str, end: str, priority: str) -> None:
+        if (client := self._client()) is not None:
+            client.send(queue, int(count), end, priority)
+
+    def _take(self, queue: str, count: str, end: str) -> None:
+        if (client := self._client()) is not None:
+            client.take(queue, int(count), end)
+
+    def _client(self) -> Client | None:
+        client = Client.into(self.stage, self.traffic.ledger)
+        if client is not None:
+            self.clients.append(client)
+        return client
+
+    def _let(self, _: str = "go") -> None:
+        self._let_go()
+
+    def _let_go(self) -> None:
+        while self.clients:
+            self.clients.pop().close()
+
+    def _operator(self) -> None:
+        """Somebody throws away what lies in a queue of the site that serves."""
+        for site in self.serving()[:1]:
+            before = self._awaited()
+            try:
+                self._purge(site, "orders.in")
+            except BrokerError:
+                continue
+            finally:
+                self.excused |= before | self._awaited()
+
+    def _purge(self, site: str, queue: str) -> None:
+        admin = ClassicAdmin(self.stage.site(site)) if self.topology == REPLICA else self.stage.admin(site)
+        if hasattr(admin, "purge"):
+            admin.purge(queue)
+            return
+        of = f'address="{queue}",subcomponent=queues,routing-type="anycast",queue="{queue}"'
+        bean = f"{admin._broker},component=addresses,{of}"
+        admin._call({"type": "exec", "mbean": bean, "operation": "removeAllMessages()", "arguments": []})
+
+    # commands
+
+    def _command(self, who: str, typed: Sequence[str]) -> Ended | None:
+        """`who` may end the process on the way: before or after so many of its requests, or after so many ms."""
+        who, *manner = who.split()
+        self.patch.setenv("DR_CTL_CONFIG", str(self.stage.settings_path))
+        self.patch.setenv("DR_CTL_STATE_DIR", str(self.states[who]))
+        self.commands += 1
+        if manner and manner[0] == "killed":
+            process = Operator(self.stage, self.states[who]).start(*typed)
+            time.sleep(int(manner[1]) / 1000)
+            if process.poll() is None:
+                process.send_signal(signal.SIGKILL)
+            process.communicate()
+            return None
+        lives = self._lives()
+        open_before, both = self.twice_now(), len(self.serving()) == 2
+        with self.patch.context() as patch:
+            if manner:
+                Death(int(manner[2]), after=manner[1] == "after").strike(patch)
+            try:
+                ended = self.inside(*typed)
+            except Died:
+                return None
+        self.played[-1] += f"  # {' '.join(typed)}: {ended.code} {str(ended.document.get('summary'))[:110]}"
+        if typed[0] in ("reinstate", "failback"):
+            self.played += [f"  # {each['id']} {each['text']}" for each in ended.document["findings"]]
+        self._honest(typed, ended, lives)
+        if self.twice_now() > open_before and not both and self._lives() == lives:
+            raise Found(f"both sites were open while `{' '.join(typed)}` ran: {self.judge and self.judge.twice}")
+        return ended
+
+    def twice_now(self) -> int:
+        return len(self.judge.twice) if self.judge is not None else 0
+
+    def _lives(self) -> dict[str, object]:
+        if isinstance(self.stage, PlayedTwin):
+            brokers = {site: self.stage.host(site).broker for site in self.stage.sites}
+            return {site: (broker.start_ms, broker.alive) for site, broker in brokers.items()}
+        return {site: self.stage.pid(site) for site in ("london", "paris")}
+
+    def _honest(self, typed: Sequence[str], ended: Ended, lives: dict[str, object]) -> None:
+        """The end that a command tells is what is."""
+        if ended.code == 1 or (ended.code == 2 and self.ending):  # not every topology has every command
+            raise Found(f"`{' '.join(typed)}` ended {ended.code}: {ended.told}\n{ended.err[-3000:]}")
+        name, dry = typed[0], "--dry-run" in typed
+        if ended.code in (0, 21) and not dry and name not in LOOKS:
+            for each in ended.document["findings"]:
+                told = re.findall(r"(\d+) message", each["text"])
+                if "lie only at" in each["text"]:  # and a person is told where
+                    self.may_lose += sum(int(number) for number in told)
+                if "come twice" in each["text"]:
+                    self.may_double += sum(int(number) for number in told) if told else float("inf")
+        if ended.code in (0, 21) and not dry and name in ("failover", "escalate"):
+            self._counted(ended)
+        if ended.code == 0 and not dry and name in ("failback", "reinstate"):
+            self._returned(ended)
+        if lives != self._lives() or dry:
+            return  # what a fault killed since is no lie
+        now = self.serving()
+        wanted = typed[typed.index("--to") + 1] if "--to" in typed else typed[1] if len(typed) > 1 else ""
+        if ended.code == 0 and name in ("swapover", "failover", "failback", "activate", "release"):
+            self._is(now == (wanted,), typed, ended, now)
+        if ended.code == 0 and name == "fence":
+            self._is(wanted not in now, typed, ended, now)
+        if ended.code == 21 and name in ("swapover", "failover", "failback", "activate"):
+            told = "has not come true" in ended.document["summary"]  # as of a role that stays out
+            self._is(wanted in now or told, typed, ended, now)
+        if ended.code in (20, 24) and name == "swapover":
+            self._is(len(now) == 1, typed, ended, now)
+        if name == "status" and ended.code == 0:
+            roles = {site: each["role"] for site, each in ended.document["data"]["sites"].items()}
+            said = tuple(site for site, role in roles.items() if role == "serving")
+            unsure = any(role in ("unknown", "sick") for role in roles.values())
+            self._is(said == now or unsure, typed, ended, now)
+
+    def _is(self, true: bool, typed: Sequence[str], ended: Ended, now: tuple[str, ...]) -> None:
+        if not true:
+            raise Found(f"`{' '.join(typed)}` ended {ended.code}, and {now or 'nobody'} serves: {ended.told}")
+
+    def _counted(self, ended: Ended) -> None:
+        """A failover lost no more than it said."""
+        bounds = ended.document["data"].get("bounds")
+        if bounds is None:
+            return
+        lost, twice = (bounds[each]["at_most"] for each in ("lost", "twice"))
+        self.may_lose += float("inf") if lost is None else lost
+        self.may_double += float("inf") if twice is None else twice
+        if isinstance(self.stage, PlayedTwin) and lost is not None:
+            now = self.serving()
+            before = self._awaited()
+            there = set().union(*(self._lying(site) for site in now)) if now else set()
+            lacking = (before & self._awaited()) - there - self.excused - self.away
+            lacking -= self._lying("london", aside=True) | self._lying("paris", aside=True)
+            self.away |= lacking
+            if now and len(lacking) > lost:
+                raise Found(f"a failover said that at most {lost} are lost, and {len(lacking)} are: {ended.told}")
+
+    def _returned(self, ended: Ended) -> None:
+        residue = ended.document["data"].get("residue") or {}
+        at_most = residue.get("twice_at_most", 0)
+        self.may_double += float("inf") if at_most is None else at_most
+
+    # the judge
+
+    def _judged(self, step: str) -> None:
+        if self.judge is not None and isinstance(self.stage, PlayedTwin):
+            before = self._awaited()
+            there = self._lying("london") | self._lying("paris")
+            gone = (before & self._awaited()) - there - self.excused
+            if gone:
+                raise Found(f"after `{step}` {len(gone)} message(s) are at neither site: {sorted(gone)[:5]}")
+            if self.twice_now() > self.twice:
+                self.twice = self.twice_now()
+                self._told_of_two()
+
+    def _told_of_two(self) -> None:
+        if len(self.serving()) < 2:
+            return
+        ended = self._command("here", ["status"])
+        if ended is not None and not any(each["severity"] == "error" for each in ended.document["findings"]):
+            raise Found(f"both sites are open, and status does not say so: {ended.told}")
+
+    def _awaited(self) -> set[str]:
+        """Messages with a receipt that no client has had."""
+        ledger = self.traffic.ledger
+        with ledger._lock:
+            had = {ident for (_, ident), each in ledger._messages.items() if each.received}
+            return {ident for (_, ident), each in ledger._messages.items() if each.sent} - had
+
+    def _lying(self, site: str, *, aside: bool = False) -> set[str]:
+        """Messages that a site holds; `aside`: its dead letters, which each site has for itself."""
+        assert isinstance(self.stage, PlayedTwin)
+        with self.stage.still():
+            broker = self.stage.host(site).broker
+            holders = [broker, *([broker.store] if isinstance(broker, SharedStoreBroker) else [])]
+            return {
+                message.headers[ID_HEADER]
+                for holder in holders
+                for queue in holder.queues.values()
+                for message in queue.messages.values()
+                if ID_HEADER in message.headers and (not aside or "DLQ" in queue.name)
+            }
+
+    # the end
+
+    def ends(self) -> None:
+        """Once nothing is broken any more, what `status` and refusals advise leads to one site that serves."""
+        self._let_go()
+        self.played.append("well")
+        self.ending = True
+        self._well()
+        self._no("producers")
+        tried: dict[tuple[str, ...], int] = {}
+        advised: list[tuple[str, list[str]]] = []
+        for _ in range(MOST_COMMANDS):
+            if self._whole(advised):
+                break
+            who, typed = self._next(advised, tried)
+            serves = self.serving()
+            tried[(who, *typed)] = tried.get((who, *typed), 0) + 1
+            self.played.append(f"{who}: {shlex.join(typed)}")
+            ended = self._command(who, typed)
+            self._judged(self.played[-1])
+            if self.serving() != serves:
+                tried.clear()  # what was refused may be done now
+            advised[:] = [(who, words) for words in self._advice(ended)] if ended is not None and ended.code else []
+            if ended is not None and ended.code == 13 and "--steal" not in typed:
+                advised.append((who, [*typed, "--steal", "--reason", "because"]))  # whose process is gone
+            if ended is not None and ended.code == 11 and typed[0] != "resume":
+                advised.insert(0, (who, [*typed, "--accept-loss", "unknown"]))
+        else:
+            raise Found(f"no way out within {MOST_COMMANDS} commands: {self._state()}")
+        self._reconciled()
+
+    def _whole(self, advised: list[tuple[str, list[str]]]) -> bool:
+        """Say whether one site serves and nothing is owed; else add what is advised."""
+        whole = len(self.serving()) == 1
+        if isinstance(self.stage, PlayedTwin) and whole:
+            whole = open_at(self.stage, self.serving()[0]) == {*self.stage.queues} and not paused(self.stage)
+        for who in {state: who for who, state in reversed(self.states.items())}.values():
+            self.played.append(f"{who}: status")
+            told = self._command(who, ["status"])
+            assert told is not None
+            data = told.document["data"]
+            if data.get("open_run") or told.document["debts"]:
+                whole = False
+            ways = sorted(data.get("ways_out", []), key=lambda way: not way["recommended"])
+            advised += [(who, self._filled(way["command"].removeprefix("dr-ctl "))) for way in ways]
+            advised += [(who, words) for words in self._advice(told)]
+        return whole
+
+    def _advice(self, ended: Ended) -> Iterator[list[str]]:
+        rows = [*ended.document["findings"], *ended.document["debts"]]
+        rows.sort(key=lambda row: row.get("severity") != "error")
+        for row in rows:
+            for words in COMMAND.findall(str(row.get("remedy"))):
+                yield self._filled(words)
+        for words in COMMAND.findall(str(ended.document.get("summary"))):
+            yield self._filled(words)
+
+    def _filled(self, words: str) -> list[str]:
+        if words == "sync":
+            return ["sync", "--for", "2s"]  # it would go on for as long as its site serves
+        typed = [{**WORDS, "SITE": self.last}.get(word, word) for word in shlex.split(words) if word != "--dry-run"]
+        if "--dry-run" in words and "--reason" not in typed:
+            typed += ["--reason", "because"]  # what a list is looked at for
+        return typed if "--yes" in typed or typed[0] in LOOKS else [*typed, "--yes"]
+
+    def _next(self, advised: list[tuple[str, list[str]]], tried: dict[tuple[str, ...], int]) -> tuple[str, list[str]]:
+        for who, typed in advised:
+            if typed[0] not in LOOKS and tried.get((who, *typed), 0) < 2:
+                return who, typed
+        if not self.serving() or any(each for each in tried):
+            raise Found(f"nothing is advised that was not tried: {self._state()}; tried {tried}")
+        raise Found(f"nothing is advised: {self._state()}")
+
+    def _state(self) -> str:
+        ended = self._command("here", ["status"])
+        return f"{self.serving()} {ended and ended.told}"
+
+    def _reconciled(self) -> None:
+        verdict = self.traffic.stop(drain_s=60 if isinstance(self.stage, PlayedTwin) else 300)
+        awaited, where = self._awaited() - self.excused, {}
+        if isinstance(self.stage, PlayedTwin):
+            there = {site: self._lying(site) for site in self.stage.sites}
+            where = {site: len(awaited & there[site]) for site in there}
+            awaited -= self._lying(self.serving()[0], aside=True) if self.topology in CLASSIC else set()  # dead letters
+        if len(awaited) > self.may_lose:
+            raise Found(
+                f"{len(awaited)} were lost, at most {self.may_lose} were said ({where}): "
+                f"{verdict.told} {sorted(awaited)[:5]}"
+            )
+        twice = {ident for _, ident in verdict.consumed_twice}
+        if len(twice) > self.may_double:
+            raise Found(
+                f"{len(twice)} came twice, at most {self.may_double} were said: {verdict.told} {sorted(twice)[:5]}"
+            )

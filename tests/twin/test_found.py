@@ -1,0 +1,176 @@
+"""The shortest stories of what the adversary of `adversary.py` found."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dr_ctl.agents.monitor import recording
+from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.outcome import Outcome
+from dr_ctl.engine.plan import Call
+from dr_ctl.settings.loader import load
+from dr_ctl.topologies.common.sender import Sender
+from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.twin.classic.brokersync.broker import BrokerSyncBroker
+from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, MIRROR
+from tests.broker.driving import Ended
+from tests.conftest import Command
+from tests.twin.classic_subject import ORDERS
+from tests.twin.matrix import done, lose_and_return, put, serving
+from tests.twin.subject import until
+from tests.twin.test_crashes import Death, Died, consume_all
+from tests.twin.test_remedies import filled, remedies
+
+
+def found(ended: Ended) -> set[str]:
+    return {each["id"] for each in ended.document["findings"]}
+
+
+def bounds_said() -> list[Any]:
+    """The bounds in the journal of the last run, in the order in which they were written."""
+    journals = sorted(Path(os.environ["DR_CTL_STATE_DIR"]).glob("**/runs/*/journal.jsonl"))
+    lines = [json.loads(line) for line in journals[-1].read_text(encoding="utf-8").splitlines()]
+    return [line["evidence"]["bounds"] for line in lines if "bounds" in line["evidence"]]
+
+
+@pytest.fixture
+def closed(twin: PlayedTwin, dr_ctl: Command) -> None:
+    """Both sites are closed, London served last, and nobody deleted the copies of what its clients consumed."""
+    for broker in twin.brokers(BrokerSyncBroker):
+        if broker.agent is not None:
+            broker.agent.stop()
+    put(twin, "london", ORDERS, 10)
+    twin.wait_mirrored()
+    consume_all(twin, "london")
+    done(dr_ctl("fence", "london", "--yes"))
+
+
+@pytest.mark.parametrize("topology", [BROKERSYNC])
+@pytest.mark.usefixtures("closed")
+def test_a_site_with_copies_of_what_the_other_consumed_is_not_released(twin: PlayedTwin, dr_ctl: Command) -> None:
+    ended = dr_ctl("release", "paris", "--yes")
+
+    assert ended.code == 10, ended.document
+    assert "10 message(s) of orders.in lie at paris and not at london" in ended.document["summary"]
+    assert serving(twin) == ()
+    done(dr_ctl("release", "london", "--yes"))
+    assert serving(twin) == ("london",)
+
+
+@pytest.mark.parametrize("topology", [BROKERSYNC])
+@pytest.mark.usefixtures("closed")
+def test_who_opens_such_a_site_without_a_drain_is_told_what_may_come_twice(twin: PlayedTwin, dr_ctl: Command) -> None:
+    dry = dr_ctl("activate", "paris", "--dry-run")
+    ended = done(dr_ctl("activate", "paris", "--yes"))
+
+    for each in (dry, ended):
+        assert "DR-SYNC-005" in found(each), each.document
+        assert "10 message(s) of orders.in lie at paris alone: so many may come twice" in each.told
+
+
+@pytest.mark.parametrize("topology", [MIRROR, CONTINUITY, BRIDGES, BROKERSYNC, FANOUT])
+def test_a_lost_site_is_not_opened_in_place_of_the_one_that_has_served_since(
+    twin: PlayedTwin, dr_ctl: Command, topology: str
+) -> None:
+    """Its brokers are back and closed, and so are those of the other one after a restart."""
+    lose_and_return(twin, dr_ctl)
+    done(dr_ctl("fence", "paris", "--yes"))
+
+    for words in (("release", "london"), ("activate", "london")):
+        ended = dr_ctl(*words, "--yes")
+        assert (ended.code, "DR-RETURN-008" in found(ended)) == (10, True), ended.document
+    assert serving(twin) == ()
+    told = [each["remedy"] for each in dr_ctl("status").document["findings"] if each["id"] == "DR-ROLE-015"]
+    assert "`dr-ctl release paris`" in told[0]
+
+    # The plugin does not activate a site that waits for its commands to arrive.
+    again = (
+        ("failover", "--to", "paris", "--accept-loss", "unknown") if topology == CONTINUITY else ("release", "paris")
+    )
+    assert dr_ctl(*again, "--yes").code in ((0, 21) if topology == CONTINUITY else (0,))
+    assert serving(twin) == ("paris",)
+    done(dr_ctl("reinstate", "london", "--yes"))
+
+
+@pytest.mark.parametrize("topology", [FANOUT])
+def test_no_move_goes_to_a_site_that_was_lost_and_is_not_taken_in(twin: PlayedTwin, dr_ctl: Command) -> None:
+    lose_and_return(twin, dr_ctl)
+
+    ended = dr_ctl("swapover", "--to", "london", "--yes")
+
+    assert (ended.code, "DR-RETURN-008" in found(ended)) == (10, True), ended.document
+    done(dr_ctl("reinstate", "london", "--yes"))
+    done(dr_ctl("swapover", "--to", "london", "--yes"))
+    assert dr_ctl("status").document["debts"] == []
+
+
+@pytest.mark.parametrize("topology", [MIRROR, BROKERSYNC])
+def test_a_failover_that_is_gone_on_with_says_what_it_said_before_clients_worked(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its process dies once Paris is open, and somebody fences Paris; London is back before the run is gone on with."""
+    put(twin, "london", ORDERS, 3)
+    twin.wait_mirrored()
+    with recording(load(twin.settings_path), every_s=0.1):
+        twin.cut("london")
+        until(lambda: not twin.host("london").broker.attached)
+        consume_all(twin, "london")
+        twin.kill("london")
+        dry = ("failover", "--to", "paris", "--dry-run")
+        until(lambda: dr_ctl(*dry).document["data"]["bounds"]["twice"]["at_most"] != 0)
+        post = Sender._post
+
+        def dies_once_open(sender: Sender, calls: Sequence[Call]) -> Sequence[Outcome]:
+            outcomes = post(sender, calls)
+            if any(call.goal is Goal.OPEN for call in calls):
+                raise Died
+            return outcomes
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Sender, "_post", dies_once_open)
+            with pytest.raises(Died):
+                dr_ctl("failover", "--to", "paris", "--yes", "--accept-loss", "unknown")
+    [said] = bounds_said()
+    consume_all(twin, "paris")
+    done(dr_ctl("fence", "paris", "--yes"))
+    twin.heal()
+    twin.start("london")
+
+    ended = dr_ctl("resume", "--yes")
+
+    assert serving(twin) == ("paris",), ended.document
+    assert ended.document["data"]["bounds"] == said
+
+
+def test_a_failover_that_costs_more_when_it_is_gone_on_with_names_the_command_that_accepts_it(
+    twin: PlayedTwin, dr_ctl: Command
+) -> None:
+    """London was closed and told its counts when it began, and is down since."""
+    done(dr_ctl("fence", "london", "--yes"))
+    with pytest.MonkeyPatch.context() as patch:
+        Death(1, after=True).strike(patch)
+        with pytest.raises(Died):
+            dr_ctl("failover", "--to", "paris", "--yes", "--accept-loss", "0")
+    twin.kill("london")
+
+    refused = dr_ctl("resume", "--yes")
+
+    assert refused.code == 11, refused.document
+    [words] = [each for each in remedies(refused) if each.startswith("failover") and "accept" in each]
+    done(dr_ctl(*filled(words)[0], "--yes"))
+    assert serving(twin) == ("paris",)
+
+
+def test_status_names_the_command_that_lifts_the_pauses_of_a_quiesce(twin: PlayedTwin, dr_ctl: Command) -> None:
+    done(dr_ctl("quiesce", "london", "--yes"))
+
+    [words] = remedies(dr_ctl("status"))
+
+    done(dr_ctl(*filled(words)[0], "--yes"))
+    assert remedies(dr_ctl("status")) == set()
