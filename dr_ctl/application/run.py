@@ -20,7 +20,7 @@ from dr_ctl.core.model import ExitCode, Json, Severity
 from dr_ctl.engine.ending import price_text
 from dr_ctl.engine.entries import read
 from dr_ctl.engine.operations import FAILBACK, FAILOVER, SWAPOVER
-from dr_ctl.engine.plan import AlreadyThere, Ask, Decision, Plan, Refusal
+from dr_ctl.engine.plan import AlreadyThere, Ask, Plan, Refusal
 from dr_ctl.engine.runs import RunFiles
 from dr_ctl.topologies.topology import Seen
 
@@ -102,7 +102,8 @@ def plan(caller: Caller, asked: Ask) -> Result:
         seen = question.look()
         question = question.narrowed(seen)
         decided = question.decide(seen)
-        return _with(_priced(_undecided(decided) or _planned(decided, question), question), question.residue(seen))
+        result = _planned(decided, question) if isinstance(decided, Plan) else _undecided(decided)
+        return _with(_priced(result, question), question.residue(seen))
 
 
 def _carried_out(caller: Caller, question: Question, how: RunOptions, files: RunFiles | None = None) -> Result:
@@ -119,11 +120,10 @@ def _carried_out(caller: Caller, question: Question, how: RunOptions, files: Run
         told = taken_over(question.ask, seen, question.opened, runs)
         price = price_text(question.price.bounds())
         decided = decided if told is None else replace(decided, text=f"{told}; {price}; nothing was changed")
-    if (ended := _undecided(decided)) is not None:
-        return _ended(caller, question, ended, seen, files)
+    if not isinstance(decided, Plan):
+        return _ended(caller, question, _undecided(decided), seen, files)
     if how.dry_run:
         return _with(_priced(_planned(decided, question), question), question.residue(seen) if files is None else {})
-    assert isinstance(decided, Plan)
     if question.price is not None and files is None:
         caller.say(f"price: {price_text(question.price.bounds())}")
     if (declined := _declined(caller, decided, how)) is not None:
@@ -141,9 +141,8 @@ def _carried_out(caller: Caller, question: Question, how: RunOptions, files: Run
         if files is not None and (changed := lock.changed(before, seen)) is not None:
             return Result(ExitCode.PRECHECK_FAILED, changed.text, (changed,), run=name)
         decided = question.decide(seen)
-        if (ended := _undecided(decided)) is not None:
-            return _ended(caller, question, ended, seen, files)
-        assert isinstance(decided, Plan)
+        if not isinstance(decided, Plan):
+            return _ended(caller, question, _undecided(decided), seen, files)
         brings = question.residue(seen) if files is None else {}
         if files is None:
             files = runs.create(question.ask.operation, question.site, name)
@@ -164,20 +163,17 @@ def _declined(caller: Caller, decided: Plan, how: RunOptions) -> Result | None:
     return Result(ExitCode.DECLINED, SAID_NO, decided.findings, already_read=True)
 
 
-def _undecided(decided: Decision) -> Result | None:
+def _undecided(decided: AlreadyThere | Refusal) -> Result:
     """The end of a command whose plan says that there is nothing to do, or that it may not be done."""
     if isinstance(decided, AlreadyThere):
         return Result(ExitCode.OK, decided.text, decided.findings)
-    if isinstance(decided, Refusal):
-        errors = [each for each in decided.findings if each.severity is Severity.ERROR]
-        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-        summary = f"refused, nothing was changed: {errors[0].text}{more}"
-        return Result(decided.code, summary, decided.findings)
-    return None
+    errors = [each for each in decided.findings if each.severity is Severity.ERROR]
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    summary = f"refused, nothing was changed: {errors[0].text}{more}"
+    return Result(decided.code, summary, decided.findings)
 
 
-def _planned(decided: Decision, question: Question) -> Result:
-    assert isinstance(decided, Plan)
+def _planned(decided: Plan, question: Question) -> Result:
     calls = sum(call.when is None for step in decided.steps for call in step.calls)
     summary = f"{plans.title(decided)}: {calls} call(s) for certain; nothing was changed"
     text = "" if question.price is None else f"price: {price_text(question.price.bounds())}"

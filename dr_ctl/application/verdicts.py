@@ -219,7 +219,7 @@ def _first(decided: Refusal) -> str:
 
 
 def _at_most(bounds: Mapping[str, Json], of: str) -> int | None:
-    bound = bounds[of]
-    assert isinstance(bound, dict)
-    number = bound["at_most"]
-    return number if isinstance(number, int) else None
+    match bounds[of]:
+        case {"at_most": int(number)}:
+            return number
+    return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
-from typing import Final
+from typing import Final, TextIO
 
 _NAMES: Final = {"stdin": "r", "stdout": "w", "stderr": "w"}
 
@@ -50,7 +50,8 @@ def has_reader() -> bool:
     return not getattr(sys.stdout, "refused", False)
 
 
-def _lasting(stream: object) -> io.TextIOWrapper:
-    assert isinstance(stream, io.TextIOWrapper)
+def _lasting(stream: TextIO) -> TextIO:
+    if not isinstance(stream, io.TextIOWrapper):
+        return stream
     encoding, by_line = stream.encoding, stream.line_buffering
     return LastingStream(stream.detach(), encoding=encoding, errors="backslashreplace", line_buffering=by_line)

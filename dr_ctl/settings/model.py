@@ -28,6 +28,7 @@ class Broker(Part):
 
 
 B = TypeVar("B", bound=Broker)
+S = TypeVar("S", bound="Settings")
 B_co = TypeVar("B_co", bound=Broker, covariant=True)
 
 
@@ -195,6 +196,12 @@ class Installation(Part):
 
     def path(self, relative: str) -> Path:
         return (self.file.parent / relative).resolve()
+
+    def of(self, kind: type[S]) -> S:
+        """The settings of a topology. Raises TypeError where they are another's."""
+        if not isinstance(self.settings, kind):
+            raise TypeError(f"the settings are not of {kind.__name__}")
+        return self.settings
 
     def broker(self, site: str, name: str, kind: type[B]) -> B:
         """The broker of that name and class. Raises LookupError without such a broker."""

@@ -16,10 +16,10 @@ from dr_ctl.stomp_io.address import parse_address
 from dr_ctl.topologies.artemis import beans, look
 from dr_ctl.topologies.artemis.broker import B_co
 from dr_ctl.topologies.artemis.documents import Documents
-from dr_ctl.topologies.artemis.operations import change
 from dr_ctl.topologies.common.access import CHANGE_S
 from dr_ctl.topologies.common.view import Config
 from dr_ctl.topologies.console.access import ConsoleAccess
+from dr_ctl.topologies.console.requests import change
 
 
 class Access(ConsoleAccess[B_co]):

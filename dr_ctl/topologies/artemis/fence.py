@@ -13,10 +13,11 @@ from typing import Final
 from dr_ctl.engine.goals import ALL, Goal
 from dr_ctl.engine.plan import Call
 from dr_ctl.topologies.artemis import beans
-from dr_ctl.topologies.artemis.operations import LET_IN, RELOAD, SHUT_OUT, SHUT_OUT_WITH_VIEWS, request
+from dr_ctl.topologies.artemis.operations import LET_IN, RELOAD, SHUT_OUT, SHUT_OUT_WITH_VIEWS
 from dr_ctl.topologies.common.calls import Request, call
 from dr_ctl.topologies.common.fence import Fence
 from dr_ctl.topologies.common.view import Grants
+from dr_ctl.topologies.console.requests import arguments_of, request
 
 STILL_OUT: Final = "the broker still keeps them out"
 OTHERWISE: Final = "its own file gives them others"
@@ -125,9 +126,7 @@ def _words(grants: Grants) -> dict[str, frozenset[str]]:
 def _by_word(asked: Request) -> list[frozenset[str]]:
     """The roles of each word in a request that sets rights, in the order of the words; words that nobody has are left
     out at its end, as versions differ in how many there are."""
-    arguments = asked["arguments"]
-    assert isinstance(arguments, list)
-    roles = [frozenset(filter(None, str(each).split(","))) for each in arguments[1:]]
+    roles = [frozenset(filter(None, str(each).split(","))) for each in arguments_of(asked)[1:]]
     while roles and not roles[-1]:
         roles.pop()
     return roles

@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.plan import Call
-from dr_ctl.jolokia.client import Change
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.document_queue import DESTROY_QUEUE, Operation, Papers
+from dr_ctl.topologies.console.requests import request
 
 if TYPE_CHECKING:
-    from dr_ctl.core.model import Json
     from dr_ctl.topologies.common.calls import Request
     from dr_ctl.topologies.common.view import Acceptor, Queue
 
@@ -28,18 +26,6 @@ SHUT_OUT: Final = f"addSecuritySettings({','.join([_TEXT] * 11)})"
 SHUT_OUT_WITH_VIEWS: Final = f"addSecuritySettings({','.join([_TEXT] * 13)})"
 LET_IN: Final = f"removeSecuritySettings({_TEXT})"
 RELOAD: Final = "reloadConfigurationFile()"
-
-
-def request(bean: str, operation: str, arguments: tuple[Json, ...] = ()) -> Request:
-    """Make a request with the whole signature, because brokers overload names between versions."""
-    return {"bean": bean, "operation": operation, "arguments": [*arguments]}
-
-
-def change(call: Call) -> Change:
-    """The request of a call as it goes out."""
-    arguments = call.request["arguments"]
-    assert isinstance(arguments, list)
-    return Change(str(call.request["bean"]), str(call.request["operation"]), tuple(arguments))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from typing import Any, Final
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call, in_part
 from dr_ctl.topologies.artemis import beans
-from dr_ctl.topologies.artemis.operations import request
 from dr_ctl.topologies.bridges.view import BrokerView
 from dr_ctl.topologies.common.calls import call
 from dr_ctl.topologies.common.view import Queue
+from dr_ctl.topologies.console.requests import request
 
 CUT: Final = "closeConsumerConnectionsForAddress(java.lang.String)"
 NOT_PAUSED: Final = "it is not paused"

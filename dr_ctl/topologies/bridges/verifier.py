@@ -21,7 +21,7 @@ from dr_ctl.topologies.common.verifier import Verifier
 from dr_ctl.topologies.common.view import Queue
 
 
-class BridgesVerifier(Verifier):
+class BridgesVerifier(Verifier[BrokerView]):
     """The gate of one command. `barriers` say for each pair whether the ids from before the gate are applied: begun by
     the drain, so that the gate need not wait for those of other queues anew."""
 
@@ -34,32 +34,27 @@ class BridgesVerifier(Verifier):
         """The barrier of ids that leave a site; the first call begins it."""
         return self.barriers.setdefault((site, pair), IdBarrier())
 
-    def why_not_yet(self, now: Sample, before: Sample | None, move: Move) -> list[str]:
+    def why_not_yet(self, now: Sample[BrokerView], before: Sample[BrokerView] | None, move: Move) -> list[str]:
         here, there = now.source, now.target
-        assert isinstance(here, BrokerView)
-        assert isinstance(there, BrokerView)
         found = [*_closed(here, move), *_closed(there, move), *_shipped(here, move)]
         left = self.barrier(here.site, here.pair).left(here, there)
         if left != 0:
             found.append(f"{there.site}: {'an unknown number of' if left is None else left} id(s) not applied yet")
         if before is not None:
             for was, view in ((before.source, here), (before.target, there)):
-                assert isinstance(was, BrokerView)
                 found += _unmoved(was, view, move)
         return found
 
-    def differing(self, now: Sample, move: Move) -> list[str]:
+    def differing(self, now: Sample[BrokerView], move: Move) -> list[str]:
         """Counts say nothing: a copy keeps processed messages, and so does a served queue until its clients have passed
         over them. A sent message that is not at the other site lies in a buffer, or found no queue there."""
         del now, move
         return []
 
-    def same(self, now: Sample, move: Move) -> Outcome:
+    def same(self, now: Sample[BrokerView], move: Move) -> Outcome:
         """Look for each message that is left in its copy: a buffer that is empty does not say that all of it arrived. A
         bridge that its peer refuses may count what it had in hand as shipped."""
         here, there = now.source, now.target
-        assert isinstance(here, BrokerView)
-        assert isinstance(there, BrokerView)
         depths: dict[str, Json] = {}
         unread: list[str] = []
         compared = 0

@@ -24,26 +24,21 @@ from dr_ctl.topologies.classic.look import Answered
 from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.access import READ_S, Gate, gate
 from dr_ctl.topologies.common.seen import Silent
-from dr_ctl.topologies.common.view import fields_of
+from dr_ctl.topologies.common.view import Config
 
 
 class Access(access.Access[BrokerView]):
-    config: SyncConfig
-
     def __init__(self, installation: Installation, site: str, pair: str, documents: Path, clock: Clock) -> None:
         self._documents = documents
+        settings = installation.broker(site, pair, BrokerSyncBroker)
+        other = next(each for each in installation.settings.sites if each != site)
+        agent = settings.sync.connector if settings.sync is not None else None
+        self.own = SyncConfig(settings.copies, installation.broker(other, pair, BrokerSyncBroker).copies, agent)
         super().__init__(installation, site, pair, documents, clock)
 
-    def _config(self) -> SyncConfig:
+    def _config(self) -> Config:
         settings = self._installation.broker(self.site, self.pair, BrokerSyncBroker)
-        other = next(site for site in self._installation.settings.sites if site != self.site)
-        peer = self._installation.broker(other, self.pair, BrokerSyncBroker)
-        return SyncConfig(
-            **fields_of(super()._config()) | {"link": settings.network, "mirror": settings.bridge},
-            copies=settings.copies,
-            arrives=peer.copies,
-            agent=settings.sync.connector if settings.sync is not None else None,
-        )
+        return replace(super()._config(), link=settings.network, mirror=settings.bridge)
 
     def _ask(self, broker: str, timeout_s: float) -> BrokerView:
         return self._seen(look.ask(self.reader(), broker, timeout_s=timeout_s, more=[proven.asked(broker)]))
@@ -96,7 +91,7 @@ class Access(access.Access[BrokerView]):
         return tuple(door.name for door in self.look(timeout_s=timeout_s).doors if door.started)
 
     def _seen(self, answered: Answered) -> BrokerView:
-        view = seen(answered, self.document_files, pair=self.pair, site=self.site, config=self.config)
+        view = seen(answered, self.document_files, pair=self.pair, site=self.site, config=self.config, own=self.own)
         consumed = proven.consumed(answered, self.site, self.pair, self._documents)
         return replace(view, consumed=consumed, held=proven.held(self._documents))
 

@@ -9,10 +9,11 @@ from typing import Final
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call
 from dr_ctl.topologies.brokersync.view import BrokerView
-from dr_ctl.topologies.classic.operations import MOVE_MATCHING, REMOVE_MATCHING, START, STOP, request
+from dr_ctl.topologies.classic.operations import MOVE_MATCHING, REMOVE_MATCHING, START, STOP
 from dr_ctl.topologies.common.calls import call
 from dr_ctl.topologies.common.names import quarantine_queue
 from dr_ctl.topologies.common.view import Queue
+from dr_ctl.topologies.console.requests import request
 
 NOT_CONNECTED: Final = "it is not connected"
 RESTARTS: Final = 3

@@ -62,7 +62,7 @@ class SyncLink(Link["BrokerView"]):
     @property
     def reserved(self) -> Collection[str]:
         """The agent's own door, too."""
-        return {*super().reserved, *filter(None, [self.view.config.agent])}
+        return {*super().reserved, *filter(None, [self.view.own.agent])}
 
     def holds(self, call: Call) -> bool | None:
         if call.goal not in (Goal.LINK_UP, Goal.LINK_DOWN):

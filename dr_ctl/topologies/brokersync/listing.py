@@ -40,7 +40,7 @@ def listed(access: Access, view: BrokerView, queue: Queue | None, *, tries: int 
 
 def takes_s(view: BrokerView, depth: int) -> float:
     """How long a listing of so many messages may take."""
-    return depth * (BY_STOMP_S if depth > DEEP and view.config.agent is not None else BY_CONSOLE_S)
+    return depth * (BY_STOMP_S if depth > DEEP and view.own.agent is not None else BY_CONSOLE_S)
 
 
 def _depth(access: Access, queue: Queue) -> int:

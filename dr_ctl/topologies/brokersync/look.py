@@ -13,28 +13,31 @@ from dr_ctl.topologies.classic import look as parts
 from dr_ctl.topologies.classic.document_files import Papers
 from dr_ctl.topologies.classic.look import Answered
 from dr_ctl.topologies.common.names import OWN
-from dr_ctl.topologies.common.view import Queue
+from dr_ctl.topologies.common.view import Config, Queue
 
 
-def seen(answer: Answered, document_files: Papers, *, pair: str, site: str, config: SyncConfig) -> BrokerView:
+def seen(
+    answer: Answered, document_files: Papers, *, pair: str, site: str, config: Config, own: SyncConfig
+) -> BrokerView:
     """Make the view of a pair's broker from the answer. Raises `BrokerError`."""
     bridged = {consumer.queue for consumer, network in answer.consumers if network}
     named = {queue.name: queue for queue in answer.queues}
-    copying = {name: replace(each, internal=True) for name, each in _copying(named, bridged, config).items()}
-    agents = {each.client for each, _ in answer.connections if each.protocol == config.agent}
+    copying = {name: replace(each, internal=True) for name, each in _copying(named, bridged, own).items()}
+    agents = {each.client for each, _ in answer.connections if each.protocol == own.agent}
 
     def of_agent(client: str) -> bool:
         # The agent's browses end quickly: by now their connections may be gone.
         return client in agents or client.startswith(AGENT)
 
     # No client owns queues that carry messages. An arriving message is passed on at once to its own queue.
-    own = {queue.name for queue in copying.values()} | {
-        config.arrives.replace(QUEUE, name) for name in named if QUEUE in config.arrives
+    internal = {queue.name for queue in copying.values()} | {
+        own.arrives.replace(QUEUE, name) for name in named if QUEUE in own.arrives
     }
     return BrokerView(
         pair=pair,
         site=site,
         config=config,
+        own=own,
         broker=answer.broker.text("BrokerName"),
         managed=answer.managed,
         version=answer.broker.text("BrokerVersion"),
@@ -42,7 +45,7 @@ def seen(answer: Answered, document_files: Papers, *, pair: str, site: str, conf
         start=answer.broker.text("BrokerId"),
         now_ms=document_files.now_ms,
         acceptors=answer.connectors,
-        queues=tuple(replace(each, internal=each.name in own) for each in answer.queues),
+        queues=tuple(replace(each, internal=each.name in internal) for each in answer.queues),
         connections=tuple(each for each, network in answer.connections if not network),
         consumers=tuple(each for each, network in answer.consumers if not network and not of_agent(each.client)),
         prepared=answer.prepared,
@@ -86,10 +89,10 @@ def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
     )
 
 
-def _copying(named: Mapping[str, Queue], bridged: set[str], config: SyncConfig) -> dict[str, Queue]:
+def _copying(named: Mapping[str, Queue], bridged: set[str], own: SyncConfig) -> dict[str, Queue]:
     """Find the copy queues by the queue they copy: named as in the settings, or taken from by a bridge and named with
     another queue's name at the beginning."""
-    before, after = config.copies.split(QUEUE)
+    before, after = own.copies.split(QUEUE)
     found = {}
     for name, queue in named.items():
         if name.startswith(OWN):  # copies that were kept aside are not shipped

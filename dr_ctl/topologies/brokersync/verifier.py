@@ -17,23 +17,23 @@ from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.verifier import Verifier
 
 
-class SyncVerifier(Verifier):
+class SyncVerifier(Verifier[BrokerView]):
     """`compared` are queues that an act of the same run has compared already."""
 
     def __init__(self, observer: Observer, rules: Rules, compared: Compared) -> None:
         self._brokers, self._rules, self._compared = observer, rules, compared
         super().__init__(observer, rules.drain.poll, observer.patience.window_s)
 
-    def differing(self, now: Sample, move: Move) -> list[str]:
-        found = parity.differing(*_views(now), self.observer.queues)
+    def differing(self, now: Sample[BrokerView], move: Move) -> list[str]:
+        found = parity.differing(now.source, now.target, self.observer.queues)
         return [
             each.told(move.source, move.target)
             for each in found
             if move.ask.accept_difference.get(each.queue) != abs(each.source - each.target)
         ]
 
-    def same(self, now: Sample, move: Move) -> Outcome:
-        here, there = _views(now)
+    def same(self, now: Sample[BrokerView], move: Move) -> Outcome:
+        here, there = now.source, now.target
         depths: dict[str, Json] = {}
         compared, left = 0, list[Finding]()
         deep = too_deep(self._rules, here, there, move)
@@ -64,9 +64,3 @@ class SyncVerifier(Verifier):
             f"{there.site}, although the counts are equal"
         )
         return Refused(text, findings=(SAME_COUNT_OTHER_MESSAGES(text, "Find out why before moving."),))
-
-
-def _views(now: Sample) -> tuple[BrokerView, BrokerView]:
-    assert isinstance(now.source, BrokerView)
-    assert isinstance(now.target, BrokerView)
-    return now.source, now.target

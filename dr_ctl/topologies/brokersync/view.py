@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from dr_ctl.topologies.brokersync.link import SyncLink
 from dr_ctl.topologies.classic.broker import ClassicBroker, Network
 from dr_ctl.topologies.common import seen
-from dr_ctl.topologies.common.view import Config, Queue
+from dr_ctl.topologies.common.view import Queue
 
 QUEUE = "{queue}"
 AGENT = "dr-ctl-sync-"  # how the client ids of the agent begin
 
 
 @dataclass(frozen=True, slots=True)
-class SyncConfig(Config):
-    """Beside what is said of any broker: how its copy queues and those of its peer are named, and by which connector
+class SyncConfig:
+    """Beside the settings of any broker: how its copy queues and those of its peer are named, and by which connector
     the agent comes."""
 
     copies: str = QUEUE
@@ -30,7 +30,7 @@ class BrokerView(ClassicBroker):
     shipped. `consumed` counts messages of a queue that clients consumed here since the start and whose copies are not
     deleted yet. `held` says who lets no copy be deleted."""
 
-    config: SyncConfig
+    own: SyncConfig = field(kw_only=True)
     copying: Mapping[str, Queue] = field(default_factory=dict, kw_only=True)
     consumed: Mapping[str, int] = field(default_factory=dict, kw_only=True)
     held: str | None = field(default=None, kw_only=True)
@@ -41,7 +41,7 @@ class BrokerView(ClassicBroker):
 
     def arrives_by(self, queue: str) -> str:
         """The name by which the peer's copies of a queue arrive."""
-        return self.config.arrives.replace(QUEUE, queue)
+        return self.own.arrives.replace(QUEUE, queue)
 
     @property
     def network(self) -> Network | None:

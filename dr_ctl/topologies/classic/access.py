@@ -19,11 +19,12 @@ from dr_ctl.stomp_io.answers import RoundTrip
 from dr_ctl.topologies.classic import look
 from dr_ctl.topologies.classic.broker import B_co
 from dr_ctl.topologies.classic.document_files import Papers
-from dr_ctl.topologies.classic.operations import DOCUMENT, TEXT, change
+from dr_ctl.topologies.classic.operations import DOCUMENT, TEXT
 from dr_ctl.topologies.common import access as common
 from dr_ctl.topologies.common.access import CHANGE_S
 from dr_ctl.topologies.common.view import Config
 from dr_ctl.topologies.console.access import ConsoleAccess
+from dr_ctl.topologies.console.requests import change
 
 
 class Access(ConsoleAccess[B_co]):

@@ -8,11 +8,12 @@ from typing import Final
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call
 from dr_ctl.topologies.classic.broker import ClassicBroker
-from dr_ctl.topologies.classic.operations import MOVE_MATCHING, REMOVE_MATCHING, by_ids, request
+from dr_ctl.topologies.classic.operations import MOVE_MATCHING, REMOVE_MATCHING, by_ids
 from dr_ctl.topologies.common.calls import call
 from dr_ctl.topologies.common.consumed import Consumed
 from dr_ctl.topologies.common.names import quarantine_queue
 from dr_ctl.topologies.common.view import Queue
+from dr_ctl.topologies.console.requests import request
 
 BATCH: Final = 100  # ids in one call: 19 000 a second were removed so, and no message is looked at one by one
 

@@ -8,12 +8,13 @@ from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.classic import beans
-from dr_ctl.topologies.classic.operations import PAUSES, REMOVE_QUEUE, REMOVES_QUEUES, request
+from dr_ctl.topologies.classic.operations import PAUSES, REMOVE_QUEUE, REMOVES_QUEUES
 from dr_ctl.topologies.common import drafts
 from dr_ctl.topologies.common.calls import call
 from dr_ctl.topologies.common.drafts.proving import probe_queue
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.seen import Seen
+from dr_ctl.topologies.console.requests import request
 
 
 def quiesce(rules: Rules, step: RunbookStep, seen: Seen[Any], move: Move) -> Draft:

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.plan import Call
-from dr_ctl.jolokia.client import Change, MayCall
+from dr_ctl.jolokia.client import MayCall
 from dr_ctl.topologies.classic import beans
+from dr_ctl.topologies.console.requests import request
 
 if TYPE_CHECKING:
-    from dr_ctl.core.model import Json
     from dr_ctl.topologies.common.calls import Request
     from dr_ctl.topologies.common.view import Acceptor, Queue
 
@@ -79,17 +78,6 @@ REMOVES_QUEUES: Final = Permit(REMOVE_QUEUE, "")
 SETS_ROLE: Final = Permit("setReplicationRole(java.lang.String,boolean)", _PLUGIN)  # the replication plugin's
 STOPS: Final = Permit(STOP, "")
 EVERY: Final = (CLOSES, OPENS, LINKS_UP, LINKS_DOWN, PAUSES, RESUMES, REMOVES, REMOVES_QUEUES, STOPS)
-
-
-def request(bean: str, operation: str, arguments: tuple[Json, ...] = ()) -> Request:
-    return {"bean": bean, "operation": operation, "arguments": [*arguments]}
-
-
-def change(call: Call) -> Change:
-    """The request of a call as it goes out."""
-    arguments = call.request["arguments"]
-    assert isinstance(arguments, list)
-    return Change(str(call.request["bean"]), str(call.request["operation"]), tuple(arguments))
 
 
 def by_ids(ids: Iterable[str], named: str = "JMSMessageID") -> str:

@@ -14,6 +14,16 @@ if TYPE_CHECKING:
     from dr_ctl.topologies.common.view import Acceptor, Broker, Queue
 
 Request = Mapping[str, Json]
+
+
+def items(asked: Request, key: str) -> list[Json]:
+    """The list that a request holds under a key. Raises TypeError for a request without one."""
+    held = asked.get(key)
+    if not isinstance(held, list):
+        raise TypeError(f"{key} of a request is no list: {held!r}")
+    return held
+
+
 # The part of a step whose calls are each of many queues: the thing is the beginning of their names, and a `*`.
 TOGETHER: Final = "together"
 

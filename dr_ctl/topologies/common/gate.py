@@ -9,19 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, Generic
 
 from dr_ctl.topologies.common.names import CLUSTER_PREFIX
+from dr_ctl.topologies.common.seen import V_co
 from dr_ctl.topologies.common.view import Broker
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(Generic[V_co]):
     at_s: float
-    source: Broker
-    target: Broker
+    source: V_co
+    target: V_co
 
 
-def why_not_yet(now: Sample, before: Sample | None) -> list[str]:
+def why_not_yet(now: Sample[Any], before: Sample[Any] | None) -> list[str]:
     """Say everything that keeps the gate shut; `before` is the sample that began the window."""
     found = []
     for view in (now.source, now.target):
@@ -31,7 +33,7 @@ def why_not_yet(now: Sample, before: Sample | None) -> list[str]:
     return found + (moved(before, now) if before is not None else [])
 
 
-def moved(before: Sample, now: Sample) -> list[str]:
+def moved(before: Sample[Any], now: Sample[Any]) -> list[str]:
     """Say what came in between two samples, or why that cannot be told."""
     both = ((before.source, now.source), (before.target, now.target))
     return [reason for was, view in both for reason in _unmoved(was, view)]

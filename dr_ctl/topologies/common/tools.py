@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Generic
+from typing import Any, Final, Generic
 
 from dr_ctl.core.model import some
 from dr_ctl.engine.goals import ALL, Goal
@@ -26,7 +26,7 @@ class Tools(Generic[V_co]):
     """An instance serves one command. `opened` is True once a call that opens the target has gone out."""
 
     def __init__(
-        self, observer: Observer[V_co, Access[V_co]], recipe: Recipe[V_co], sender: Sender, gate: Verifier
+        self, observer: Observer[V_co, Access[V_co]], recipe: Recipe[V_co], sender: Sender, gate: Verifier[Any]
     ) -> None:
         self.observer, self.recipe, self.sender, self.gate = observer, recipe, sender, gate
         self.rules, self.patience = recipe.rules, observer.patience

@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Generic
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import ExitCode, Json, some
@@ -19,39 +20,37 @@ from dr_ctl.topologies.common import gate
 from dr_ctl.topologies.common.access import Access
 from dr_ctl.topologies.common.evidence import evidence
 from dr_ctl.topologies.common.findings import STILL_DIFFERENT
-from dr_ctl.topologies.common.observer import AnyObserver
+from dr_ctl.topologies.common.observer import Observer, V
 from dr_ctl.topologies.common.view import Broker
 
-Told = Broker | BrokerError
 
-
-class Verifier(ABC):
+class Verifier(ABC, Generic[V]):
     """The gate of one command. `seen` is how each pair was when it was last seen to hold; `begun`, by pair, samples of
     an earlier wait. The window counts from the first sample, because nothing has moved since. At every later sample the
     gate held, with no other look between.
 
     A topology gives the least length of the window, and the things to compare."""
 
-    def __init__(self, observer: AnyObserver, poll_s: float, least_window_s: float) -> None:
+    def __init__(self, observer: Observer[V, Any], poll_s: float, least_window_s: float) -> None:
         self.observer, self.least_window_s = observer, least_window_s
         # Three looks that are a little further apart span a short window, and a fourth is not needed.
         spans_s = least_window_s / 2
         self._poll_s = spans_s if poll_s < spans_s < 2 * poll_s else poll_s
         self.patience = observer.patience
-        self.seen: dict[str, gate.Sample] = {}
-        self.begun: dict[str, list[gate.Sample]] = {}
+        self.seen: dict[str, gate.Sample[V]] = {}
+        self.begun: dict[str, list[gate.Sample[V]]] = {}
 
-    def why_not_yet(self, now: gate.Sample, before: gate.Sample | None, move: Move) -> list[str]:
+    def why_not_yet(self, now: gate.Sample[V], before: gate.Sample[V] | None, move: Move) -> list[str]:
         """Everything that keeps the gate shut; `before` is the sample that began the window."""
         del move
         return gate.why_not_yet(now, before)
 
     @abstractmethod
-    def differing(self, now: gate.Sample, move: Move) -> list[str]:
+    def differing(self, now: gate.Sample[V], move: Move) -> list[str]:
         """Differences in counts between the sites that nobody accepted."""
 
     @abstractmethod
-    def same(self, now: gate.Sample, move: Move) -> Outcome:
+    def same(self, now: gate.Sample[V], move: Move) -> Outcome:
         """Compare the messages by identity; done with what was compared. Raises `BrokerError`."""
 
     def verify(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
@@ -79,8 +78,8 @@ class Verifier(ABC):
         findings = tuple(finding for each in waits if each.outcome for finding in each.outcome.findings)
         return Done("the gate holds, and both sites hold the same", compared, findings)
 
-    def _look(self, waits: Sequence[_AtTheGate]) -> list[tuple[Told, Told]]:
-        def ask(access: Access[Broker]) -> Told:
+    def _look(self, waits: Sequence[_AtTheGate[V]]) -> list[tuple[V | BrokerError, V | BrokerError]]:
+        def ask(access: Access[V]) -> V | BrokerError:
             try:
                 return access.counts()
             except BrokerError as error:
@@ -91,9 +90,9 @@ class Verifier(ABC):
 
 
 @dataclass
-class _AtTheGate:
-    verifier: Verifier
-    way: tuple[Access[Broker], Access[Broker]]
+class _AtTheGate(Generic[V]):
+    verifier: Verifier[V]
+    way: tuple[Access[V], Access[V]]
     step: PlannedStep
     move: Move
     hand: Hand
@@ -103,14 +102,14 @@ class _AtTheGate:
         self.outcome: Outcome | None = None
         self.reasons: list[str] = []
         begun = self.verifier.begun.get(self.pair, [])
-        self.window: list[gate.Sample] = begun[1:]
+        self.window: list[gate.Sample[V]] = begun[1:]
         self._begun = begun[0] if begun else None
         self._until = self.hand.monotonic() + self.step.limits["within"]
         self._differing: tuple[list[str], float] | None = None
 
-    def look(self, source: Told, target: Told, hand: Hand, began_s: float) -> None:
+    def look(self, source: V | BrokerError, target: V | BrokerError, hand: Hand, began_s: float) -> None:
         """Add one sample to the window, or begin it anew; note whether the wait has ended."""
-        if isinstance(source, Broker) and isinstance(target, Broker):
+        if not isinstance(source, BrokerError) and not isinstance(target, BrokerError):
             now = gate.Sample(began_s, source, target)
             self.reasons = self.verifier.why_not_yet(now, self._begun, self.move)
             self.window = [*self.window, now] if not self.reasons else []
@@ -150,7 +149,7 @@ class _AtTheGate:
             return Refused(f"the gate did not open in time: {why}", code=ExitCode.DRAIN_TIMEOUT)
         return None
 
-    def _same(self, now: gate.Sample) -> Outcome:
+    def _same(self, now: gate.Sample[V]) -> Outcome:
         try:
             outcome = self.verifier.same(now, self.move)
         except BrokerError as error:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
-from typing import Any, Protocol, final
+from typing import Protocol, final
 
 from dr_ctl.core.model import Role
 from dr_ctl.engine.goals import ALL, Goal
@@ -135,11 +135,6 @@ class Config:
     lasting: LastingFence | None = None
     id_cache: int | None = None
     greets_at: int | None = None
-
-
-def fields_of(config: Config) -> dict[str, Any]:
-    """The fields of all brokers' settings by name, for a topology that adds its own."""
-    return {each.name: getattr(config, each.name) for each in fields(Config)}
 
 
 class Peer(Enum):

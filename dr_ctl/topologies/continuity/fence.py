@@ -9,9 +9,9 @@ from dr_ctl.engine.goals import ALL, Goal
 from dr_ctl.engine.plan import Call
 from dr_ctl.topologies.artemis.document_queue import Operation
 from dr_ctl.topologies.artemis.fence import DoorsAndRoles
-from dr_ctl.topologies.artemis.operations import request
 from dr_ctl.topologies.common.calls import call
 from dr_ctl.topologies.common.view import Acceptor, Peer
+from dr_ctl.topologies.console.requests import request
 
 if TYPE_CHECKING:
     from dr_ctl.topologies.continuity.view import SiteView

@@ -19,13 +19,13 @@ from dr_ctl.topologies.continuity.patience import PluginPatience
 from dr_ctl.topologies.continuity.view import SiteView
 
 
-class ContinuityVerifier(Verifier):
+class ContinuityVerifier(Verifier[SiteView]):
     def __init__(self, observer: Observer, poll_s: float) -> None:
         self._brokers = observer.brokers
         super().__init__(observer, poll_s, observer.patience.of(PluginPatience).window_s)
 
-    def differing(self, now: Sample, move: Move) -> list[str]:
-        source, target = _views(now)
+    def differing(self, now: Sample[SiteView], move: Move) -> list[str]:
+        source, target = now.source, now.target
         accepted = move.ask.accept_difference
         differences = []
         for name, queue in selected(source, self.observer.queues).items():
@@ -34,8 +34,8 @@ class ContinuityVerifier(Verifier):
                 differences.append(f"{name}: {queue.depth} at {move.source}, {there} at {move.target}")
         return differences
 
-    def same(self, now: Sample, move: Move) -> Outcome:
-        source, target = _views(now)
+    def same(self, now: Sample[SiteView], move: Move) -> Outcome:
+        source, target = now.source, now.target
         here, there = (self._brokers[site][source.pair].reader() for site in (move.source, move.target))
         if lacking := copies.one_sided(source, target):
             text = f"messages in flows that only one of {source.site} and {target.site} has: {some(lacking)}"
@@ -85,9 +85,3 @@ def _too_many(each: Compared) -> frozenset[str]:
 
 def _refused(number: int, queue: str, move: Move) -> bool:
     return number > 0 and move.ask.accept_difference.get(queue) != number
-
-
-def _views(now: Sample) -> tuple[SiteView, SiteView]:
-    assert isinstance(now.source, SiteView)
-    assert isinstance(now.target, SiteView)
-    return now.source, now.target

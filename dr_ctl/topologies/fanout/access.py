@@ -19,8 +19,8 @@ from dr_ctl.topologies.classic import access
 from dr_ctl.topologies.classic.document_files import Papers
 from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.access import Gate, gate
+from dr_ctl.topologies.common.calls import items
 from dr_ctl.topologies.common.idstore import Store
-from dr_ctl.topologies.common.view import fields_of
 from dr_ctl.topologies.fanout import parity
 from dr_ctl.topologies.fanout.calls import COPY, IDS
 from dr_ctl.topologies.fanout.copying import CannotCopy, CopiedMessage, put, read
@@ -28,34 +28,16 @@ from dr_ctl.topologies.fanout.look import look
 from dr_ctl.topologies.fanout.view import BrokerView, FanoutConfig
 
 
-def of_fanout(installation: Installation) -> ClassicFanout:
-    settings = installation.settings
-    assert isinstance(settings, ClassicFanout)
-    return settings
-
-
 class Access(access.Access[BrokerView]):
     """`carries` holds messages read at the peer that are to be put down here, by queue and id."""
 
-    config: FanoutConfig
-
     def __init__(self, installation: Installation, site: str, pair: str, documents: Path, clock: Clock) -> None:
-        self._told = installation.broker(site, pair, FanoutBroker)
+        settings, pairs = installation.broker(site, pair, FanoutBroker), installation.of(ClassicFanout)
+        self._sync = settings.sync
+        connector = settings.sync.connector if settings.sync is not None else None
+        self.own = FanoutConfig(settings.producers, connector, pairs.id_header, pairs.ids is not None)
         self.carries: dict[tuple[str, str], CopiedMessage] = {}
         super().__init__(installation, site, pair, documents, clock)
-
-    def _config(self) -> FanoutConfig:
-        return FanoutConfig(
-            **fields_of(super()._config()),
-            producers=self._told.producers,
-            own=self._told.sync.connector if self._told.sync is not None else None,
-            id_header=of_fanout(self._installation).id_header,
-            stored=of_fanout(self._installation).ids is not None,
-        )
-
-    @property
-    def id_header(self) -> str:
-        return of_fanout(self._installation).id_header
 
     def _ask(self, broker: str, timeout_s: float) -> BrokerView:
         return look(
@@ -64,13 +46,14 @@ class Access(access.Access[BrokerView]):
             pair=self.pair,
             site=self.site,
             config=self.config,
+            own=self.own,
             broker=broker,
             timeout_s=timeout_s,
         )
 
     def _own_gate(self) -> Gate:
         """dr-ctl's own way in for messages. Raises `BrokerError`."""
-        sync = self._told.sync
+        sync = self._sync
         if sync is None:
             raise CannotCopy(
                 f"{self.site}/{self.pair}: the settings name no `sync:`, so no message can be copied",
@@ -81,7 +64,7 @@ class Access(access.Access[BrokerView]):
 
     def messages(self, queue: str, wanted: Collection[str]) -> Mapping[str, CopiedMessage]:
         """Read these messages as they lie here. Raises `BrokerError`."""
-        return read(self._own_gate(), queue, self.id_header, wanted)
+        return read(self._own_gate(), queue, self.own.id_header, wanted)
 
     def put(self, queue: str, ids: Sequence[str]) -> int:
         """Put down those of these that it carries, and say how many. Raises `BrokerError`."""
@@ -109,9 +92,8 @@ class Channel(access.Channel):
         return outcomes
 
     def _copied(self, call: Call) -> Outcome:
-        ids = call.request[IDS]
-        assert isinstance(ids, list)
-        return Done(f"{self._here.put(str(call.request[COPY]), [str(each) for each in ids])} put down")
+        ids = [str(each) for each in items(call.request, IDS)]
+        return Done(f"{self._here.put(str(call.request[COPY]), ids)} put down")
 
 
 Way = tuple[Access, Access]
@@ -121,7 +103,7 @@ class Observer(observer.Observer[BrokerView, Access]):
     """Looks at both sites of such an installation, and at the store of ids that their consumers share."""
 
     def __init__(self, installation: Installation, clock: Clock, patience: Patience, documents: Path) -> None:
-        ids = of_fanout(installation).ids
+        ids = installation.of(ClassicFanout).ids
         self.store = Store(installation.path(ids.sqlite), ids.table, ids.queue, ids.id) if ids else None
         super().__init__(installation, clock, patience, documents)
 

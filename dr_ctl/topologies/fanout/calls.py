@@ -8,10 +8,11 @@ from typing import Final
 from dr_ctl.core.model import Json
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call
-from dr_ctl.topologies.classic.operations import REMOVE_MATCHING, by_ids, request
+from dr_ctl.topologies.classic.operations import REMOVE_MATCHING, by_ids
 from dr_ctl.topologies.common.calls import call
 from dr_ctl.topologies.common.consumed import Consumed
 from dr_ctl.topologies.common.view import Queue
+from dr_ctl.topologies.console.requests import request
 from dr_ctl.topologies.fanout.view import BrokerView
 
 COPY: Final = "copy"  # the queue
@@ -30,7 +31,7 @@ def batches(ids: Collection[str]) -> Iterator[Sequence[str]]:
 def removes(view: BrokerView, queue: Queue, gone: Consumed) -> Iterator[Call]:
     """Remove these messages of a queue; a message that is gone already is no error."""
     for batch in batches(gone.ids):
-        asked = request(queue.bean, REMOVE_MATCHING, (by_ids(batch, view.config.id_header),))
+        asked = request(queue.bean, REMOVE_MATCHING, (by_ids(batch, view.own.id_header),))
         yield call(view, Goal.REMOVE, queue.name, asked, f"remove {len(batch)} message(s) of {queue.name}")
 
 
@@ -48,7 +49,7 @@ def may_remove(views: Iterable[BrokerView]) -> list[Call]:
             view,
             Goal.REMOVE,
             name,
-            request(queue.bean, REMOVE_MATCHING, (f"{view.config.id_header} IN (…)",)),
+            request(queue.bean, REMOVE_MATCHING, (f"{view.own.id_header} IN (…)",)),
             f"remove them from {name} by their ids",
             CONSUMED,
             MOST,

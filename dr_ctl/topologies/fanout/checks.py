@@ -86,7 +86,7 @@ def of_broker(view: BrokerView) -> Iterator[Finding]:
     yield from classic.of_permits(view, (REMOVES,))
     yield from _producers(name, view)
     yield from of_queues(name, view)
-    if view.config.own is None:
+    if view.own.connector is None:
         yield NO_OWN_CONNECTOR(
             f"{name}: the settings name no `sync:`, so no message can be copied from there or to there",
             "Name there a STOMP connector that no client uses: a return copies what the returned site lacks.",
@@ -95,7 +95,7 @@ def of_broker(view: BrokerView) -> Iterator[Finding]:
 
 def _producers(name: str, view: BrokerView) -> Iterator[Finding]:
     started = {each.name: each.started for each in view.producers_doors}
-    if missing := [each for each in view.config.producers if each not in started]:
+    if missing := [each for each in view.own.producers if each not in started]:
         there = ", ".join(each.name for each in view.acceptors) or "none"
         yield PRODUCERS_DOOR_CLOSED(
             f"{name}: no connector {', '.join(missing)} for producers; the broker has {there}",

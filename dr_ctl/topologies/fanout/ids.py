@@ -201,10 +201,10 @@ def _counters(fields: Fields) -> Counters:
 
 def _id(access: Access, queue: str, row: Any) -> str:
     properties = row.get("StringProperties") if isinstance(row, dict) else None
-    ident = properties.get(access.id_header) if isinstance(properties, dict) else None
+    ident = properties.get(access.own.id_header) if isinstance(properties, dict) else None
     if not isinstance(ident, str):
         raise BadValue(
-            f"{access.site}: a message of {queue} has no {access.id_header}: it cannot be told from others",
+            f"{access.site}: a message of {queue} has no {access.own.id_header}: it cannot be told from others",
             remedy="Let producers name each message by that property, or name theirs under `id_header:`.",
         )
     return ident

@@ -32,7 +32,7 @@ class FanoutLink(NoLink["BrokerView"]):
     @property
     def reserved(self) -> Collection[str]:
         """The producers' doors and dr-ctl's own."""
-        return {*self.view.config.producers, *filter(None, [self.view.config.own])}
+        return {*self.view.own.producers, *filter(None, [self.view.own.connector])}
 
     def linked(self, before: BrokerView | None, took_s: float) -> LinkSeen:
         del before, took_s

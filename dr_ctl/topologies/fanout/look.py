@@ -5,19 +5,29 @@ from __future__ import annotations
 from dr_ctl.jolokia.client import Reader
 from dr_ctl.topologies.classic.document_files import Papers
 from dr_ctl.topologies.classic.look import ask
+from dr_ctl.topologies.common.view import Config
 from dr_ctl.topologies.fanout.view import BrokerView, FanoutConfig
 
 
 def look(
-    reader: Reader, document_files: Papers, *, pair: str, site: str, config: FanoutConfig, broker: str, timeout_s: float
+    reader: Reader,
+    document_files: Papers,
+    *,
+    pair: str,
+    site: str,
+    config: Config,
+    own: FanoutConfig,
+    broker: str,
+    timeout_s: float,
 ) -> BrokerView:
     """Raises `BrokerError`."""
     answer = ask(reader, broker, timeout_s=timeout_s)
-    own = {each.client for each, _ in answer.connections if each.protocol == config.own}
+    agents = {each.client for each, _ in answer.connections if each.protocol == own.connector}
     return BrokerView(
         pair=pair,
         site=site,
         config=config,
+        own=own,
         broker=answer.broker.text("BrokerName"),
         version=answer.broker.text("BrokerVersion"),
         node=answer.broker.text("BrokerName"),
@@ -27,7 +37,7 @@ def look(
         queues=answer.queues,
         connections=tuple(each for each, network in answer.connections if not network),
         # A browse of dr-ctl's own counts as a consumer and takes nothing.
-        consumers=tuple(each for each, network in answer.consumers if not network and each.client not in own),
+        consumers=tuple(each for each, network in answer.consumers if not network and each.client not in agents),
         prepared=answer.prepared,
         documents=document_files.texts(),
         disk_used=answer.share,

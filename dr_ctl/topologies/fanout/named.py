@@ -14,7 +14,7 @@ from dr_ctl.topologies.fanout.view import BrokerView
 BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
     *BY_CONSOLE,
     Named(PRODUCERS_DOOR_CLOSED, lambda view: doors(view.producers_doors)),
-    Named(NO_OWN_CONNECTOR, lambda view: view.config.own or "no connector of dr-ctl's own"),
+    Named(NO_OWN_CONNECTOR, lambda view: view.own.connector or "no connector of dr-ctl's own"),
 )
 BY_PAIR: Final[Sequence[Named[BrokerView]]] = (
     Named(ONE_SIDED_SENDS, lambda view: f"{view.site} {len(view.producers)} producer(s)"),
@@ -23,5 +23,5 @@ BY_PAIR: Final[Sequence[Named[BrokerView]]] = (
         lambda view: f"{view.site} {sum(each.depth for each in view.business.values())} message(s)",
         "the waiting site holds no fewer than the serving one",
     ),
-    Named(MAY_COME_TWICE, lambda view: "by the store of ids" if view.config.stored else "by counters"),
+    Named(MAY_COME_TWICE, lambda view: "by the store of ids" if view.own.stored else "by counters"),
 )

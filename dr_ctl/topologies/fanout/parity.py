@@ -51,7 +51,7 @@ def lacking(source: BrokerView, target: BrokerView, queues: Queues, moved: Mappi
 def untold(source: BrokerView, target: BrokerView, moved: Mapping[str, int]) -> list[Counts]:
     """Queues of which the target holds more than the counters of both sites prove to be consumed, so that
     some may come twice. No queue counts where consumers write down what they have done."""
-    if source.config.stored:
+    if source.own.stored:
         return []
     return [
         each

@@ -16,20 +16,18 @@ from dr_ctl.topologies.fanout.ids import Comparing
 from dr_ctl.topologies.fanout.view import BrokerView
 
 
-class FanoutVerifier(Verifier):
+class FanoutVerifier(Verifier[BrokerView]):
     def __init__(self, observer: Observer, comparing: Comparing, poll_s: float) -> None:
         self._brokers, self._comparing = observer, comparing
         super().__init__(observer, poll_s, observer.patience.window_s)
 
-    def differing(self, now: Sample, move: Move) -> list[str]:
+    def differing(self, now: Sample[BrokerView], move: Move) -> list[str]:
         """Counts say nothing while producers write to one site a moment before the other."""
         del now, move
         return []
 
-    def same(self, now: Sample, move: Move) -> Outcome:
+    def same(self, now: Sample[BrokerView], move: Move) -> Outcome:
         here, there = now.source, now.target
-        assert isinstance(here, BrokerView)
-        assert isinstance(there, BrokerView)
         way = (self._brokers.brokers[here.site][here.pair], self._brokers.brokers[there.site][there.pair])
         counts = [each for each in parity.counts(here, there, Queues()) if each.source or each.target]
         queues = {each.queue: (here.named.get(each.queue), there.named.get(each.queue)) for each in counts}

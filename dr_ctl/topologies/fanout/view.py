@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.topologies.classic.broker import ClassicBroker
 from dr_ctl.topologies.common import seen
 from dr_ctl.topologies.common.debts import debts_of
-from dr_ctl.topologies.common.view import Acceptor, Config, Connection
+from dr_ctl.topologies.common.view import Acceptor, Connection
 from dr_ctl.topologies.fanout.fence import BesideProducers
 from dr_ctl.topologies.fanout.link import FanoutLink
 
 
 @dataclass(frozen=True, slots=True)
-class FanoutConfig(Config):
-    """Beside what is said of any broker: the connectors of its producers, the one of dr-ctl's own, the property by
+class FanoutConfig:
+    """Beside the settings of any broker: the connectors of its producers, the one of dr-ctl's own, the property by
     which producers name a message, and whether the settings name the consumers' store of ids."""
 
     producers: tuple[str, ...] = ()
-    own: str | None = None
+    connector: str | None = None
     id_header: str = ""
     stored: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerView(ClassicBroker):
-    config: FanoutConfig
+    own: FanoutConfig = field(kw_only=True)
 
     @property
     def link(self) -> FanoutLink:
@@ -38,12 +38,12 @@ class BrokerView(ClassicBroker):
 
     @property
     def producers_doors(self) -> tuple[Acceptor, ...]:
-        return tuple(each for each in self.acceptors if each.name in self.config.producers)
+        return tuple(each for each in self.acceptors if each.name in self.own.producers)
 
     @property
     def producers(self) -> list[Connection]:
         """The connections at the producers' connectors."""
-        return [each for each in self.connections if each.protocol in self.config.producers]
+        return [each for each in self.connections if each.protocol in self.own.producers]
 
     @property
     def alone(self) -> bool:

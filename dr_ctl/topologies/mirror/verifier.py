@@ -16,19 +16,17 @@ from dr_ctl.topologies.mirror.origins import Origin, origin_ids
 from dr_ctl.topologies.mirror.view import BrokerView
 
 
-class MirrorVerifier(Verifier):
+class MirrorVerifier(Verifier[BrokerView]):
     def __init__(self, observer: Observer, poll_s: float) -> None:
         self._brokers = observer
         super().__init__(observer, poll_s, observer.patience.window_s)
 
-    def differing(self, now: Sample, move: Move) -> list[str]:
-        assert isinstance(now.source, BrokerView)
-        assert isinstance(now.target, BrokerView)
+    def differing(self, now: Sample[BrokerView], move: Move) -> list[str]:
         found = parity.differences(now.source, now.target, self.observer.queues)
         wrong = parity.not_accepted(found, move.ask.accept_difference)
         return [each.told(move.source, move.target) for each in wrong]
 
-    def same(self, now: Sample, move: Move) -> Outcome:
+    def same(self, now: Sample[BrokerView], move: Move) -> Outcome:
         """Compare the messages by identity, where a queue is shallow enough to look at each."""
         here = selected(now.source, self.observer.queues)
         there = selected(now.target, self.observer.queues)

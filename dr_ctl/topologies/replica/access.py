@@ -20,7 +20,6 @@ from dr_ctl.topologies.common import access as common
 from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.access import READ_S, Channel
 from dr_ctl.topologies.common.seen import Seen, Silent
-from dr_ctl.topologies.common.view import fields_of
 from dr_ctl.topologies.replica import parity
 from dr_ctl.topologies.replica.calls import THROUGH
 from dr_ctl.topologies.replica.look import glance, look
@@ -34,8 +33,6 @@ Sites = Mapping[str, Mapping[str, BrokerView | Silent]]
 
 
 class Access(access.Access[BrokerView]):
-    config: ReplicaConfig
-
     def __init__(
         self,
         installation: Installation,
@@ -47,13 +44,9 @@ class Access(access.Access[BrokerView]):
     ) -> None:
         """`at` finds the way to any broker, by site and pair."""
         super().__init__(installation, site, pair, documents, clock)
+        self.own = ReplicaConfig(installation.of(ClassicReplica).lag)
         self._at = at
         self._replication = installation.broker(site, pair, ReplicaBroker).replication
-
-    def _config(self) -> ReplicaConfig:
-        settings = self._installation.settings
-        assert isinstance(settings, ClassicReplica)
-        return ReplicaConfig(**fields_of(super()._config()), lag_s=settings.lag)
 
     def _ask(self, broker: str, timeout_s: float) -> BrokerView:
         return look(
@@ -62,6 +55,7 @@ class Access(access.Access[BrokerView]):
             pair=self.pair,
             site=self.site,
             config=self.config,
+            own=self.own,
             broker=broker,
             timeout_s=timeout_s,
         )

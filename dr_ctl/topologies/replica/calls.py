@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call
-from dr_ctl.topologies.classic.operations import MOVE_MATCHING, request
+from dr_ctl.topologies.classic.operations import MOVE_MATCHING
 from dr_ctl.topologies.common.calls import call
 from dr_ctl.topologies.common.names import OWN
+from dr_ctl.topologies.console.requests import request
 from dr_ctl.topologies.replica import beans
 
 if TYPE_CHECKING:

@@ -88,7 +88,7 @@ def of_both(
 ) -> Iterator[Finding]:
     yield from of_pair(source, target)
     yield from _parts(source, target)
-    lag_ms, most_s = source.plugin.lag_ms if source.plugin is not None else None, source.config.lag_s
+    lag_ms, most_s = source.plugin.lag_ms if source.plugin is not None else None, source.own.lag_s
     if source.open and source.link.to_ship and lag_ms is not None and lag_ms > most_s * 1000:
         yield REPLICA_BEHIND(
             f"{target.site} is {duration(lag_ms / 1000)} behind, more than `lag:` allows ({duration(most_s)})",

@@ -12,6 +12,7 @@ from dr_ctl.topologies.classic import beans as classic_beans
 from dr_ctl.topologies.classic import look as classic
 from dr_ctl.topologies.classic.document_files import Papers
 from dr_ctl.topologies.classic.operations import SETS_ROLE
+from dr_ctl.topologies.common.view import Config
 from dr_ctl.topologies.replica import beans
 from dr_ctl.topologies.replica.view import BrokerView, Plugin, ReplicaConfig
 
@@ -24,7 +25,8 @@ def look(
     *,
     pair: str,
     site: str,
-    config: ReplicaConfig,
+    config: Config,
+    own: ReplicaConfig,
     broker: str,
     timeout_s: float,
 ) -> BrokerView:
@@ -37,6 +39,7 @@ def look(
         pair=pair,
         site=site,
         config=config,
+        own=own,
         broker=answer.broker.text("BrokerName"),
         version=answer.broker.text("BrokerVersion"),
         node=answer.broker.text("BrokerName"),

@@ -8,8 +8,8 @@ from dr_ctl.core.model import Json
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.classic import ids
-from dr_ctl.topologies.common import gate
 from dr_ctl.topologies.common.findings import SAME_COUNT_OTHER_MESSAGES
+from dr_ctl.topologies.common.gate import Sample
 from dr_ctl.topologies.common.queues import selected
 from dr_ctl.topologies.common.verifier import Verifier
 from dr_ctl.topologies.replica import parity
@@ -19,26 +19,26 @@ from dr_ctl.topologies.replica.view import BrokerView
 COMPARED: Final = 1000  # messages of a queue that are compared by id, beside their number
 
 
-class ReplicaVerifier(Verifier):
+class ReplicaVerifier(Verifier[BrokerView]):
     def __init__(self, observer: Observer, poll_s: float) -> None:
         self._brokers = observer
         super().__init__(observer, poll_s, observer.patience.window_s)
 
-    def why_not_yet(self, now: gate.Sample, before: gate.Sample | None, move: Move) -> list[str]:
-        here, there = _views(now)
+    def why_not_yet(self, now: Sample[BrokerView], before: Sample[BrokerView] | None, move: Move) -> list[str]:
+        here, there = now.source, now.target
         found = super().why_not_yet(now, before, move)
         if not (here.is_source and there.is_replica):
             found.append(f"{here.site} is not the source of {there.site}")
         return found
 
-    def differing(self, now: gate.Sample, move: Move) -> list[str]:
-        found = parity.differences(*_views(now), self.observer.queues)
+    def differing(self, now: Sample[BrokerView], move: Move) -> list[str]:
+        found = parity.differences(now.source, now.target, self.observer.queues)
         wrong = parity.not_accepted(found, move.ask.accept_difference)
         return [each.told(move.source, move.target) for each in wrong]
 
-    def same(self, now: gate.Sample, move: Move) -> Outcome:
+    def same(self, now: Sample[BrokerView], move: Move) -> Outcome:
         del move
-        here, there = _views(now)
+        here, there = now.source, now.target
         brokers = self._brokers.brokers
         ours, theirs = brokers[here.site][here.pair], brokers[there.site][there.pair]
         depths: dict[str, Json] = {}
@@ -58,9 +58,3 @@ class ReplicaVerifier(Verifier):
                 return Refused(text, findings=(SAME_COUNT_OTHER_MESSAGES(text, "Find out why before moving."),))
             compared += queue.depth
         return Done("the gate holds", {"ids_compared": compared, "depths": depths})
-
-
-def _views(now: gate.Sample) -> tuple[BrokerView, BrokerView]:
-    assert isinstance(now.source, BrokerView)
-    assert isinstance(now.target, BrokerView)
-    return now.source, now.target

@@ -6,17 +6,18 @@ from dataclasses import dataclass, field
 
 from dr_ctl.topologies.classic.broker import ClassicBroker
 from dr_ctl.topologies.common.evidence import total
-from dr_ctl.topologies.common.view import Config, Queue
+from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.replica import beans
 from dr_ctl.topologies.replica.fence import Part
 from dr_ctl.topologies.replica.link import ReplicaLink
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicaConfig(Config):
-    """`lag_s`: how far the replica may be behind for a planned move to keep clients out."""
+class ReplicaConfig:
+    """Beside the settings of any broker. `lag_s`: how far the replica may be behind for a planned move to keep clients
+    out."""
 
-    lag_s: float = 0.0
+    lag_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class BrokerView(ClassicBroker):
     """A broker as it answered. `plugin` is None where the broker has none, or gives no answer. `events` are the queues
     of events that its replica lacks: events to be put together, and events that are."""
 
-    config: ReplicaConfig
+    own: ReplicaConfig = field(kw_only=True)
     plugin: Plugin | None = field(default=None, kw_only=True)
     events: tuple[Queue, ...] = field(default=(), kw_only=True)
     peer: Peer | None = field(default=None, kw_only=True)

@@ -25,7 +25,6 @@ from dr_ctl.topologies.classic.look import ask
 from dr_ctl.topologies.common import access as common
 from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.seen import Seen, Silent
-from dr_ctl.topologies.common.view import fields_of
 from dr_ctl.topologies.sharedstore.calls import RUN
 from dr_ctl.topologies.sharedstore.lock import LockSeen, LockUnreadable, SilentAndUnread
 from dr_ctl.topologies.sharedstore.process import BrokerProcess
@@ -36,8 +35,6 @@ KNOCK_S: Final = 1.0
 
 
 class Access(access.Access[BrokerView]):
-    config: StoreConfig
-
     def __init__(
         self, installation: Installation, site: str, pair: str, documents: Path, clock: Clock, shared: SharedStore
     ) -> None:
@@ -45,20 +42,16 @@ class Access(access.Access[BrokerView]):
         place = Place(installation.file.parent, variables(installation.settings))
         self.process = BrokerProcess(settings.process, place, settings.broker, site, clock)
         self._shared, self._own_name = shared, settings.broker
-        super().__init__(installation, site, pair, documents, clock)
-
-    def _config(self) -> StoreConfig:
-        settings = self._shared.settings
-        return StoreConfig(
-            **fields_of(super()._config()),
-            broker=self._own_name,
-            by_row=settings.dsn is not None,
-            lease_s=settings.lease,
-            keep_alive_s=settings.keep_alive,
+        self.own = StoreConfig(
+            broker=settings.broker,
+            by_row=shared.settings.dsn is not None,
+            lease_s=shared.settings.lease,
+            keep_alive_s=shared.settings.keep_alive,
             commands=self.process.commands,
             starts=self.process.starts,
-            replicated=settings.replica is not None,
+            replicated=shared.settings.replica is not None,
         )
+        super().__init__(installation, site, pair, documents, clock)
 
     def _look(self, timeout_s: float) -> BrokerView:
         """Take refused ports for a waiting broker, where the lock can be read. A broker that has lost the store still
@@ -111,6 +104,7 @@ class Access(access.Access[BrokerView]):
             pair=self.pair,
             site=self.site,
             config=self.config,
+            own=self.own,
             broker=answers.broker.text("BrokerName"),
             version=answers.broker.text("BrokerVersion"),
             node=answers.broker.text("BrokerName"),
@@ -138,6 +132,7 @@ class Access(access.Access[BrokerView]):
             pair=self.pair,
             site=self.site,
             config=self.config,
+            own=self.own,
             broker=self._own_name,
             version="",
             node=self._own_name,

@@ -73,7 +73,7 @@ def of_broker(view: BrokerView) -> Iterator[Finding]:
     name = f"{view.site}/{view.pair}"
     if view.answered:
         yield from of_doors(name, view)
-        yield from classic.of_permits(view, () if Goal.STOP in view.config.commands else (STOPS,))
+        yield from classic.of_permits(view, () if Goal.STOP in view.own.commands else (STOPS,))
         yield from of_queues(name, view)
         yield from _holder(name, view)
     else:
@@ -115,8 +115,8 @@ def _holder(name: str, view: BrokerView) -> Iterator[Finding]:
                 "its holder lives",
                 RENEW,
             )
-    elif view.config.by_row and view.config.keep_alive_s >= view.config.lease_s:
-        periods = f"{duration(view.config.keep_alive_s)}, the lease lasts {duration(view.config.lease_s)}"
+    elif view.own.by_row and view.own.keep_alive_s >= view.own.lease_s:
+        periods = f"{duration(view.own.keep_alive_s)}, the lease lasts {duration(view.own.lease_s)}"
         yield LEASE_TOO_SHORT(
             f"{name}: by `store:` of the settings the lease is renewed every {periods}: it runs out while its holder "
             "lives",
@@ -136,7 +136,7 @@ def _clocks(name: str, view: BrokerView) -> Iterator[Finding]:
     lock = view.lock
     if lock is None or lock.left_s is None or view.others is not None:
         return
-    off_s = lock.left_s - view.config.lease_s
+    off_s = lock.left_s - view.own.lease_s
     if off_s <= SKEW_S and lock.held:
         return
     wrong = f"{off_s:.0f} s further away than a lease lasts" if off_s > 0 else f"{-lock.left_s:.0f} s ago"
@@ -152,13 +152,13 @@ def _waiting(name: str, view: BrokerView) -> Iterator[Finding]:
     if view.runs is False:
         yield NOBODY_WAITS(
             f"{name}: its process does not run: it cannot take the store",
-            f"{view.config.start[0].upper()}{view.config.start[1:]}: it then waits.",
+            f"{view.own.start[0].upper()}{view.own.start[1:]}: it then waits.",
         )
     elif view.ending:
         yield NOBODY_WAITS(
-            f"{name}: it was told to stop less than {duration(view.config.ends_s)} ago, and its process was not seen "
+            f"{name}: it was told to stop less than {duration(view.own.ends_s)} ago, and its process was not seen "
             "to end: a broker that ends takes no store",
-            f"Run the command again in {duration(view.config.ends_s)}, once that process has ended and waits again.",
+            f"Run the command again in {duration(view.own.ends_s)}, once that process has ended and waits again.",
         )
     elif view.runs is None:
         yield PROCESS_NOT_KNOWN(

@@ -23,7 +23,7 @@ class StoreLink(NoLink["BrokerView"]):
     def to_ship(self) -> int | None:
         """The messages that a replica has not got; zero without a replica, as the sites use one store."""
         view = self.view
-        if not view.config.replicated:
+        if not view.own.replicated:
             return 0
         return view.lag.messages if view.lag is not None else None
 
@@ -31,7 +31,7 @@ class StoreLink(NoLink["BrokerView"]):
         view = self.view
         if view.lock is None:
             yield f"the lock was not read: {view.unread}"
-        if view.config.replicated and view.lag is None:
+        if view.own.replicated and view.lag is None:
             yield "how far the replica is was not read"
         elif view.lag is not None and view.lag.size:
             yield f"{view.lag.size} byte(s) to replicate, {view.lag.messages} message(s) among them"

@@ -52,7 +52,7 @@ BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
     Named(NOBODY_WAITS, _process),
     Named(
         LEASE_TOO_SHORT,
-        lambda view: f"every {duration(view.config.keep_alive_s)} of {duration(view.config.lease_s)}",
+        lambda view: f"every {duration(view.own.keep_alive_s)} of {duration(view.own.lease_s)}",
     ),
     Named(LEASE_ENDS_ODDLY, _clock),
     Named(PROCESS_NOT_KNOWN, _process),

@@ -23,9 +23,7 @@ class SharedStore:
 
     @classmethod
     def of(cls, installation: Installation, clock: Clock) -> SharedStore:
-        settings = installation.settings
-        assert isinstance(settings, ClassicSharedStore)
-        store = settings.store
+        store = installation.of(ClassicSharedStore).store
 
         def opened(secret: Secret) -> Database:
             return Database(lambda: resolve(secret, installation.file.parent))

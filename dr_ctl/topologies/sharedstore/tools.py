@@ -20,5 +20,5 @@ class StoreTools(Tools[BrokerView]):
         """A broker that has ended has no console: the first broker that starts takes the store and serves."""
         del by_console
         others = [access for name in self.observer.brokers if name != site for access in self.observer.at(name)]
-        starts = [access.config.start for access in (*others, *self.observer.at(site))]
+        starts = [access.own.start for access in (*others, *self.observer.at(site))]
         return f"{' or '.join(starts)}: the first that starts takes the store and serves"

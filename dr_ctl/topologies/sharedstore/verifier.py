@@ -7,34 +7,34 @@ from shlex import quote
 from dr_ctl.core.model import Json, some
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.ports import Move
-from dr_ctl.topologies.common import gate
+from dr_ctl.topologies.common.gate import Sample
 from dr_ctl.topologies.common.verifier import Verifier
 from dr_ctl.topologies.sharedstore.access import Observer
 from dr_ctl.topologies.sharedstore.findings import NOT_IN_STORE
 from dr_ctl.topologies.sharedstore.view import BrokerView
 
 
-class StoreVerifier(Verifier):
+class StoreVerifier(Verifier[BrokerView]):
     def __init__(self, observer: Observer, poll_s: float) -> None:
         self._shared = observer.shared
         super().__init__(observer, poll_s, observer.patience.window_s)
 
-    def why_not_yet(self, now: gate.Sample, before: gate.Sample | None, move: Move) -> list[str]:
+    def why_not_yet(self, now: Sample[BrokerView], before: Sample[BrokerView] | None, move: Move) -> list[str]:
         found = super().why_not_yet(now, before, move)
-        source = _held(now)
+        source = now.source
         # In a run that goes on, the source may have given up the store already, and is closed by then.
         if not source.has_the_store and not (move.sent and not source.answered):
             lock = source.lock.text if source.lock is not None else "the lock was not read"
             found.append(f"{source.site} does not hold the store: {lock}")
         return found
 
-    def differing(self, now: gate.Sample, move: Move) -> list[str]:
+    def differing(self, now: Sample[BrokerView], move: Move) -> list[str]:
         del now, move
         return []
 
-    def same(self, now: gate.Sample, move: Move) -> Outcome:
+    def same(self, now: Sample[BrokerView], move: Move) -> Outcome:
         """Messages that are not in the store are in its holder's memory alone, and go with it."""
-        source = _held(now)
+        source = now.source
         depths: dict[str, Json] = {name: queue.depth for name, queue in source.business.items() if queue.depth}
         stored = self._shared.counts() if source.answered else None
         if stored is None:
@@ -51,8 +51,3 @@ class StoreVerifier(Verifier):
             )
             return Refused(text, findings=(NOT_IN_STORE(text, remedy),))
         return Done("the gate holds, and the store has all of it", {"depths": depths})
-
-
-def _held(now: gate.Sample) -> BrokerView:
-    assert isinstance(now.source, BrokerView)
-    return now.source

@@ -18,7 +18,6 @@ from dr_ctl.topologies.common import seen
 from dr_ctl.topologies.common.fence import Fence
 from dr_ctl.topologies.common.names import OWN
 from dr_ctl.topologies.common.seen import Silent
-from dr_ctl.topologies.common.view import Config
 from dr_ctl.topologies.sharedstore.findings import LOCK_NOT_READ, NOBODY_TAKES
 from dr_ctl.topologies.sharedstore.link import StoreLink
 from dr_ctl.topologies.sharedstore.lock import Lag, LockSeen, LockUnreadable, SilentAndUnread
@@ -26,16 +25,11 @@ from dr_ctl.topologies.topology import Stake
 
 
 @dataclass(frozen=True, slots=True)
-class StoreConfig(Config):
-    """The settings of any broker, and of its store: the broker's name, the lease and its renewal, the commands of the
-    process, how a person starts that, whether a replica follows, and how long the process takes to end."""
+class StoreConfig:
+    """Beside the settings of any broker those of its store: the broker's name, the lease and its renewal, the commands
+    of the process, how a person starts that, whether a replica follows, and how long the process takes to end."""
 
-    @property
-    def start(self) -> str:
-        """The words by which a person starts this broker, which then waits for the store."""
-        return f"`{self.starts}` starts {self.broker}" if self.starts else f"start broker {self.broker} on its host"
-
-    broker: str = ""
+    broker: str
     by_row: bool = False
     lease_s: float = 10.0
     keep_alive_s: float = 5.0
@@ -43,6 +37,11 @@ class StoreConfig(Config):
     starts: str = ""
     replicated: bool = False
     ends_s: float = 30.0
+
+    @property
+    def start(self) -> str:
+        """The words by which a person starts this broker, which then waits for the store."""
+        return f"`{self.starts}` starts {self.broker}" if self.starts else f"start broker {self.broker} on its host"
 
 
 _STATES: Final = {True: "its process runs", False: "its process does not run", None: "whether it runs is not known"}
@@ -56,7 +55,7 @@ class BrokerView(ClassicBroker):
     unread, and `unread` says why. `runs` is the state of its process, or None if unknown. `lag` is how much the replica
     has not got, or None if there is none, or unread."""
 
-    config: StoreConfig
+    own: StoreConfig = field(kw_only=True)
     answered: bool = field(default=True, kw_only=True)
     lock: LockSeen | None = field(default=None, kw_only=True)
     unread: str = field(default="", kw_only=True)
@@ -74,7 +73,7 @@ class BrokerView(ClassicBroker):
     @property
     def others(self) -> str | None:
         """The holder of the store, if the lock names another broker."""
-        if self.lock is None or not self.lock.held or self.lock.holder in (None, self.config.broker):
+        if self.lock is None or not self.lock.held or self.lock.holder in (None, self.own.broker):
             return None
         return self.lock.holder
 
@@ -86,13 +85,13 @@ class BrokerView(ClassicBroker):
     @property
     def named_in_vain(self) -> bool:
         """True if the broker's own lock lasts while its ports refuse, as it is starting or has died."""
-        held = self.lock is not None and self.lock.held and self.lock.holder == self.config.broker
+        held = self.lock is not None and self.lock.held and self.lock.holder == self.own.broker
         return held and not self.answered and self.runs is not False
 
     @property
     def may_take(self) -> bool:
         """Say whether it waits for a store that nobody holds."""
-        free = self.lock is not None and not self.lock.held and self.lock.holder != self.config.broker
+        free = self.lock is not None and not self.lock.held and self.lock.holder != self.own.broker
         return free and not self.answered and self.runs is not False
 
     @property
@@ -100,7 +99,7 @@ class BrokerView(ClassicBroker):
         """Say whether a run stopped the broker so short a time ago that its process may still be on its way out."""
         text = self.documents.get(STOPPED)
         stopped_ms = int(text) if text is not None and text.isdecimal() else None
-        since = stopped_ms is not None and 0 <= self.now_ms - stopped_ms < 1000 * self.config.ends_s
+        since = stopped_ms is not None and 0 <= self.now_ms - stopped_ms < 1000 * self.own.ends_s
         return since and not self.answered and self.runs is not False
 
     @property
@@ -109,13 +108,13 @@ class BrokerView(ClassicBroker):
         waits, unless its process is said not to run. If the lock names it, the broker has died or is starting."""
         if self.answered:
             return Role.SICK if self.others is not None else self.by_doors
-        named = self.lock is not None and self.lock.holder == self.config.broker
+        named = self.lock is not None and self.lock.holder == self.own.broker
         return Role.DOWN if named or self.runs is False else Role.STANDBY
 
     @property
     def takes_s(self) -> float:
         """How long another broker takes at most until it has the lock of one that died."""
-        return self.config.lease_s * (2 if self.config.by_row else 1)
+        return self.own.lease_s * (2 if self.own.by_row else 1)
 
     @property
     def takes(self) -> str:
@@ -147,7 +146,7 @@ class StoreSeen(seen.Seen[BrokerView]):
             yield NOBODY_TAKES(text, "Look again in a moment.")
             return
         states = some([f"{view.site}/{view.pair}: {_STATES[view.runs]}" for view in views])
-        remedy = f"{'; '.join(view.config.start for view in views)}. The first that starts takes the store and serves."
+        remedy = f"{'; '.join(view.own.start for view in views)}. The first that starts takes the store and serves."
         yield NOBODY_TAKES(f"nobody holds the store, and no broker takes it: {states}", remedy)
 
     def stake(self, site: str) -> Sequence[Stake]:
@@ -156,4 +155,4 @@ class StoreSeen(seen.Seen[BrokerView]):
 
     @property
     def one_store(self) -> bool:
-        return not any(view.config.replicated for site in self.sites for view in self.views(site))
+        return not any(view.own.replicated for site in self.sites for view in self.views(site))

@@ -13,11 +13,12 @@ from dr_ctl.engine.plan import Ask, Call
 from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import CUT_OFF, RunbookStep
 from dr_ctl.settings.model import Drain, Queues
-from dr_ctl.topologies.artemis.operations import PAUSE_LASTING, RESUME, change
+from dr_ctl.topologies.artemis.operations import PAUSE_LASTING, RESUME
 from dr_ctl.topologies.bridges import procedure
 from dr_ctl.topologies.bridges.seen import BridgesSeen
 from dr_ctl.topologies.bridges.view import BrokerView
 from dr_ctl.topologies.common.debts import document
+from dr_ctl.topologies.console.requests import change
 from tests.topologies.bridges.views import (
     CLIENTS,
     CLOSED,

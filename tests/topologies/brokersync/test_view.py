@@ -15,7 +15,7 @@ from dr_ctl.topologies.brokersync.look import seen
 from dr_ctl.topologies.brokersync.view import AGENT, SyncConfig
 from dr_ctl.topologies.classic.broker import Network
 from dr_ctl.topologies.classic.look import Answered
-from dr_ctl.topologies.common.view import Consumer
+from dr_ctl.topologies.common.view import Config, Consumer
 from tests.topologies.brokersync.views import broker, connection, door, queue
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -37,9 +37,12 @@ def answered(*names: str, bridged: str = "", consumers: tuple[Consumer, ...] = (
     return Answered(FIELDS, doors, (), tuple(map(queue, names)), (*taken, *bridges), (), (), frozenset())
 
 
+CONFIG = Config(("stomp",), None, None, greets_at=1)
+
+
 def looked(told: Answered, copies: str = "{queue}.DR") -> dict[str, str]:
-    config = SyncConfig(("stomp",), None, None, None, None, 1, copies, copies, "sync")
-    view = seen(told, NoPapers(), pair="b", site="london", config=config)  # type: ignore[arg-type]
+    own = SyncConfig(copies, copies, "sync")
+    view = seen(told, NoPapers(), pair="b", site="london", config=CONFIG, own=own)  # type: ignore[arg-type]
     return {name: each.name for name, each in view.copying.items()}
 
 
@@ -55,9 +58,9 @@ def test_a_queue_that_a_bridge_takes_from_holds_copies_of_the_one_whose_name_it_
 
 def test_what_the_agent_takes_is_no_clients() -> None:
     mine, theirs = (Consumer("orders.in", None, client, "", "", 0) for client in (f"{AGENT}1", "app"))
-    config = SyncConfig(("stomp",), None, None, None, None, 1, "{queue}.DR", "{queue}.DR", "sync")
+    own = SyncConfig("{queue}.DR", "{queue}.DR", "sync")
 
-    view = seen(answered("orders.in", consumers=(mine, theirs)), NoPapers(), pair="b", site="x", config=config)  # type: ignore[arg-type]
+    view = seen(answered("orders.in", consumers=(mine, theirs)), NoPapers(), pair="b", site="x", config=CONFIG, own=own)  # type: ignore[arg-type]
 
     assert [each.client for each in view.consumers] == ["app"]
 

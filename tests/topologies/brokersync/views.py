@@ -8,7 +8,7 @@ from typing import Any
 from dr_ctl.topologies.brokersync.view import BrokerView, SyncConfig
 from dr_ctl.topologies.classic.broker import Network
 from dr_ctl.topologies.common.seen import Seen
-from dr_ctl.topologies.common.view import Acceptor, Connection, Queue
+from dr_ctl.topologies.common.view import Acceptor, Config, Connection, Queue
 
 BROKER = "org.apache.activemq:type=Broker,brokerName"
 
@@ -37,9 +37,8 @@ def broker(site: str, *, serves: bool, depth: int = 0, to_ship: int = 0, **more:
     told = BrokerView(
         pair="b",
         site=site,
-        config=SyncConfig(
-            ("stomp",), ("openwire",), None, None, None, 1, f"{{queue}}.to-{peer}", f"{{queue}}.to-{site}", "sync"
-        ),
+        config=Config(("stomp",), ("openwire",), None, greets_at=1),
+        own=SyncConfig(f"{{queue}}.to-{peer}", f"{{queue}}.to-{site}", "sync"),
         broker=site,
         version="5.18.3",
         node=site,

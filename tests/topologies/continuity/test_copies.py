@@ -10,8 +10,8 @@ import pytest
 
 from dr_ctl.jolokia.client import Answer, Ask, Listing
 from dr_ctl.jolokia.errors import BadValue
-from dr_ctl.topologies.artemis.operations import change
 from dr_ctl.topologies.common.consumed import NotWhole
+from dr_ctl.topologies.console.requests import change
 from dr_ctl.topologies.continuity.copies import (
     BATCH,
     CALLS,

@@ -12,9 +12,9 @@ from dr_ctl.engine.plan import Ask, Call
 from dr_ctl.engine.ports import Move
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.settings.model import Drain, Queues
-from dr_ctl.topologies.artemis.operations import change
 from dr_ctl.topologies.common.residue import Residue
 from dr_ctl.topologies.common.view import Peer
+from dr_ctl.topologies.console.requests import change
 from dr_ctl.topologies.continuity import procedure
 from dr_ctl.topologies.continuity.drafts.reinstate import REMOVE_ALL
 from dr_ctl.topologies.continuity.fence import ACTIVATE_SITE, DEACTIVATE_SITE, WAITS_MS

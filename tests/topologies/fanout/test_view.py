@@ -11,12 +11,13 @@ import pytest
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.topologies.common.debts import document
-from dr_ctl.topologies.common.view import Acceptor, Connection, Consumer, Queue
+from dr_ctl.topologies.common.view import Acceptor, Config, Connection, Consumer, Queue
 from dr_ctl.topologies.fanout.view import BrokerView, FanoutConfig
 
 AT = datetime(2026, 11, 23, tzinfo=UTC)
 PORTS = {"stomp": 1, "producers": 2, "sync": 3, "openwire": 4}
-CONFIG = FanoutConfig(("stomp",), None, None, producers=("producers",), own="sync", id_header="order_id")
+CONFIG = Config(("stomp",), None, None)
+OWN = FanoutConfig(("producers",), "sync", "order_id")
 
 
 def queue(name: str, depth: int, *, added: int = 100, removed: int = 40, **more: Any) -> Queue:
@@ -49,6 +50,7 @@ def view(site: str, *queues: Queue, is_open: bool = True, **more: Any) -> Broker
         "pair": "orders-1",
         "site": site,
         "config": CONFIG,
+        "own": OWN,
         "broker": site,
         "version": "5.18.3",
         "node": site,

@@ -20,9 +20,9 @@ from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.settings.model import Drain, Queues
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.document_queue import CREATE_QUEUE, DESTROY_QUEUE
-from dr_ctl.topologies.artemis.operations import change
 from dr_ctl.topologies.common.seen import Silent
 from dr_ctl.topologies.common.view import Config
+from dr_ctl.topologies.console.requests import change
 from dr_ctl.topologies.mirror import procedure
 from dr_ctl.topologies.mirror.view import MirrorSeen
 from tests.topologies.mirror.pair import Management, mirrored_pair

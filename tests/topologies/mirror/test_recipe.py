@@ -18,9 +18,9 @@ from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.settings.model import Drain, Queues
 from dr_ctl.topologies.artemis import beans
-from dr_ctl.topologies.artemis.operations import change
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.view import Config
+from dr_ctl.topologies.console.requests import change
 from dr_ctl.topologies.mirror import procedure
 from dr_ctl.topologies.mirror.look import look
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen

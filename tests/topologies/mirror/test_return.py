@@ -19,9 +19,10 @@ from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.settings.model import Drain, Queues
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.document_queue import CREATE_QUEUE, DESTROY_QUEUE
-from dr_ctl.topologies.artemis.operations import PAUSE_LASTING, RESUME, change
+from dr_ctl.topologies.artemis.operations import PAUSE_LASTING, RESUME
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.seen import Silent
+from dr_ctl.topologies.console.requests import change
 from dr_ctl.topologies.mirror import procedure
 from dr_ctl.topologies.mirror.drafts.shipping import START_LINK
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen

@@ -12,7 +12,7 @@ from dr_ctl.core.model import Role
 from dr_ctl.engine.goals import Goal
 from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.classic.beans import queue as bean
-from dr_ctl.topologies.common.view import Acceptor, Peer, Queue
+from dr_ctl.topologies.common.view import Acceptor, Config, Peer, Queue
 from dr_ctl.topologies.replica import parity
 from dr_ctl.topologies.replica.acts.shipping import Events
 from dr_ctl.topologies.replica.beans import EVENTS, INTERMEDIATE
@@ -39,7 +39,7 @@ def view(site: str, part: str | None, *, shipped: int = 0, lag_ms: int | None = 
     events = (queue(EVENTS, shipped, consumers=1), queue(INTERMEDIATE)) if part is not None else ()
     opened = part == "source"
     told = BrokerView(
-        pair="orders-1", site=site, config=ReplicaConfig(("stomp",), None, None, lag_s=10.0), broker=site,
+        pair="orders-1", site=site, config=Config(("stomp",), None, None), own=ReplicaConfig(10.0), broker=site,
         version="5.18.8", node=site, start="ID:1", now_ms=0,
         acceptors=(door("stomp", started=opened), door("replication", started=True)),
         queues=(queue("orders.in", 3),), connections=(), consumers=(), prepared=(),

@@ -93,7 +93,7 @@ def test_the_refusal_says_which_keys_to_write(tmp_path: Path) -> None:
         (broker(lock=replace(FREE, written=False)), waiting(runs=True), "DR-STORE-013"),
         (broker(lock=replace(FRESH, held=False, left_s=-1.0)), waiting(runs=True), "DR-STORE-005"),
         (broker(lock=replace(FRESH, renewed_s=10.0, lasts_s=5.0)), waiting(runs=True), "DR-STORE-005"),
-        (broker(config=config("london", keep_alive_s=10.0)), waiting(runs=True), "DR-STORE-005"),
+        (broker(own=config("london", keep_alive_s=10.0)), waiting(runs=True), "DR-STORE-005"),
         (broker(denied=frozenset({STOPS})), waiting(runs=True), "DR-POLICY-001"),
     ],
 )
@@ -104,7 +104,7 @@ def test_what_refuses_a_move(here: BrokerView, there: BrokerView, expected: str)
 def test_the_brokers_own_lease_is_judged_and_not_what_the_settings_say() -> None:
     said = config("london", keep_alive_s=10.0)
 
-    assert found(broker(config=said, lock=replace(FRESH, renewed_s=2.0, lasts_s=8.0)), waiting(runs=True)) == {}
+    assert found(broker(own=said, lock=replace(FRESH, renewed_s=2.0, lasts_s=8.0)), waiting(runs=True)) == {}
 
 
 def test_of_a_run_that_goes_on_who_gave_up_the_store_may_have_ended() -> None:
@@ -150,7 +150,7 @@ def test_a_moment_in_which_a_broker_takes_the_store_is_waited_out(
 
 
 def test_a_stop_that_is_denied_to_the_console_is_not_needed_where_the_process_has_a_command() -> None:
-    here = broker(denied=frozenset({STOPS}), config=with_commands("london"))
+    here = broker(denied=frozenset({STOPS}), own=with_commands("london"))
 
     assert found(here, waiting(runs=True)) == {}
 
@@ -178,7 +178,7 @@ def test_with_one_store_nothing_is_lost_with_a_site_whatever_it_does() -> None:
 
 
 def test_with_a_replica_it_is_what_that_has_not_got() -> None:
-    here = broker(config=config("london", replicated=True), lag=Lag(4096, 3))
+    here = broker(own=config("london", replicated=True), lag=Lag(4096, 3))
     unread = replace(here, lag=None)
 
     assert not seen(here, waiting()).one_store

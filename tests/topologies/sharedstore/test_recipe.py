@@ -33,7 +33,7 @@ def test_the_holder_is_stopped_and_nothing_is_opened() -> None:
 
 
 def test_its_process_is_stopped_by_its_own_command_where_there_is_one_and_started_again() -> None:
-    both = seen(broker(config=with_commands("london")), waiting(runs=True))
+    both = seen(broker(own=with_commands("london")), waiting(runs=True))
 
     stop, *_, start = calls("activate", both)
 

@@ -8,7 +8,7 @@ from typing import Any
 from dr_ctl.engine.goals import Goal
 from dr_ctl.topologies.classic import beans
 from dr_ctl.topologies.common.seen import Silent
-from dr_ctl.topologies.common.view import Acceptor, Queue
+from dr_ctl.topologies.common.view import Acceptor, Config, Queue
 from dr_ctl.topologies.sharedstore.lock import LockSeen
 from dr_ctl.topologies.sharedstore.view import BrokerView, StoreConfig, StoreSeen
 
@@ -17,9 +17,11 @@ FRESH = LockSeen(True, "london", 8.0, 0.0)
 FILE = LockSeen(True)
 
 
+CONFIG = Config(("stomp",), None, None)
+
+
 def config(site: str, **more: Any) -> StoreConfig:
-    usual = StoreConfig(("stomp",), None, None, broker=site, by_row=True)
-    return replace(usual, **more)
+    return StoreConfig(**{"broker": site, "by_row": True} | more)
 
 
 def queue(name: str, depth: int = 0, **more: Any) -> Queue:
@@ -73,7 +75,8 @@ def _view(site: str, **more: Any) -> BrokerView:
     told: dict[str, Any] = {
         "pair": PAIR,
         "site": site,
-        "config": config(site),
+        "config": CONFIG,
+        "own": config(site),
         "broker": site,
         "version": "",
         "node": site,

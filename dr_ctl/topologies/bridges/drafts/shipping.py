@@ -9,12 +9,13 @@ from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import RunbookStep
-from dr_ctl.topologies.artemis.operations import START, STOP, request
+from dr_ctl.topologies.artemis.operations import START, STOP
 from dr_ctl.topologies.bridges.view import Bridge, BrokerView, Chosen
 from dr_ctl.topologies.common.calls import call
 from dr_ctl.topologies.common.drafts.quiesce import while_serving
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.seen import Seen
+from dr_ctl.topologies.console.requests import request
 
 STOPPED: Final = "it is stopped"
 STOPS_S: Final = 75.0  # a bridge whose link had failed takes no start for a minute after its stop

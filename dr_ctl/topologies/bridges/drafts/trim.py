@@ -10,7 +10,6 @@ from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import RunbookStep
-from dr_ctl.topologies.artemis.operations import request
 from dr_ctl.topologies.bridges.messages import NUMBER
 from dr_ctl.topologies.bridges.view import ORIGIN, BrokerView
 from dr_ctl.topologies.common.calls import call
@@ -18,6 +17,7 @@ from dr_ctl.topologies.common.consumed import Consumed
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.common.view import Queue
+from dr_ctl.topologies.console.requests import request
 
 REMOVE: Final = "removeMessages(java.lang.String)"
 PROCESSED: Final = "the id stores of both sites hold its id"

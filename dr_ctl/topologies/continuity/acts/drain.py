@@ -136,7 +136,7 @@ class _Drain:
     removed: dict[str, set[str]] = field(default_factory=dict)
     unread: str | None = None
     same: bool = False
-    begun: dict[str, list[Sample]] = field(default_factory=dict)
+    begun: dict[str, list[Sample[SiteView]]] = field(default_factory=dict)
     _calm: int = 0
     _left: int | None = None
 

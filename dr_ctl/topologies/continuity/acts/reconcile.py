@@ -9,10 +9,10 @@ from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.engine.waiting import until
 from dr_ctl.settings.durations import duration
-from dr_ctl.topologies.artemis.operations import request
 from dr_ctl.topologies.common.calls import call, document
 from dr_ctl.topologies.common.findings import SET_ASIDE
 from dr_ctl.topologies.common.names import quarantine_queue
+from dr_ctl.topologies.console.requests import request
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.tools import Applied, ContinuityTools
 from dr_ctl.topologies.continuity.view import SiteView

@@ -16,12 +16,13 @@ from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.document_queue import CREATE_FILTERED
-from dr_ctl.topologies.artemis.operations import START, STOP, request
+from dr_ctl.topologies.artemis.operations import START, STOP
 from dr_ctl.topologies.common.baseline import before
 from dr_ctl.topologies.common.calls import call, close_door, open_door, pause, resume
 from dr_ctl.topologies.common.drafts.quarantine import owed_again, paid
 from dr_ctl.topologies.common.names import quarantine_queue
 from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.console.requests import request
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.view import Bridge, ContinuitySeen, SiteView
 

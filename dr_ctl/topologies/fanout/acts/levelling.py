@@ -113,7 +113,9 @@ def _not_carried(tools: FanoutTools, way: Way, move: Move) -> Refused | None:
     text = f"{way[1].site} lacks messages that cannot be copied whole over STOMP: " + some(
         [f"{name}: {len(lost)} ({some(sorted(lost))})" for name, lost in wrong.items()]
     )
-    remedy = f"Copy them from {way[0].site} by a JMS client with the same {way[0].id_header}; or let them be consumed."
+    remedy = (
+        f"Copy them from {way[0].site} by a JMS client with the same {way[0].own.id_header}; or let them be consumed."
+    )
     return Refused(text, tools.evened.as_json(), (NOT_CARRIED(text, remedy),))
 
 

@@ -19,11 +19,12 @@ from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.document_queue import CREATE_QUEUE, internal_queue
-from dr_ctl.topologies.artemis.operations import MOVE, request
+from dr_ctl.topologies.artemis.operations import MOVE
 from dr_ctl.topologies.common.calls import call
 from dr_ctl.topologies.common.consumed import Consumed
 from dr_ctl.topologies.common.findings import LEFT_OVER, SET_ASIDE
 from dr_ctl.topologies.common.names import quarantine_queue
+from dr_ctl.topologies.console.requests import request
 from dr_ctl.topologies.mirror import parity
 from dr_ctl.topologies.mirror.origins import RESIDUE_UP_TO, Origin, numbered, told
 from dr_ctl.topologies.mirror.tools import MirrorTools

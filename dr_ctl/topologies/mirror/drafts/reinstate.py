@@ -8,12 +8,13 @@ from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.document_queue import CREATE_QUEUE
-from dr_ctl.topologies.artemis.operations import MOVE, request
+from dr_ctl.topologies.artemis.operations import MOVE
 from dr_ctl.topologies.common.baseline import before
 from dr_ctl.topologies.common.calls import call, close_door, open_door, pause_lasting, resume
 from dr_ctl.topologies.common.drafts.quarantine import owed_again, paid
 from dr_ctl.topologies.common.names import quarantine_queue
 from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.console.requests import request
 from dr_ctl.topologies.mirror import parity
 from dr_ctl.topologies.mirror.drafts.shipping import start_link
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen

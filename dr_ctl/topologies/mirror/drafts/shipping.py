@@ -11,10 +11,10 @@ from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.artemis import beans
-from dr_ctl.topologies.artemis.operations import request
 from dr_ctl.topologies.common.calls import call
 from dr_ctl.topologies.common.drafts.quiesce import lifts_planned, while_serving
 from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.console.requests import request
 from dr_ctl.topologies.mirror.view import BrokerView, Link, MirrorSeen
 
 STOP_LINK: Final = "stopBrokerConnection(java.lang.String)"

@@ -16,7 +16,7 @@ LAG: Final = "lag"
 
 
 def catch_up(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
-    lag_s = min(view.config.lag_s for view in seen.views(move.source))
+    lag_s = min(view.own.lag_s for view in seen.views(move.source))
     about = f"{while_serving(seen, move)}the replica fetches, and is at most {duration(lag_s)} behind"
     limits = {"within": step.limits.get("within", rules.patience.catch_up_s), LAG: lag_s}
     return Draft(move.source, about, limits=limits)

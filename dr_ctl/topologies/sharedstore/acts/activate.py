@@ -66,7 +66,7 @@ def _may_not(tools: StoreTools, seen: Seen[BrokerView], move: Move) -> str | Non
         return f"the store cannot be handed over: {roles}"
     for access in tools.observer.at(move.target):
         if access.process.runs(fresh_s=0.0) is False:
-            return f"the process of {access.config.broker} does not run: nobody would take the store"
+            return f"the process of {access.own.broker} does not run: nobody would take the store"
     moved = [why for view in here if view.answered for why in _moved(tools, view, seen, move)]
     return some(moved) if moved else None
 
@@ -162,7 +162,7 @@ def _lost(seen: Seen[BrokerView], move: Move, was_s: float | None, left_s: float
 
 def _left_s(seen: Seen[BrokerView], move: Move) -> float | None:
     """Seconds until the lease of the source ends, or None without a lease."""
-    names = {view.config.broker for view in seen.views(move.source)}
+    names = {view.own.broker for view in seen.views(move.source)}
     locks = [view.lock for site in seen.sites for view in seen.views(site) if view.lock is not None]
     return next((each.left_s for each in locks if each.held and each.holder in names), None)
 
@@ -181,7 +181,7 @@ def _late(seen: Seen[BrokerView], why: str, within: str, move: Move) -> Outcome:
         return Refused(f"{text}; nothing was asked of it")
     views = [view for site in (move.source, move.target) for view in seen.views(site) if view.lock is not None]
     if views and all(view.lock is not None and not view.lock.held for view in views):
-        starts = " or ".join(view.config.start for view in (*seen.views(move.target), *seen.views(move.source)))
+        starts = " or ".join(view.own.start for view in (*seen.views(move.target), *seen.views(move.source)))
         return Refused(f"{text}; nobody holds it: {starts}", code=ExitCode.INCOMPLETE)
     return Unknown(f"{text}; look at {move.target} first")
 
