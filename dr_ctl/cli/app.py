@@ -17,7 +17,8 @@ from dr_ctl.application.result import Result, of_error
 from dr_ctl.cli.added import TEXTS, added
 from dr_ctl.cli.command import command, common, group
 from dr_ctl.cli.helping import Whole
-from dr_ctl.cli.operations_app import CHANGES, link_app, operations_app
+from dr_ctl.cli.operations_app import link_app, operations_app
+from dr_ctl.cli.options import ChangeOptions
 from dr_ctl.cli.session import Session, Time
 from dr_ctl.cli.streams import make_lasting
 from dr_ctl.core.errors import DrCtlError, Stopped, UsageError
@@ -254,7 +255,7 @@ def monitor(
     return monitoring.monitor(session, lasting_s, pay_debts=pay_debts, metrics=metrics)
 
 
-@command(app, "sync", how=CHANGES)
+@command(app, "sync", changes=ChangeOptions)
 def sync(
     session: Session,
     how: RunOptions,

@@ -5,9 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from typing import assert_never
 
 from dr_ctl.application.run_options import Accepted, RunOptions, Theft
+from dr_ctl.cli.options import (
+    AskOptions,
+    ChangeOptions,
+    DrainOptions,
+    FailoverOptions,
+    LostSiteOptions,
+    MoveOptions,
+    PlanOptions,
+    SiteOptions,
+    StepOptions,
+    StepwiseOptions,
+    WholeOptions,
+)
 from dr_ctl.cli.session import Session
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.errors import UsageError
@@ -16,54 +29,65 @@ from dr_ctl.engine.plan import Ask
 from dr_ctl.settings.durations import seconds
 
 
-def asked(
-    session: Session,
-    operation: str,
-    *,
-    to: str | None = None,
-    site: str | None = None,
-    timeout: str | None = None,
-    max_outage: str | None = None,
-    cut_in_flight: bool = False,
-    accept_difference: Sequence[str] | None = None,
-    expect_serving: str | None = None,
-    accept_loss: str | None = None,
-    accept_twice: str | None = None,
-    presume_down: str | None = None,
-    silent_since: str | None = None,
-    reason: str | None = None,
-    queues: str | None = None,
-) -> Ask:
-    """Make the question out of the options; raises `UsageError` where one is not well formed. A planned move has a
-    bound on the outage also where none was given."""
+def asked(session: Session, operation: str, options: AskOptions, reason: str | None) -> Ask:
+    """Make the question out of the options; raises `UsageError` where one is not well formed."""
+    timeout_s = seconds_of("--timeout", options.timeout)
+    match options:
+        case PlanOptions():
+            return _planned(session, options, timeout_s)
+        case SiteOptions() | LostSiteOptions():
+            return Ask(operation, _target(session, operation, options.site), timeout_s, reason=reason)
+        case StepOptions(queues=queues):
+            return Ask(operation, _target(session, operation, options.site), timeout_s, reason=reason, queues=queues)
+        case FailoverOptions():
+            return _priced(session, Ask(operation, options.to, timeout_s, reason=reason), options)
+        case DrainOptions() | MoveOptions():
+            accepted = _accepted(options.accept_difference or ())
+            asked = Ask(
+                operation, options.to, timeout_s, accept_difference=accepted, reason=reason, queues=options.queues
+            )
+            return _bounded(session, asked, options) if isinstance(options, MoveOptions) else asked
+        case _:
+            assert_never(options)
+
+
+def _planned(session: Session, options: PlanOptions, timeout_s: float | None) -> Ask:
+    operation = _whole(options.operation)
     made = Ask(
         operation,
-        _target(session, operation, _named(to, site)),
-        seconds_of("--timeout", timeout),
-        cut_in_flight,
-        _accepted(accept_difference or ()),
-        expect_serving,
-        reason=reason,
-        max_outage_s=_outage_s(session, max_outage) if operation in (SWAPOVER, FAILBACK) else None,
-        queues=queues,
+        _target(session, operation, _named(options.to, options.site)),
+        timeout_s,
+        accept_difference=_accepted(options.accept_difference or ()),
+        expect_serving=options.expect_serving,
+        reason=options.reason,
+        queues=options.queues,
     )
-    if presume_down is not None and not reason:
+    return _priced(session, made, options) if operation == FAILOVER else _bounded(session, made, options)
+
+
+def _bounded(session: Session, made: Ask, options: MoveOptions | PlanOptions) -> Ask:
+    """A planned move, which has a bound on the outage also where none was given."""
+    limit_s = _outage_s(session, options.max_outage) if made.operation in (SWAPOVER, FAILBACK) else None
+    return replace(made, cut_in_flight=options.cut_in_flight, max_outage_s=limit_s)
+
+
+def _priced(session: Session, made: Ask, options: FailoverOptions | PlanOptions) -> Ask:
+    """A failover, with what is accepted of it and what a person knows of the lost site."""
+    if options.presume_down is not None and not made.reason:
         raise UsageError("--presume-down needs --reason", remedy="Say why that site is taken for down: --reason TEXT.")
-    if operation != FAILOVER:
-        return made
-    if silent_since is not None and not reason:
+    if options.silent_since is not None and not made.reason:
         raise UsageError("--silent-since needs --reason", remedy="Say how that moment is known: --reason TEXT.")
-    ended = moment(session, "--silent-since", silent_since)
+    ended = moment(session, "--silent-since", options.silent_since)
     return replace(
         made,
-        accept_loss=accepted("--accept-loss", accept_loss),
-        accept_twice=accepted("--accept-twice", accept_twice),
-        presume_down=presume_down,
+        accept_loss=accepted("--accept-loss", options.accept_loss),
+        accept_twice=accepted("--accept-twice", options.accept_twice),
+        presume_down=options.presume_down,
         silent_since=stamp(ended) if ended is not None else None,
     )
 
 
-def whole(operation: str) -> str:
+def _whole(operation: str) -> str:
     """The operation that was named, where it is a whole one; raises `UsageError`."""
     if operation not in WHOLE:
         raise UsageError(f"unknown operation {operation}", remedy=f"This version knows {', '.join(WHOLE)}.")
@@ -110,22 +134,16 @@ def _accepted(differences: Sequence[str]) -> dict[str, int]:
     return accepted
 
 
-def how(
-    *,
-    yes: bool = False,
-    dry_run: bool = False,
-    step: bool = False,
-    saved: Path | None = None,
-    steal: bool = False,
-    reason: str | None = None,
-    expect_serving: str | None = None,
-) -> RunOptions:
+def run_options(options: ChangeOptions) -> RunOptions:
     """How it is to be run; raises `UsageError` where the options contradict each other, or lack a reason."""
-    if step and yes:
+    step = isinstance(options, StepwiseOptions) and options.step
+    saved = options.saved if isinstance(options, WholeOptions) else None
+    if step and options.yes:
         raise UsageError("--step asks before each step, --yes asks nothing", remedy="Leave one of them out.")
-    if steal and not reason:
+    if options.steal and not options.reason:
         raise UsageError("--steal needs --reason", remedy="Say why the other run is certain to be gone: --reason TEXT.")
-    return RunOptions(yes, dry_run, step, Theft(steal, reason), saved, expect_serving)
+    theft = Theft(options.steal, options.reason)
+    return RunOptions(options.yes, options.dry_run, step, theft, saved, options.expect_serving)
 
 
 def settling(session: Session, how: RunOptions, site: str | None, queues: str | None, *, put_back: bool) -> Ask:
@@ -136,7 +154,7 @@ def settling(session: Session, how: RunOptions, site: str | None, queues: str | 
     if how.theft.reason is None and not how.dry_run:
         raise UsageError("--settle needs --reason", remedy="Say what you know of them: --reason TEXT.")
     operation = PUT_BACK if put_back else KEEP_ASIDE
-    return asked(session, operation, site=site, queues=queues, reason=how.theft.reason)
+    return asked(session, operation, StepOptions(site, queues=queues), how.theft.reason)
 
 
 def _outage_s(session: Session, max_outage: str | None) -> float | None:

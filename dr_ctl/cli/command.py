@@ -7,31 +7,30 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from dr_ctl import __version__
 from dr_ctl.cli.helping import Group
+from dr_ctl.cli.options import JSON, OUTPUT, QUIET, AskOptions, ChangeOptions, Everywhere
 from dr_ctl.cli.session import Session, Time
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
     from dr_ctl.application.result import Result
 
-Output = Literal["text", "json"]
-Option = tuple[str, Any, Any]  # parameter name, annotated type, default
+T = TypeVar("T", bound="DataclassInstance")
+
 
 CONFIG = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="The settings file.")]
 STATE = Annotated[Path | None, typer.Option("--state-dir", metavar="DIR", help="Where runs are kept.")]
 VERBOSE = Annotated[bool, typer.Option("--verbose", help="Say the cause of an error.")]
 NO_COLOR = Annotated[bool, typer.Option("--no-color", help="Plain text, as with NO_COLOR.")]
-OUTPUT = Annotated[Output | None, typer.Option("--output", metavar="text|json", help="Text, or one JSON document.")]
-JSON = Annotated[bool, typer.Option("--json", help="Short for --output json.")]
-QUIET = Annotated[bool, typer.Option("--quiet", help="No progress on standard error.")]
-WARN_EXIT = Annotated[bool, typer.Option("--warn-exit", help="End with 30 instead of 0 where there are warnings.")]
 
 
 def _version(asked: bool) -> None:
@@ -79,12 +78,6 @@ def common(
 
 # Parameters that are no options: help must not load these types.
 _UNREAD = dict.fromkeys(("Session", "Ask", "RunOptions", "Result"), object)
-_EVERYWHERE = (
-    ("output", OUTPUT, None),
-    ("json", JSON, False),
-    ("quiet", QUIET, False),
-    ("warn_exit", WARN_EXIT, False),
-)
 
 
 def command(
@@ -92,46 +85,42 @@ def command(
     name: str,
     *,
     full: str | None = None,
-    asks: Sequence[Option] = (),
-    how: Sequence[Option] = (),
+    asks: type[AskOptions] | None = None,
+    changes: type[ChangeOptions] | None = None,
 ) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
     """Register a function as a command: gives it the session, adds the options that every command takes, and ends with
-    its result's exit code. `full` is the command's whole name where `app` is a group. `asks` are options that become
-    the function's one argument `asked`, of the command or of the `operation` that it takes; `how` those that become its
-    argument of that name."""
+    its result's exit code. `full` is the command's whole name where `app` is a group. The fields of `asks` are options
+    that become the function's argument `asked`; those of `changes` become its argument `how`."""
 
     def register(function: Callable[..., Result]) -> Callable[..., Result]:
         own = inspect.signature(function, locals=_UNREAD, eval_str=True)
         parameters = [
             *_declared(asks),
             *(each for each in own.parameters.values() if each.name not in ("session", "asked", "how")),
-            *_declared((*how, *_EVERYWHERE)),
+            *_declared(changes),
+            *_declared(Everywhere),
         ]
         context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
 
         def run(**options: Any) -> None:
             before: Session = options.pop("ctx").obj
-            output, as_json = options.pop("output"), options.pop("json")
+            every = _taken(Everywhere, options)
             session = replace(
                 before,
                 command=full or name,
-                json=as_json or (output == "json" if output is not None else before.json),
-                quiet=options.pop("quiet") or before.quiet,
-                warn_exit=options.pop("warn_exit"),
+                json=every.json or (every.output == "json" if every.output is not None else before.json),
+                quiet=every.quiet or before.quiet,
+                warn_exit=every.warn_exit,
             )
-            if asks or how:
+            if asks is not None or changes is not None:
                 from dr_ctl.cli import asking  # noqa: PLC0415
 
-                manner = {key: options.pop(key) for key, _, _ in how}
-                if how:
-                    options["how"] = asking.how(**manner)
-                if asks:
-                    wanted: dict[str, Any] = {"reason": manner.get("reason")} | {
-                        key: options.pop(key) for key, _, _ in asks
-                    }
-                    wanted |= {"site": options["site"]} if "site" in options else {}
-                    operation = asking.whole(options["operation"]) if "operation" in options else full or name
-                    options["asked"] = asking.asked(session, operation, **wanted)
+                manner = _taken(changes, options) if changes is not None else None
+                if asks is not None:
+                    reason = manner.reason if manner is not None else None
+                    options["asked"] = asking.asked(session, full or name, _taken(asks, options), reason)
+                if manner is not None:
+                    options["how"] = asking.run_options(manner)
             from dr_ctl.cli.render import end  # noqa: PLC0415
 
             raise typer.Exit(end(function(session, **options), session))
@@ -146,8 +135,19 @@ def command(
     return register
 
 
-def _declared(options: Sequence[Option]) -> list[inspect.Parameter]:
+def _declared(options: type[DataclassInstance] | None) -> list[inspect.Parameter]:
+    """A parameter for each field. The annotations of a class of options are values, not text."""
     return [
-        inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-        for key, kind, default in options
+        inspect.Parameter(
+            each.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if each.default is MISSING else each.default,
+            annotation=each.type,
+        )
+        for each in (fields(options) if options is not None else ())
     ]
+
+
+def _taken(kind: type[T], options: dict[str, Any]) -> T:
+    """Make a class of options of what the command line gave, and take it out of the rest."""
+    return kind(**{each.name: options.pop(each.name) for each in fields(kind)})

@@ -1,0 +1,160 @@
+"""The options of commands that may change a broker, by what they are for: a class of them is declared as it stands,
+each field an option, and `asking.py` turns it into a question."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+Output = Literal["text", "json"]
+OUTPUT = Annotated[Output | None, typer.Option("--output", metavar="text|json", help="Text, or one JSON document.")]
+JSON = Annotated[bool, typer.Option("--json", help="Short for --output json.")]
+QUIET = Annotated[bool, typer.Option("--quiet", help="No progress on standard error.")]
+WARN_EXIT = Annotated[bool, typer.Option("--warn-exit", help="End with 30 instead of 0 where there are warnings.")]
+TO = Annotated[str, typer.Option("--to", metavar="SITE", help="The site that shall serve.")]
+SITE = Annotated[str, typer.Argument(metavar="SITE")]
+TIMEOUT = Annotated[str | None, typer.Option("--timeout", metavar="T", help="Of the drain, as in 30s or 5m.")]
+OUTAGE = Annotated[
+    str | None,
+    typer.Option("--max-outage", metavar="T", help="Undo when clients would be out longer; default: objectives."),
+]
+CUT = Annotated[bool, typer.Option("--cut-in-flight", help="Move although clients hold messages: they come again.")]
+ACCEPT = Annotated[
+    list[str] | None, typer.Option("--accept-difference", metavar="QUEUE=N", help="Move with exactly this difference.")
+]
+LOSS = Annotated[
+    str | None, typer.Option("--accept-loss", metavar="N|unknown", help="Messages that a failover may lose.")
+]
+TWICE = Annotated[
+    str | None, typer.Option("--accept-twice", metavar="N|unknown", help="Messages that may come twice by a failover.")
+]
+PRESUME = Annotated[
+    str | None, typer.Option("--presume-down", metavar="SITE", help="Take this site for down; needs --reason.")
+]
+SILENT = Annotated[
+    str | None,
+    typer.Option(
+        "--silent-since",
+        metavar="T",
+        help="When the lost site's service ended, a moment or a time ago: bounds the loss; needs --reason.",
+    ),
+]
+QUEUES = Annotated[
+    str | None,
+    typer.Option(
+        "--queues",
+        metavar="PATTERN",
+        help="Only these queues: a name, or a pattern as in Artemis (`orders.#`); where the topology moves queues one "
+        "by one.",
+    ),
+]
+REASON = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Why; the journal keeps it.")]
+EXPECT = Annotated[str | None, typer.Option("--expect-serving", metavar="SITE", help="Refuse unless SITE serves.")]
+
+
+@dataclass(frozen=True, slots=True)
+class DrainOptions:
+    to: TO
+    timeout: TIMEOUT = None
+    accept_difference: ACCEPT = None
+    queues: QUEUES = None
+
+
+@dataclass(frozen=True, slots=True)
+class MoveOptions:
+    to: TO
+    timeout: TIMEOUT = None
+    max_outage: OUTAGE = None
+    cut_in_flight: CUT = False
+    accept_difference: ACCEPT = None
+    queues: QUEUES = None
+
+
+@dataclass(frozen=True, slots=True)
+class FailoverOptions:
+    to: TO
+    timeout: TIMEOUT = None
+    accept_loss: LOSS = None
+    accept_twice: TWICE = None
+    presume_down: PRESUME = None
+    silent_since: SILENT = None
+
+
+@dataclass(frozen=True, slots=True)
+class SiteOptions:
+    site: SITE
+    timeout: TIMEOUT = None
+
+
+@dataclass(frozen=True, slots=True)
+class LostSiteOptions:
+    site: Annotated[str, typer.Argument(metavar="SITE", help="The lost site that is back.")]
+    timeout: TIMEOUT = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepOptions:
+    site: SITE
+    timeout: TIMEOUT = None
+    queues: QUEUES = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    operation: Annotated[str, typer.Argument(metavar="OPERATION", help="swapover, failover, failback, reinstate")]
+    site: Annotated[str | None, typer.Argument(metavar="[SITE]", help="The site to serve, or to take in.")] = None
+    to: Annotated[str | None, typer.Option("--to", metavar="SITE", help="The same.")] = None
+    timeout: TIMEOUT = None
+    max_outage: OUTAGE = None
+    cut_in_flight: CUT = False
+    accept_difference: ACCEPT = None
+    queues: QUEUES = None
+    expect_serving: EXPECT = None
+    accept_loss: LOSS = None
+    accept_twice: TWICE = None
+    presume_down: PRESUME = None
+    silent_since: SILENT = None
+    reason: REASON = None
+
+
+AskOptions = DrainOptions | MoveOptions | FailoverOptions | SiteOptions | LostSiteOptions | StepOptions | PlanOptions
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeOptions:
+    """How any command that may change a broker is run."""
+
+    yes: Annotated[bool, typer.Option("--yes", help="Ask nothing.")] = False
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the very plan that a run would execute; change nothing.")
+    ] = False
+    steal: Annotated[bool, typer.Option("--steal", help="Take over the live lock of another run; needs --reason.")] = (
+        False
+    )
+    reason: REASON = None
+    expect_serving: EXPECT = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepwiseOptions(ChangeOptions):
+    step: Annotated[bool, typer.Option("--step", help="Ask before each step; a no offers undo, or stopping here.")] = (
+        False
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class WholeOptions(StepwiseOptions):
+    saved: Annotated[
+        Path | None, typer.Option("--plan", metavar="FILE", help="Carry out this saved plan, or refuse: what changed?")
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class Everywhere:
+    """What every command takes."""
+
+    output: OUTPUT = None
+    json: JSON = False
+    quiet: QUIET = False
+    warn_exit: WARN_EXIT = False
