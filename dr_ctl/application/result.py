@@ -69,4 +69,5 @@ def of_error(error: DrCtlError) -> Result:
     code = ExitCode(128 + error.signum) if isinstance(error, Stopped) else error.exit_code
     first, *more = str(error).splitlines() or [type(error).__name__]
     named = error.finding or f"DR-{code.name.replace('_', '-')}"
-    return Result(code, first, (Finding(named, Severity.ERROR, first, error.remedy, more),), run=error.run)
+    summary = f"{first} (and {len(more)} more)" if more else first
+    return Result(code, summary, (Finding(named, Severity.ERROR, first, error.remedy, more),), run=error.run)

@@ -16,6 +16,7 @@ import typer
 from dr_ctl.application.result import Result, of_error
 from dr_ctl.cli.added import TEXTS, added
 from dr_ctl.cli.command import command, common, group
+from dr_ctl.cli.completing import EXPLAINED, OPERATIONS, RUNS, SITES
 from dr_ctl.cli.helping import Whole
 from dr_ctl.cli.operations_app import link_app, operations_app
 from dr_ctl.cli.options import ChangeOptions
@@ -28,9 +29,7 @@ if TYPE_CHECKING:
     from dr_ctl.application.run_options import RunOptions
 
 _HELP = {"help_option_names": ["-h", "--help"]}  # every command inherits them
-app = typer.Typer(
-    cls=Whole, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, context_settings=_HELP
-)
+app = typer.Typer(cls=Whole, rich_markup_mode=None, pretty_exceptions_enable=False, context_settings=_HELP)
 app.callback()(common)
 runs_app = group("Past runs: list, show, report, verify.")
 runbook_app = group("The runbooks in force: list, show, lint.")
@@ -44,23 +43,32 @@ _GROUPS = frozenset(each.name for each in app.registered_groups if each.name)
 
 _SELDOM = 50_000  # objects more than when garbage was looked for last; the default is 700
 
-OF_SITE = Annotated[str | None, typer.Option("--site", metavar="SITE", help="Default: the one serving at the end.")]
+OF_SITE = Annotated[
+    str | None,
+    typer.Option("--site", metavar="SITE", **SITES, help="Default: the one serving at the end."),
+]
 SINCE = Annotated[str | None, typer.Option("--since", metavar="T", help="A moment, or a duration back: 2h.")]
 UNTIL = Annotated[str | None, typer.Option("--until", metavar="T", help="The same; default: the end.")]
 PAGE = Annotated[Path | None, typer.Option("--report", metavar="FILE", help="Write a page with charts too.")]
 METRICS = Annotated[
     str | None, typer.Option("--metrics", metavar="HOST:PORT", help="Serve /metrics and /health there.")
 ]
-RUN = Annotated[str | None, typer.Argument(metavar="[RUN]", help="A run's name or its beginning; default: the last.")]
+RUN = Annotated[
+    str | None,
+    typer.Argument(metavar="[RUN]", **RUNS, help="A run's name or its beginning; default: the last."),
+]
 
 
-@command(app, "validate")
+@command(app, "validate", example="validate --for swapover --to paris")
 def validate(
     session: Session,
     *,
-    operation: Annotated[str | None, typer.Option("--for", metavar="OPERATION", help="Only this operation.")] = None,
+    operation: Annotated[
+        str | None, typer.Option("--for", metavar="OPERATION", **OPERATIONS, help="Only this operation.")
+    ] = None,
     to: Annotated[
-        str | None, typer.Option("--to", metavar="SITE", help="The site that would serve, or come in.")
+        str | None,
+        typer.Option("--to", metavar="SITE", **SITES, help="The site that would serve, or come in."),
     ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", help="List each check: verdict, evidence, age.")] = False,
 ) -> Result:
@@ -70,7 +78,7 @@ def validate(
     return readiness.validate(session, operation, to, verbose=verbose or session.verbose)
 
 
-@command(app, "status")
+@command(app, "status", example="status --watch")
 def status(
     session: Session, *, watch: Annotated[bool, typer.Option("--watch", help="Again and again, until Ctrl-C.")] = False
 ) -> Result:
@@ -80,7 +88,7 @@ def status(
     return show.watch(session) if watch else show.status(session)
 
 
-@command(app, "check")
+@command(app, "check", example="check --within 5s")
 def check(
     session: Session,
     *,
@@ -97,12 +105,17 @@ def check(
     return health.check(session, within_s)
 
 
-@command(app, "explain")
+@command(app, "explain", example="explain 21")
 def explain(
     session: Session,
     *,
     word: Annotated[
-        str, typer.Argument(metavar="CODE|ID", help="An exit code or outcome, or a finding's id, as DR-RUN-003.")
+        str,
+        typer.Argument(
+            metavar="CODE|ID",
+            **EXPLAINED,
+            help="An exit code or outcome, or a finding's id, as DR-RUN-003.",
+        ),
     ],
 ) -> Result:
     """An exit code or a finding at length: meaning, command to type, costs, and whether that can be undone."""
@@ -112,7 +125,7 @@ def explain(
     return explaining.explain(word)
 
 
-@command(runs_app, "list", full="runs list")
+@command(runs_app, "list", full="runs list", example="runs list --json")
 def runs_list(session: Session) -> Result:
     """List the runs, by time."""
     from dr_ctl.cli import runs  # noqa: PLC0415
@@ -120,7 +133,7 @@ def runs_list(session: Session) -> Result:
     return runs.runs_list(session)
 
 
-@command(runs_app, "show", full="runs show")
+@command(runs_app, "show", full="runs show", example="runs show --follow")
 def runs_show(
     session: Session,
     *,
@@ -133,11 +146,13 @@ def runs_show(
     return following.follow(session, run) if follow else runs.runs_show(session, run)
 
 
-@command(runs_app, "verify", full="runs verify")
+@command(runs_app, "verify", full="runs verify", example="runs verify")
 def runs_verify(
     session: Session,
     *,
-    run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="A run or its beginning; default: all.")] = None,
+    run: Annotated[
+        str | None, typer.Argument(metavar="[RUN]", **RUNS, help="A run or its beginning; default: all.")
+    ] = None,
 ) -> Result:
     """Check that journals and results are as they were written: 10 when one was altered, naming the line."""
     from dr_ctl.cli import runs  # noqa: PLC0415
@@ -145,7 +160,7 @@ def runs_verify(
     return runs.runs_verify(session, run)
 
 
-@command(runs_app, "report", full="runs report")
+@command(runs_app, "report", full="runs report", example="runs report 20261121T091512Z")
 def runs_report(session: Session, *, run: RUN = None) -> Result:
     """Write one run's HTML report anew, and say where it is."""
     from dr_ctl.cli import runs  # noqa: PLC0415
@@ -153,7 +168,7 @@ def runs_report(session: Session, *, run: RUN = None) -> Result:
     return runs.runs_report(session, run)
 
 
-@command(runbook_app, "list", full="runbook list")
+@command(runbook_app, "list", full="runbook list", example="runbook list")
 def runbook_list(session: Session) -> Result:
     """The runbooks in force, and what each is for."""
     from dr_ctl.cli import runbooks  # noqa: PLC0415
@@ -161,7 +176,7 @@ def runbook_list(session: Session) -> Result:
     return runbooks.runbook_list(session)
 
 
-@command(runbook_app, "show", full="runbook show")
+@command(runbook_app, "show", full="runbook show", example="runbook show swapover")
 def runbook_show(session: Session, *, name: Annotated[str, typer.Argument(metavar="NAME")]) -> Result:
     """Show a runbook as its file has it."""
     from dr_ctl.cli import runbooks  # noqa: PLC0415
@@ -169,7 +184,7 @@ def runbook_show(session: Session, *, name: Annotated[str, typer.Argument(metava
     return runbooks.runbook_show(session, name)
 
 
-@command(runbook_app, "lint", full="runbook lint")
+@command(runbook_app, "lint", full="runbook lint", example="runbook lint runbooks/swapover.yaml")
 def runbook_lint(
     session: Session, *, files: Annotated[list[Path] | None, typer.Argument(metavar="[FILE]...")] = None
 ) -> Result:
@@ -179,7 +194,7 @@ def runbook_lint(
     return runbooks.runbook_lint(session, files)
 
 
-@command(rpo_app, "estimate", full="rpo estimate")
+@command(rpo_app, "estimate", full="rpo estimate", example="rpo estimate --since 7d --report estimate.html")
 def rpo_estimate(
     session: Session,
     *,
@@ -198,7 +213,7 @@ def rpo_estimate(
     return forecast.estimate(session, forecast.Window(site, since, until), horizon, report, full=full)
 
 
-@command(rpo_app, "backtest", full="rpo backtest")
+@command(rpo_app, "backtest", full="rpo backtest", example="rpo backtest --since 30d --horizon 5m")
 def rpo_backtest(
     session: Session,
     *,
@@ -217,7 +232,7 @@ def rpo_backtest(
     return forecast.backtest(session, site, since, until, horizon, report)
 
 
-@command(rpo_app, "reconcile", full="rpo reconcile")
+@command(rpo_app, "reconcile", full="rpo reconcile", example="rpo reconcile london.jsonl paris.jsonl --out ids")
 def rpo_reconcile(
     session: Session,
     *,
@@ -234,7 +249,7 @@ def rpo_reconcile(
     return reconciling.reconcile(session, ledgers, out, property_name)
 
 
-@command(app, "monitor")
+@command(app, "monitor", example="monitor --metrics 127.0.0.1:9464")
 def monitor(
     session: Session,
     *,
@@ -255,7 +270,7 @@ def monitor(
     return monitoring.monitor(session, lasting_s, pay_debts=pay_debts, metrics=metrics)
 
 
-@command(app, "sync", changes=ChangeOptions)
+@command(app, "sync", example='sync --hold "a purge of orders.in, ticket 4711"', changes=ChangeOptions)
 def sync(
     session: Session,
     how: RunOptions,
@@ -272,7 +287,7 @@ def sync(
         bool, typer.Option("--settle", help="Keep aside at the waiting SITE the copies that nothing proves.")
     ] = False,
     put_back: Annotated[bool, typer.Option("--put-back", help="With --settle: what was kept aside goes back.")] = False,
-    site: Annotated[str | None, typer.Option("--site", metavar="SITE", help="With --settle: where.")] = None,
+    site: Annotated[str | None, typer.Option("--site", metavar="SITE", **SITES, help="With --settle: where.")] = None,
     queues: Annotated[
         str | None, typer.Option("--queues", metavar="PATTERN", help="With --settle: only these.")
     ] = None,

@@ -9,14 +9,24 @@ import inspect
 import os
 from collections.abc import Callable
 from dataclasses import MISSING, fields, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from dr_ctl import __version__
 from dr_ctl.cli.helping import Group
-from dr_ctl.cli.options import JSON, OUTPUT, QUIET, AskOptions, ChangeOptions, Everywhere
+from dr_ctl.cli.options import (
+    CONFIG,
+    JSON,
+    NO_COLOR,
+    OUTPUT,
+    QUIET,
+    STATE,
+    VERBOSE,
+    AskOptions,
+    ChangeOptions,
+    Everywhere,
+)
 from dr_ctl.cli.session import Session, Time
 
 if TYPE_CHECKING:
@@ -25,12 +35,6 @@ if TYPE_CHECKING:
     from dr_ctl.application.result import Result
 
 T = TypeVar("T", bound="DataclassInstance")
-
-
-CONFIG = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="The settings file.")]
-STATE = Annotated[Path | None, typer.Option("--state-dir", metavar="DIR", help="Where runs are kept.")]
-VERBOSE = Annotated[bool, typer.Option("--verbose", help="Say the cause of an error.")]
-NO_COLOR = Annotated[bool, typer.Option("--no-color", help="Plain text, as with NO_COLOR.")]
 
 
 def _version(asked: bool) -> None:
@@ -76,6 +80,8 @@ def common(
     )
 
 
+# The first line keeps the lines as they are.
+_EPILOG = "\b\nExample:\n  dr-ctl {}\n\n\b\nHere too: --config, --state-dir, --verbose, --no-color (`dr-ctl --help`)."
 # Parameters that are no options: help must not load these types.
 _UNREAD = dict.fromkeys(("Session", "Ask", "RunOptions", "Result"), object)
 
@@ -84,13 +90,15 @@ def command(
     app: typer.Typer,
     name: str,
     *,
+    example: str,
     full: str | None = None,
     asks: type[AskOptions] | None = None,
     changes: type[ChangeOptions] | None = None,
 ) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
     """Register a function as a command: gives it the session, adds the options that every command takes, and ends with
-    its result's exit code. `full` is the command's whole name where `app` is a group. The fields of `asks` are options
-    that become the function's argument `asked`; those of `changes` become its argument `how`."""
+    its result's exit code. `example` stands at the end of its help, as it is typed. `full` is the command's whole name
+    where `app` is a group. The fields of `asks` are options that become the function's argument `asked`; those of
+    `changes` become its argument `how`."""
 
     def register(function: Callable[..., Result]) -> Callable[..., Result]:
         own = inspect.signature(function, locals=_UNREAD, eval_str=True)
@@ -98,19 +106,15 @@ def command(
             *_declared(asks),
             *(each for each in own.parameters.values() if each.name not in ("session", "asked", "how")),
             *_declared(changes),
-            *_declared(Everywhere),
         ]
+        taken = {each.name for each in parameters}
+        every = [each for each in _declared(Everywhere) if each.name not in taken]
         context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
 
         def run(**options: Any) -> None:
             before: Session = options.pop("ctx").obj
-            every = _taken(Everywhere, options)
-            session = replace(
-                before,
-                command=full or name,
-                json=every.json or (every.output == "json" if every.output is not None else before.json),
-                quiet=every.quiet or before.quiet,
-                warn_exit=every.warn_exit,
+            session = _with(
+                before.called(full or name), Everywhere(**{each.name: options.pop(each.name) for each in every})
             )
             if asks is not None or changes is not None:
                 from dr_ctl.cli import asking  # noqa: PLC0415
@@ -127,12 +131,26 @@ def command(
 
         run.__doc__ = function.__doc__
         run.__name__ = function.__name__
-        run.__signature__ = inspect.Signature([*parameters, context])  # type: ignore[attr-defined]
+        run.__signature__ = inspect.Signature([*parameters, *every, context])  # type: ignore[attr-defined]
         run.__annotations__ = {}
-        app.command(name)(run)
+        app.command(name, epilog=_EPILOG.format(example))(run)
         return function
 
     return register
+
+
+def _with(session: Session, options: Everywhere) -> Session:
+    """The session with what stood behind the command: that wins over what stood before it."""
+    return replace(
+        session,
+        config=options.config or session.config,
+        state_dir=options.state_dir or session.state_dir,
+        verbose=options.verbose or session.verbose,
+        color=session.color and not options.no_color,
+        json=options.json or (options.output == "json" if options.output is not None else session.json),
+        quiet=options.quiet or session.quiet,
+        warn_exit=options.warn_exit,
+    )
 
 
 def _declared(options: type[DataclassInstance] | None) -> list[inspect.Parameter]:

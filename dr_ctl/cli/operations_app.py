@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dr_ctl.cli.command import command, group
+from dr_ctl.cli.completing import RUNS
 from dr_ctl.cli.options import (
     LOSS,
     TIMEOUT,
@@ -35,7 +36,7 @@ operations_app = typer.Typer(rich_markup_mode=None)
 link_app = group("The link between the sites: restart it.")
 
 
-@command(operations_app, "plan", asks=PlanOptions)
+@command(operations_app, "plan", example="plan swapover --to paris --out plan.json", asks=PlanOptions)
 def plan(
     session: Session,
     asked: Ask,
@@ -51,7 +52,9 @@ def plan(
     return estimates.beside_plan(session.installation(), planned)
 
 
-def _operation(name: str, about: str, asks: type[AskOptions], changes: type[ChangeOptions] = ChangeOptions) -> None:
+def _operation(
+    name: str, about: str, example: str, asks: type[AskOptions], changes: type[ChangeOptions] = ChangeOptions
+) -> None:
     """Declare an operation. Of a name of two words the first is its group."""
 
     def run_it(session: Session, asked: Ask, how: RunOptions) -> Result:
@@ -61,42 +64,58 @@ def _operation(name: str, about: str, asks: type[AskOptions], changes: type[Chan
 
     run_it.__doc__ = about
     app = link_app if " " in name else operations_app
-    command(app, name.rsplit(maxsplit=1)[-1], full=name, asks=asks, changes=changes)(run_it)
+    command(app, name.rsplit(maxsplit=1)[-1], full=name, example=example, asks=asks, changes=changes)(run_it)
 
 
 _operation(
     "swapover",
     "Move the service, or some queues of it, to the other site: nothing lost, nothing twice.",
+    "swapover --to paris --max-outage 10s",
     MoveOptions,
     WholeOptions,
 )
 _operation(
     "failover",
     "The serving site is lost: serve at the other now, and say what is lost.",
+    'failover --to paris --silent-since 03:02 --reason "power cut, seen on the PDU"',
     FailoverOptions,
     WholeOptions,
 )
-_operation("reinstate", "Take a lost site in again, without the move back.", LostSiteOptions, WholeOptions)
+_operation(
+    "reinstate",
+    "Take a lost site in again, without the move back.",
+    "reinstate london --dry-run",
+    LostSiteOptions,
+    WholeOptions,
+)
 _operation(
     "failback",
     "The lost site is back: take it in (as `reinstate`), ask, then move the service back to it (as `swapover`).",
+    "failback --to london --dry-run",
     MoveOptions,
     WholeOptions,
 )
-_operation("quiesce", "One step: let the clients of a site finish what they hold. `release` undoes it.", StepOptions)
+_operation(
+    "quiesce",
+    "One step: let the clients of a site finish what they hold. `release` undoes it.",
+    "quiesce london",
+    StepOptions,
+)
 _operation(
     "fence",
     "One step: keep clients out of a site, proven; a silent one is cut off by a hook. `release` undoes it.",
+    "fence london --yes",
     StepOptions,
 )
 _operation(
     "drain",
     "One step: wait until both sites hold the same, and write the receipt. The other site must be fenced.",
+    "drain --to paris --accept-difference orders.in=3",
     DrainOptions,
 )
 
 
-@command(operations_app, "verify", asks=DrainOptions)
+@command(operations_app, "verify", example="verify --to paris", asks=DrainOptions)
 def verify(session: Session, asked: Ask) -> Result:
     """Whether the gate holds now: 0, 10 with what keeps it shut, 22 where a site does not answer. Only looks."""
     from dr_ctl.application import readiness  # noqa: PLC0415
@@ -107,14 +126,19 @@ def verify(session: Session, asked: Ask) -> Result:
 _operation(
     "activate",
     "One step: make a site serve, proven. Needs the receipt of a drain, or outflows that are read as empty.",
+    "activate paris",
     StepOptions,
 )
 _operation(
-    "release", "One step: undo a fence where nothing has moved since, and lift what runs have paused.", StepOptions
+    "release",
+    "One step: undo a fence where nothing has moved since, and lift what runs have paused.",
+    "release london",
+    StepOptions,
 )
 _operation(
     "link restart",
     "One step: stop and start the link of a site's brokers, and see that it attaches. Clients stay where they are.",
+    "link restart london",
     SiteOptions,
 )
 
@@ -122,11 +146,12 @@ _operation(
 _operation(
     "trim",
     "Remove from a waiting site the copies of what both sites have processed; say --dry-run first.",
+    "trim paris --dry-run",
     StepOptions,
 )
 
 
-@command(operations_app, "resume", changes=StepwiseOptions)
+@command(operations_app, "resume", example="resume --dry-run", changes=StepwiseOptions)
 def resume(session: Session, how: RunOptions, *, timeout: TIMEOUT = None) -> Result:
     """Go on with the run that was interrupted."""
     from dr_ctl.application import run  # noqa: PLC0415
@@ -135,14 +160,19 @@ def resume(session: Session, how: RunOptions, *, timeout: TIMEOUT = None) -> Res
     return run.resume(session, asking.seconds_of("--timeout", timeout), how)
 
 
-@command(operations_app, "abort", changes=ChangeOptions)
+@command(operations_app, "abort", example="abort", changes=ChangeOptions)
 def abort(
     session: Session,
     how: RunOptions,
     *,
     forget: Annotated[
         str | None,
-        typer.Option("--forget", metavar="RUN", help="Give RUN up as it is, unread and not undone; needs --reason."),
+        typer.Option(
+            "--forget",
+            metavar="RUN",
+            **RUNS,
+            help="Give RUN up as it is, unread and not undone; needs --reason.",
+        ),
     ] = None,
 ) -> Result:
     """Undo the run that was interrupted, where it has not passed the point of no return."""
@@ -151,12 +181,12 @@ def abort(
     return undoing.forget(session, forget, how) if forget is not None else undoing.abort(session, how)
 
 
-@command(operations_app, "escalate", changes=StepwiseOptions)
+@command(operations_app, "escalate", example="escalate --accept-loss 200", changes=StepwiseOptions)
 def escalate(
     session: Session,
     how: RunOptions,
     *,
-    run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="The open run, or its beginning.")] = None,
+    run: Annotated[str | None, typer.Argument(metavar="[RUN]", **RUNS, help="The open run, or its beginning.")] = None,
     timeout: TIMEOUT = None,
     accept_loss: LOSS = None,
     accept_twice: TWICE = None,

@@ -1,5 +1,6 @@
 """The options of commands that may change a broker, by what they are for: a class of them is declared as it stands,
-each field an option, and `asking.py` turns it into a question."""
+each field an option, and `asking.py` turns it into a question. They have no more than an `__init__`, because each start
+of dr-ctl pays for what is generated here."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,13 +8,19 @@ from typing import Annotated, Literal
 
 import typer
 
+from dr_ctl.cli.completing import OPERATIONS, SITES
+
 Output = Literal["text", "json"]
+CONFIG = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="The settings file.")]
+STATE = Annotated[Path | None, typer.Option("--state-dir", metavar="DIR", help="Where runs are kept.")]
+VERBOSE = Annotated[bool, typer.Option("--verbose", help="Say the cause of an error.")]
+NO_COLOR = Annotated[bool, typer.Option("--no-color", help="Plain text, as with NO_COLOR.")]
 OUTPUT = Annotated[Output | None, typer.Option("--output", metavar="text|json", help="Text, or one JSON document.")]
 JSON = Annotated[bool, typer.Option("--json", help="Short for --output json.")]
 QUIET = Annotated[bool, typer.Option("--quiet", help="No progress on standard error.")]
 WARN_EXIT = Annotated[bool, typer.Option("--warn-exit", help="End with 30 instead of 0 where there are warnings.")]
-TO = Annotated[str, typer.Option("--to", metavar="SITE", help="The site that shall serve.")]
-SITE = Annotated[str, typer.Argument(metavar="SITE")]
+TO = Annotated[str, typer.Option("--to", metavar="SITE", **SITES, help="The site that shall serve.")]
+SITE = Annotated[str, typer.Argument(metavar="SITE", **SITES)]
 TIMEOUT = Annotated[str | None, typer.Option("--timeout", metavar="T", help="Of the drain, as in 30s or 5m.")]
 OUTAGE = Annotated[
     str | None,
@@ -30,7 +37,8 @@ TWICE = Annotated[
     str | None, typer.Option("--accept-twice", metavar="N|unknown", help="Messages that may come twice by a failover.")
 ]
 PRESUME = Annotated[
-    str | None, typer.Option("--presume-down", metavar="SITE", help="Take this site for down; needs --reason.")
+    str | None,
+    typer.Option("--presume-down", metavar="SITE", **SITES, help="Take this site for down; needs --reason."),
 ]
 SILENT = Annotated[
     str | None,
@@ -50,10 +58,13 @@ QUEUES = Annotated[
     ),
 ]
 REASON = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Why; the journal keeps it.")]
-EXPECT = Annotated[str | None, typer.Option("--expect-serving", metavar="SITE", help="Refuse unless SITE serves.")]
+EXPECT = Annotated[
+    str | None,
+    typer.Option("--expect-serving", metavar="SITE", **SITES, help="Refuse unless SITE serves."),
+]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False)
 class DrainOptions:
     to: TO
     timeout: TIMEOUT = None
@@ -61,7 +72,7 @@ class DrainOptions:
     queues: QUEUES = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False)
 class MoveOptions:
     to: TO
     timeout: TIMEOUT = None
@@ -71,7 +82,7 @@ class MoveOptions:
     queues: QUEUES = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False)
 class FailoverOptions:
     to: TO
     timeout: TIMEOUT = None
@@ -81,30 +92,35 @@ class FailoverOptions:
     silent_since: SILENT = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False)
 class SiteOptions:
     site: SITE
     timeout: TIMEOUT = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False)
 class LostSiteOptions:
-    site: Annotated[str, typer.Argument(metavar="SITE", help="The lost site that is back.")]
+    site: Annotated[str, typer.Argument(metavar="SITE", **SITES, help="The lost site that is back.")]
     timeout: TIMEOUT = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False)
 class StepOptions:
     site: SITE
     timeout: TIMEOUT = None
     queues: QUEUES = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False)
 class PlanOptions:
-    operation: Annotated[str, typer.Argument(metavar="OPERATION", help="swapover, failover, failback, reinstate")]
-    site: Annotated[str | None, typer.Argument(metavar="[SITE]", help="The site to serve, or to take in.")] = None
-    to: Annotated[str | None, typer.Option("--to", metavar="SITE", help="The same.")] = None
+    operation: Annotated[
+        str,
+        typer.Argument(metavar="OPERATION", **OPERATIONS, help="swapover, failover, failback, reinstate"),
+    ]
+    site: Annotated[str | None, typer.Argument(metavar="[SITE]", **SITES, help="The site to serve, or to take in.")] = (
+        None
+    )
+    to: Annotated[str | None, typer.Option("--to", metavar="SITE", **SITES, help="The same.")] = None
     timeout: TIMEOUT = None
     max_outage: OUTAGE = None
     cut_in_flight: CUT = False
@@ -121,7 +137,7 @@ class PlanOptions:
 AskOptions = DrainOptions | MoveOptions | FailoverOptions | SiteOptions | LostSiteOptions | StepOptions | PlanOptions
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False)
 class ChangeOptions:
     """How any command that may change a broker is run."""
 
@@ -136,24 +152,28 @@ class ChangeOptions:
     expect_serving: EXPECT = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False)
 class StepwiseOptions(ChangeOptions):
     step: Annotated[bool, typer.Option("--step", help="Ask before each step; a no offers undo, or stopping here.")] = (
         False
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False)
 class WholeOptions(StepwiseOptions):
     saved: Annotated[
         Path | None, typer.Option("--plan", metavar="FILE", help="Carry out this saved plan, or refuse: what changed?")
     ] = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False)
 class Everywhere:
-    """What every command takes."""
+    """What every command takes. The first four work before the command as well, and help shows them there."""
 
+    config: Annotated[Path | None, typer.Option("--config", hidden=True)] = None
+    state_dir: Annotated[Path | None, typer.Option("--state-dir", hidden=True)] = None
+    verbose: Annotated[bool, typer.Option("--verbose", hidden=True)] = False
+    no_color: Annotated[bool, typer.Option("--no-color", hidden=True)] = False
     output: OUTPUT = None
     json: JSON = False
     quiet: QUIET = False

@@ -60,7 +60,9 @@ def _text(result: Result) -> None:
         typer.echo(page(result.closing.split("\n")))
     ended = f"{result.code.outcome} ({int(result.code)})"
     if not (good and result.closing):
-        typer.echo(line(result.summary if good else ended if result.closing else f"{ended}: {result.summary}"))
+        # A sentence that stands above as a finding's is not said a second time.
+        read = result.closing or any(each.text == result.summary for each in result.findings if each.remedy)
+        typer.echo(line(result.summary if good else ended if read else f"{ended}: {result.summary}"))
 
 
 def as_line(document: Mapping[str, Json]) -> str:

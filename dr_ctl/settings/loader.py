@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import yaml
 from platformdirs import user_config_path
@@ -14,6 +16,7 @@ from pydantic import ValidationError
 
 from dr_ctl.core.errors import UsageError
 from dr_ctl.settings.model import Installation, Settings
+from dr_ctl.settings.parts import ONE_OF
 from dr_ctl.settings.topologies import TOPOLOGIES
 
 
@@ -58,7 +61,7 @@ def load(file: Path) -> Installation:
     topology = document.get("topology")
     named = topology in list(TOPOLOGIES)
     kinds = [TOPOLOGIES.named(each) for each in ((str(topology),) if named else TOPOLOGIES)]
-    read = [_read(root, document, kind) for kind in kinds]
+    read = [_read(root, document, kind, named=named) for kind in kinds]
     # Where the file names no topology that there is, a problem is what is wrong whichever was meant.
     problems = set.intersection(*(wrong for _, wrong in read))
     if not named and "topology" in document:
@@ -100,14 +103,16 @@ def _mapping(file: Path) -> yaml.MappingNode:
     return root
 
 
-def _read(root: yaml.Node, document: dict[str, Any], kind: type[Settings]) -> tuple[Settings | None, set[Problem]]:
-    """The settings as one class reads them, and what it finds wrong."""
+def _read(
+    root: yaml.Node, document: dict[str, Any], kind: type[Settings], *, named: bool
+) -> tuple[Settings | None, set[Problem]]:
+    """The settings as one class reads them, and what it finds wrong. `named`: the file itself names that topology."""
     try:
         return kind.model_validate(document), set()
     except ValidationError as error:
         places = [each["loc"] for each in error.errors()]
         return None, {
-            _problem(root, each["loc"], each["msg"], each["type"])
+            _problem(root, each["loc"], each["msg"], each["type"], kind if named else None)
             for each in error.errors()
             # A list whose only item is wrong is called too short as well: the item's own problem is the one to mend.
             if not (
@@ -202,8 +207,11 @@ def _words(broker: yaml.Node, key: str) -> list[str]:
     return [node.value for node in nodes if isinstance(node, yaml.ScalarNode)]
 
 
-def _problem(root: yaml.Node, loc: Sequence[int | str], text: str, kind: str) -> Problem:
-    """Find the place in the text: the deepest node on the way that is there."""
+def _problem(
+    root: yaml.Node, loc: Sequence[int | str], text: str, error: str, kind: type[Settings] | None = None
+) -> Problem:
+    """Find the place in the text: the deepest node on the way that is there. An item of a list is named where it has a
+    name."""
     node: yaml.Node = root
     at: yaml.Node = root
     path = []
@@ -212,19 +220,47 @@ def _problem(root: yaml.Node, loc: Sequence[int | str], text: str, kind: str) ->
         if step is not None:
             at, node = step
         if step is not None or number == len(loc):  # else the part is no key, but the name of one of several kinds
-            path.append(str(part))
+            path.append((_name(node) if step is not None and isinstance(part, int) else None) or str(part))
     where = ".".join(part for part in path if part != "[key]")
+    if error == "extra_forbidden":
+        return _at(at, where, f"unknown key{_meant(str(loc[-1]), kind) if kind is not None else ''}")
+    if error == "model_type" and path[-1:] == ["password"]:
+        error = "secret"
     texts = {
-        "extra_forbidden": "unknown key",
         "missing": "is missing",
         "tuple_type": "is a list, as in [name]",
+        "secret": ONE_OF,
         "model_type": "is a mapping, as in {key: value}",
         "dict_type": "is a mapping, as in {key: value}",
         "too_short": "is empty",
         "string_too_short": "is empty",
         "string_pattern_mismatch": "does not match [a-z][a-z0-9-]*",
-    }.get(kind, text.removeprefix("Value error, ").removeprefix("Input "))
-    return _at(at if kind == "extra_forbidden" or loc[-1:] == ("[key]",) else node, where, texts)
+    }.get(error, text.removeprefix("Value error, ").removeprefix("Input "))
+    return _at(at if loc[-1:] == ("[key]",) else node, where, texts)
+
+
+def _name(node: yaml.Node) -> str | None:
+    step = _into(node, "name")
+    return str(step[1].value) if step is not None and isinstance(step[1], yaml.ScalarNode) else None
+
+
+def _meant(key: str, kind: type[Settings]) -> str:
+    """What a person may have meant by a key that this topology does not have."""
+    [topology] = get_args(kind.model_fields["topology"].annotation)
+    if key in _keys(kind):
+        return " at this place"
+    if others := [each for each in TOPOLOGIES if each != topology and key in _keys(TOPOLOGIES.named(each))]:
+        return f" of {topology}; it is one of {' and '.join(others)}"
+    near = get_close_matches(key, _keys(kind), n=1, cutoff=0.7)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+@cache
+def _keys(kind: type[Settings]) -> frozenset[str]:
+    """Every key that the settings of a topology have, wherever it stands."""
+    document = kind.model_json_schema()
+    parts = [document, *document.get("$defs", {}).values()]
+    return frozenset(key for part in parts for key in part.get("properties", {}))
 
 
 def _into(node: yaml.Node, part: int | str) -> tuple[yaml.Node, yaml.Node] | None:

@@ -58,6 +58,9 @@ class Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
 
+ONE_OF = "a secret is exactly one of {env: NAME}, {file: PATH}, {command: [ARGV]}, {plain: …}"
+
+
 class Secret(Part):
     """Where a password comes from. Resolved when its site is first called; `plain` shows in no text."""
 
@@ -80,7 +83,7 @@ class Secret(Part):
     @model_validator(mode="after")
     def _one(self) -> Self:
         if len([each for each in (self.env, self.file, self.command, self.plain) if each is not None]) != 1:
-            raise ValueError("a secret is exactly one of {env: NAME}, {file: PATH}, {command: [ARGV]}, {plain: …}")
+            raise ValueError(ONE_OF)
         return self
 
 

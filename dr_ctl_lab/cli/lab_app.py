@@ -32,7 +32,7 @@ def _lab(directory: Path) -> Lab:
     return Lab.open(directory)
 
 
-@command(lab_app, "up", full="lab up")
+@command(lab_app, "up", full="lab up", example="lab up --topology artemis-mirror --dir lab")
 def lab_up(
     session: Session,
     *,
@@ -57,7 +57,7 @@ def lab_up(
     return labs.up(session, directory, queue, delay, sites, topology=topology, plugin=plugin, pairs=pairs)
 
 
-@command(lab_app, "down", full="lab down")
+@command(lab_app, "down", full="lab down", example="lab down --dir lab")
 def lab_down(session: Session, *, directory: LAB = LAB_DEFAULT) -> Result:
     """End everything of the lab and remove its directory."""
     del session
@@ -65,7 +65,7 @@ def lab_down(session: Session, *, directory: LAB = LAB_DEFAULT) -> Result:
     return Result(ExitCode.OK, f"{directory} is gone, with all that ran in it")
 
 
-@command(lab_app, "status", full="lab status")
+@command(lab_app, "status", full="lab status", example="lab status --dir lab")
 def lab_status(session: Session, *, directory: LAB = LAB_DEFAULT) -> Result:
     """Say what of the lab runs, and how its links stand."""
     from dr_ctl_lab.cli import labs  # noqa: PLC0415
@@ -73,7 +73,7 @@ def lab_status(session: Session, *, directory: LAB = LAB_DEFAULT) -> Result:
     return labs.status(session, directory)
 
 
-@command(lab_app, "kill", full="lab kill")
+@command(lab_app, "kill", full="lab kill", example="lab kill london --dir lab")
 def lab_kill(session: Session, *, site: SITE, directory: LAB = LAB_DEFAULT) -> Result:
     """Kill a site's broker at once (SIGKILL)."""
     del session
@@ -81,7 +81,7 @@ def lab_kill(session: Session, *, site: SITE, directory: LAB = LAB_DEFAULT) -> R
     return Result(ExitCode.OK, f"{site} was killed")
 
 
-@command(lab_app, "start", full="lab start")
+@command(lab_app, "start", full="lab start", example="lab start london --dir lab")
 def lab_start(session: Session, *, site: SITE, directory: LAB = LAB_DEFAULT) -> Result:
     """Start a site's broker again; doors stay closed."""
     del session
@@ -89,7 +89,7 @@ def lab_start(session: Session, *, site: SITE, directory: LAB = LAB_DEFAULT) -> 
     return Result(ExitCode.OK, f"{site} runs; its doors are closed")
 
 
-@command(lab_app, "cut", full="lab cut")
+@command(lab_app, "cut", full="lab cut", example="lab cut --from london --mode hang")
 def lab_cut(
     session: Session,
     *,
@@ -105,7 +105,7 @@ def lab_cut(
     return Result(ExitCode.OK, f"the link of {source} is cut" if source else "both links are cut")
 
 
-@command(lab_app, "heal", full="lab heal")
+@command(lab_app, "heal", full="lab heal", example="lab heal --dir lab")
 def lab_heal(session: Session, *, directory: LAB = LAB_DEFAULT) -> Result:
     """Heal the links."""
     del session
@@ -113,7 +113,7 @@ def lab_heal(session: Session, *, directory: LAB = LAB_DEFAULT) -> Result:
     return Result(ExitCode.OK, "the links are healed")
 
 
-@command(lab_app, "load", full="lab load")
+@command(lab_app, "load", full="lab load", example="lab load --rate 200 --for 1m")
 def lab_load(
     session: Session,
     *,
@@ -127,7 +127,7 @@ def lab_load(
     return labs.load(session, directory, rate, lasting)
 
 
-@command(demo_app, "demo")
+@command(demo_app, "demo", example="demo --on twin")
 def demo(
     session: Session,
     *,

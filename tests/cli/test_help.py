@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from importlib.metadata import version
 
 import pytest
@@ -13,6 +14,7 @@ from dr_ctl.cli.helping import SECTIONS
 from dr_ctl.core.exit_codes import MEANINGS
 from dr_ctl.core.model import ExitCode
 from tests.cli.conftest import Shell
+from tests.cli.test_commands_in_texts import whole, why_not
 
 COMMON = ("--output", "--json", "--quiet", "--warn-exit", "-h, --help")
 OPERATION = ("--to", "--timeout", "--cut-in-flight", "--accept-difference", "--expect-serving")
@@ -105,6 +107,28 @@ def test_every_command_explains_itself(dr_ctl: Shell, name: str, options: tuple[
     assert ended.out.startswith(f"Usage: dr-ctl {name} ")
     assert [word for word in (*options, *COMMON) if word not in ended.out] == []
     assert [word for word in ("click", "Traceback", "Session", "None") if word in ended.out] == []
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_every_command_has_an_example_that_can_be_typed(dr_ctl: Shell, name: str) -> None:
+    told = dr_ctl(*name.split(), "--help").out
+
+    [example] = re.findall(r"^  Example:\n    dr-ctl (.+)$", told, re.MULTILINE)
+    assert example.startswith(name)
+    assert why_not(shlex.split(example), whole()) is None
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_what_every_command_takes_may_stand_behind_it(name: str) -> None:
+    words = shlex.split(f"{name} --config x.yaml --state-dir y --verbose --no-color --json --quiet --warn-exit --help")
+
+    assert why_not(words, whole()) is None
+
+
+def test_what_stands_behind_a_command_wins(dr_ctl: Shell) -> None:
+    ended = dr_ctl("--config", "before.yaml", "status", "--config", "behind.yaml", "--json")
+
+    assert (ended.code, "behind.yaml" in ended.document["summary"]) == (2, True)
 
 
 @pytest.mark.parametrize("group", GROUPS)

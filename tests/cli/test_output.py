@@ -109,7 +109,11 @@ def test_findings_are_told_with_their_remedy(dr_ctl: Shell, installation: Instal
 
 
 def test_what_failed_says_so_with_word_and_number(dr_ctl: Shell) -> None:
-    ended = dr_ctl("resume", "--config", "x.yaml")
+    ended = dr_ctl("resume", "--colour", "red")
 
     assert ended.code == 2
-    assert ended.out.splitlines()[-1].startswith("usage (2): ")
+    assert ended.out.splitlines() == [
+        "!! DR-USAGE  No such option: --colour (Possible options: --no-color)",
+        "      -> See `dr-ctl resume --help`.",
+        "usage (2)",
+    ]

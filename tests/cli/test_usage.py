@@ -34,11 +34,11 @@ PLACES = [
     "dr-ctl.yaml:1:10: version:",
     "dr-ctl.yaml:5:3: sites.London:",
     "dr-ctl.yaml:7:15: sites:",
-    "dr-ctl.yaml:8:18: sites.London.brokers.0.jolokia:",
-    "dr-ctl.yaml:10:19: sites.London.brokers.0.password:",
-    "dr-ctl.yaml:12:9: sites.London.brokers.0.colour: unknown key",
+    "dr-ctl.yaml:8:18: sites.London.brokers.orders-1.jolokia:",
+    "dr-ctl.yaml:10:19: sites.London.brokers.orders-1.password:",
+    "dr-ctl.yaml:12:9: sites.London.brokers.orders-1.colour: unknown key",
     "dr-ctl.yaml:15:15: sites:",
-    "dr-ctl.yaml:19:18: sites.paris.brokers.0.clients:",
+    "dr-ctl.yaml:19:18: sites.paris.brokers.orders-2.clients:",
     "dr-ctl.yaml:20:18: drain.timeout:",
 ]
 

@@ -18,6 +18,8 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "artemis-mirror.yaml"
 GOOD = EXAMPLE.read_text(encoding="utf-8")
 NOT_A_DURATION = "is not a duration; write a number with its unit, as in 20ms, 5s, 1m, 2h or 30d"
 ONE_SECRET = "a secret is exactly one of {env: NAME}, {file: PATH}, {command: [ARGV]}, {plain: …}"
+MIRRORS = " of artemis-continuity; it is one of artemis-mirror and artemis-bridges"
+ID_CACHE = " of artemis-mirror; it is one of artemis-continuity"
 NO_HTTP = "is not an http or https address, as in http://host:8161/console/jolokia"
 NO_STOMP = "is not a STOMP address, as in stomp://host:61613 or stomp+ssl://host:61612"
 NO_DIRECTORY = "is neither a directory nor a file:/// URL; the monitor writes files"
@@ -69,15 +71,24 @@ def test_the_example_of_the_plugin_loads() -> None:
 
 
 @pytest.mark.parametrize(
-    ("topology", "clients", "word", "said"),
+    ("topology", "clients", "word", "said", "hint"),
     [
-        ("artemis-continuity", "clients: [serving]", "lasting_fence", "{roles: [apps]}"),
-        ("artemis-continuity", "clients: [serving]", "link", "paris"),
-        ("artemis-mirror", "clients: [clients]", "id_cache_size", "30000"),
+        ("artemis-continuity", "clients: [serving]", "lasting_fence", "{roles: [apps]}", MIRRORS),
+        (
+            "artemis-continuity",
+            "clients: [serving]",
+            "link",
+            "paris",
+            " of artemis-continuity; it is one of artemis-mirror",
+        ),
+        ("artemis-mirror", "clients: [clients]", "id_cache_size", "30000", ID_CACHE),
+        ("artemis-mirror", "clients: [clients]", "origin", "http://x", " at this place"),
+        ("artemis-mirror", "clients: [clients]", "jolokai", "http://x", "; did you mean jolokia?"),
+        ("artemis-mirror", "clients: [clients]", "colour", "red", ""),
     ],
 )
 def test_what_a_topology_does_not_have_is_not_taken_in_silence(
-    tmp_path: Path, topology: str, clients: str, word: str, said: str
+    tmp_path: Path, topology: str, clients: str, word: str, said: str, hint: str
 ) -> None:
     text = EXAMPLE.with_name(f"{topology}.yaml").read_text(encoding="utf-8")
     assert clients in text
@@ -85,7 +96,7 @@ def test_what_a_topology_does_not_have_is_not_taken_in_silence(
 
     told = problems(written(tmp_path, text))
 
-    assert told == f"dr-ctl.yaml:14:9: sites.london.brokers.0.{word}: unknown key"
+    assert told == f"dr-ctl.yaml:14:9: sites.london.brokers.orders-1.{word}: unknown key{hint}"
 
 
 @pytest.mark.parametrize("topology", [[], {}, 7, None])
@@ -175,16 +186,16 @@ hooks: {fence: {run: ./fence.sh}}
             "4:1: color: unknown key",
             "6:3: sites.London: does not match [a-z][a-z0-9-]*",
             "8:15: sites: broker orders-1 has no pair: the other site has no broker of that name",
-            f"9:18: sites.London.brokers.0.jolokia: {NO_HTTP}",
-            f"10:16: sites.London.brokers.0.stomp: {NO_STOMP}",
-            f"12:19: sites.London.brokers.0.password: {ONE_SECRET}",
-            "13:18: sites.London.brokers.0.clients: is empty",
-            "14:9: sites.London.brokers.0.clinets: unknown key",
+            f"9:18: sites.London.brokers.orders-1.jolokia: {NO_HTTP}",
+            f"10:16: sites.London.brokers.orders-1.stomp: {NO_STOMP}",
+            f"12:19: sites.London.brokers.orders-1.password: {ONE_SECRET}",
+            "13:18: sites.London.brokers.orders-1.clients: is empty",
+            "14:9: sites.London.brokers.orders-1.clinets: unknown key",
             "17:9: sites.paris: both cannot be for clients and for the peer's link: closing it would cut the link",
-            "18:18: sites.paris.brokers.0.jolokia: must not hold a login; set username and password beside it",
-            "19:19: sites.paris.brokers.0.username: should be a valid string",
-            "20:19: sites.paris.brokers.0.password: is a mapping, as in {key: value}",
-            "23:9: sites.paris.brokers.1.clients: is missing",
+            "18:18: sites.paris.brokers.orders-2.jolokia: must not hold a login; set username and password beside it",
+            "19:19: sites.paris.brokers.orders-2.username: should be a valid string",
+            "20:19: sites.paris.brokers.orders-2.password: " + ONE_SECRET,
+            "23:9: sites.paris.brokers.orders-2.clients: is missing",
             "23:15: sites: broker orders-2 has no pair: the other site has no broker of that name",
             "23:15: sites.paris: a second broker is called orders-2",
             "28:1: drain: stands a second time",
@@ -216,10 +227,13 @@ hooks: {fence: {run: ./fence.sh}}
         (swap("name: orders", 'name: ""'), "dr-ctl.yaml:3:7: name: is empty"),
         (swap("version: 1\n", ""), "dr-ctl.yaml:2:1: version: is missing"),
         (swap("  paris:", "  Paris:"), "dr-ctl.yaml:15:3: sites.Paris: does not match [a-z][a-z0-9-]*"),
-        (swap("[clients]", "clients"), "dr-ctl.yaml:13:18: sites.london.brokers.0.clients: is a list, as in [name]"),
+        (
+            swap("[clients]", "clients"),
+            "dr-ctl.yaml:13:18: sites.london.brokers.orders-1.clients: is a list, as in [name]",
+        ),
         (
             swap("[clients]", "[[clients]]"),
-            "dr-ctl.yaml:13:19: sites.london.brokers.0.clients.0: should be a valid string",
+            "dr-ctl.yaml:13:19: sites.london.brokers.orders-1.clients.0: should be a valid string",
         ),
         (swap("timeout: 1m", "timeout: 60"), f"dr-ctl.yaml:28:18: drain.timeout: 60 {NOT_A_DURATION}"),
         (swap("timeout: 1m", "timeout: -1m"), f"dr-ctl.yaml:28:18: drain.timeout: '-1m' {NOT_A_DURATION}"),
@@ -241,16 +255,19 @@ hooks: {fence: {run: ./fence.sh}}
         ),
         (
             swap("http://london-1:8161/", "http://london-1:port/"),
-            "dr-ctl.yaml:9:18: sites.london.brokers.0.jolokia: Port could not be cast to integer value as 'port'",
+            (
+                "dr-ctl.yaml:9:18: sites.london.brokers.orders-1.jolokia: Port could not be cast to integer value as "
+                "'port'"
+            ),
         ),
         (
             swap("http://london-1:8161/", "http://[::1/"),
-            "dr-ctl.yaml:9:18: sites.london.brokers.0.jolokia: Invalid IPv6 URL",
+            "dr-ctl.yaml:9:18: sites.london.brokers.orders-1.jolokia: Invalid IPv6 URL",
         ),
         (GOOD + "name: other\n", "dr-ctl.yaml:30:1: name: stands a second time"),
         (
             swap("{env: LONDON_PASSWORD}", "{}"),
-            f"dr-ctl.yaml:12:19: sites.london.brokers.0.password: {ONE_SECRET}",
+            f"dr-ctl.yaml:12:19: sites.london.brokers.orders-1.password: {ONE_SECRET}",
         ),
         (GOOD[: GOOD.index("  paris:")], "dr-ctl.yaml:5:1: sites: an installation has two sites, not 1"),
         (

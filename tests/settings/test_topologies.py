@@ -66,8 +66,8 @@ def test_what_is_wrong_with_them_is_told_like_any_other(tmp_path: Path, folders:
         load(file)
 
     assert str(caught.value) == (
-        "dr-ctl.yaml:5:20: sites.here.brokers.0.folder: is missing\n"
-        "dr-ctl.yaml:5:30: sites.here.brokers.0.jolokia: unknown key"
+        "dr-ctl.yaml:5:20: sites.here.brokers.a.folder: is missing\n"
+        "dr-ctl.yaml:5:30: sites.here.brokers.a.jolokia: unknown key at this place"
     )
 
 

@@ -71,7 +71,9 @@ def test_its_line_is_that_of_the_key(tmp_path: Path) -> None:
     with pytest.raises(SettingsError) as wrong:
         load(tmp_path / "dr-ctl.yaml")
 
-    assert str(wrong.value) == (f"dr-ctl.yaml:{line}:17: sites.london.workloads.0.routes: is a list, as in [name]")
+    assert str(wrong.value) == (
+        f"dr-ctl.yaml:{line}:17: sites.london.workloads.billing.routes: is a list, as in [name]"
+    )
 
 
 def test_two_of_one_name_at_a_site_are_told(tmp_path: Path) -> None:
