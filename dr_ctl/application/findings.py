@@ -31,6 +31,14 @@ AGENT_NOT_LET_IN: Final = FindingKind(
     "Mend the username and the password of `sync:` or of the site in the settings, then start the agent again.",
     "Until then no copy of what is consumed is deleted.",
 )
+AS_IF_LOST: Final = FindingKind(
+    "DR-PLAN-002",
+    Severity.INFO,
+    "The plan is of a failover as if a site was lost that is not: it is for reading, approval and rehearsal, and no "
+    "command carries it out.",
+    "Nothing. If that site is lost one day, `dr-ctl failover --to SITE` plans from what is so then.",
+    "A look; it changes nothing.",
+)
 SICK_LATELY: Final = FindingKind(
     "DR-ALIVE-004",
     Severity.WARNING,

@@ -21,6 +21,8 @@ from dr_ctl.engine.runs import write
 
 def title(plan: Plan) -> str:
     operation = plan.ask.operation
+    if plan.as_if_lost is not None:
+        return f"{operation} from {plan.source} to {plan.target}, as if {plan.as_if_lost} was lost"
     if plan.ask.units is not None:
         operation = f"{operation} of {some(plan.ask.units)}"
     if plan.ask.operation in AT_SOURCE:
@@ -57,10 +59,14 @@ def read(path: Path, asked: Ask) -> Saved:
         document = json.loads(path.read_text(encoding="utf-8"))
         steps = tuple(PlannedStep.from_json(step) for step in document["steps"])
         saved = Saved(path, Ask.from_json(document["ask"]), steps, dict(document["basis"]))
+        lost = document.get("as_if_lost")
     except OSError as problem:
         raise UsageError(f"--plan {path}: {problem.strerror}", remedy=again) from problem
     except (ValueError, KeyError, TypeError) as problem:
         raise UsageError(f"--plan {path}: is not a saved plan: {problem}", remedy=again) from problem
+    if lost is not None:
+        text = f"--plan {path}: was made as if {lost} was lost, to be read, and is never carried out"
+        raise UsageError(text, remedy=f"`dr-ctl plan {asked.operation} --to {asked.target}` plans from what is so now.")
     if (saved.ask.operation, saved.ask.target) != (asked.operation, asked.target):
         text = f"--plan {path}: is a plan for {saved.ask.operation} to {saved.ask.target}"
         raise UsageError(text, remedy=again)

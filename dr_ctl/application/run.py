@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dr_ctl.application import carrying_out, lock, open_run, plans
+from dr_ctl.application import carrying_out, disaster, lock, open_run, plans
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.debts import with_units
 from dr_ctl.application.findings import FLAGS_LIE, NOT_ESCALATABLE
@@ -95,9 +95,12 @@ def escalate(
     return run(caller, asked, how)
 
 
-def plan(caller: Caller, asked: Ask) -> Result:
-    """The plan as it is decided now, whatever is under way: takes no lock, asks nothing."""
+def plan(caller: Caller, asked: Ask, as_if_lost: str | None = None) -> Result:
+    """The plan as it is decided now, whatever is under way: takes no lock, asks nothing. `as_if_lost`: a site that is
+    taken for lost, for this plan alone."""
     with Opened.of(caller) as opened:
+        if as_if_lost is not None:
+            return disaster.planned(opened, asked, as_if_lost)
         question = Question.of(asked, opened)
         seen = question.look()
         question = question.narrowed(seen)

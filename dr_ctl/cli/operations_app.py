@@ -10,6 +10,7 @@ import typer
 from dr_ctl.cli.command import command, group
 from dr_ctl.cli.completing import RUNS
 from dr_ctl.cli.options import (
+    AS_IF_LOST,
     LOSS,
     TIMEOUT,
     TWICE,
@@ -36,17 +37,18 @@ operations_app = typer.Typer(rich_markup_mode=None)
 link_app = group("The link between the sites: restart it.")
 
 
-@command(operations_app, "plan", example="plan swapover --to paris --out plan.json", asks=PlanOptions)
+@command(operations_app, "plan", example="plan failover --to paris --as-if-lost london", asks=PlanOptions)
 def plan(
     session: Session,
     asked: Ask,
     *,
+    as_if_lost: AS_IF_LOST = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the plan as JSON.")] = None,
 ) -> Result:
     """Show the plan of an operation: steps, exact calls, what is undone if it fails."""
     from dr_ctl.application import estimates, plans, run  # noqa: PLC0415
 
-    planned = run.plan(session, asked)
+    planned = run.plan(session, asked, as_if_lost)
     if out is not None and planned.plan is not None:
         plans.save(planned.plan, out)
     return estimates.beside_plan(session.installation(), planned)

@@ -57,6 +57,15 @@ QUEUES = Annotated[
         "by one.",
     ),
 ]
+AS_IF_LOST = Annotated[
+    str | None,
+    typer.Option(
+        "--as-if-lost",
+        metavar="SITE",
+        **SITES,
+        help="The plan of a failover, and its price today, as if SITE was lost: to be read, never carried out.",
+    ),
+]
 REASON = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Why; the journal keeps it.")]
 EXPECT = Annotated[
     str | None,

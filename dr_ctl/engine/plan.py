@@ -166,7 +166,8 @@ class Plan:
 
     `serving` lists the sites that served before the run, `moved` the units that the target serves already. `untouched`
     lists units that nobody asked to move, and `served` the site of each. `basis` is the state that the plan was decided
-    from, without counters.
+    from, without counters. `as_if_lost`: the plan is of a disaster that has not happened, with this site lost; such a
+    plan is never carried out.
     """
 
     ask: Ask
@@ -181,6 +182,7 @@ class Plan:
     untouched: tuple[str, ...] = ()
     served: Mapping[str, str] = field(default_factory=dict)
     basis: Mapping[str, Json] = field(default_factory=dict)
+    as_if_lost: str | None = None
 
     @property
     def target(self) -> str:
@@ -203,6 +205,7 @@ class Plan:
             "not_replicated": list(self.not_replicated),
             "cannot_know": list(self.cannot_know),
             "basis": dict(self.basis),
+            **({} if self.as_if_lost is None else {"as_if_lost": self.as_if_lost}),
         }
 
 

@@ -235,8 +235,7 @@ def _general(number: int, line: RunbookStep, *, undoable: bool) -> PlannedStep:
     if line.verb == HOOK:
         name = str(line.words["name"])
         about = f"the installation's own command {name}"
-        request: Mapping[str, Json] = {"bean": f"{HOOK}:{name}", "operation": "run", "arguments": []}
-        calls = (Call("", "", Goal.HOOK, name, request, about),)
+        calls = (Call("", "", Goal.HOOK, name, {}, about),)  # the name says it all: no broker is asked
     return PlannedStep(number, line.verb, "", about, calls, limits=line.limits, undoable=undoable)
 
 

@@ -188,6 +188,9 @@ class Seen(Observation, Protocol):
     def fence_strength(self, site: str) -> FenceStrength | None:
         """How long a fence of that site holds: now, or also after a restart of its brokers."""
 
+    def as_if_lost(self, site: str) -> Seen:
+        """The same look, but that every port of that site refuses: for the plan of a disaster that has not happened."""
+
 
 @runtime_checkable
 class WithWorkloads(Protocol):

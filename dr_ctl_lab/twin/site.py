@@ -5,7 +5,6 @@ A twin ends with the process that made it, or as a context manager at the end of
 
 from __future__ import annotations
 
-import json
 import secrets
 import shutil
 import threading
@@ -13,6 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
+
+import yaml
 
 from dr_ctl.core.errors import EnvironmentFault, UsageError
 from dr_ctl_lab.twin import dump
@@ -297,7 +298,6 @@ class Twin:
             return sum(depths) if all(serving.values()) else None
 
     def _write_settings(self) -> None:
-        """JSON, which every reader of YAML reads too."""
         folder = self.directory / "secrets"
         folder.mkdir(mode=0o700)
         sites: dict[str, Any] = {}
@@ -317,6 +317,6 @@ class Twin:
             "objectives": {"loss": {"messages": 0, "age": "30s"}, "recovery": "2m"},
             "history": {"path": "history"},
         }
-        text = json.dumps(document, indent=2)
-        self.settings_path.write_text(f"# A twin: simulated brokers on this machine.\n{text}\n", encoding="utf-8")
+        text = yaml.safe_dump(document, sort_keys=False)
+        self.settings_path.write_text(f"# A twin: simulated brokers on this machine.\n{text}", encoding="utf-8")
         self.settings_path.chmod(0o600)

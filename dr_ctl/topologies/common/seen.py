@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from dr_ctl.core.errors import BrokerError, Sick, TimedOut, Unreachable
 from dr_ctl.core.model import Finding, Json, Role
@@ -136,6 +136,11 @@ class Seen(Generic[V_co]):
         if None in lasts:
             return None
         return "lasting" if all(lasts) else "now"
+
+    def as_if_lost(self, site: str) -> Self:
+        gone = Unreachable(f"{site} is taken for lost, for this plan alone", refused=True)
+        brokers = {pair: Silent(pair, site, gone, ports_refuse=True) for pair in self.sites[site]}
+        return replace(self, sites={**self.sites, site: brokers}, moved={}, before=None)
 
     def _all(self) -> list[V_co]:
         return [view for site in self.sites for view in self.views(site)]

@@ -7,8 +7,8 @@ state of the process, where a command tells it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Self
 
 from dr_ctl.core.model import Finding, Role, some
 from dr_ctl.engine.goals import Goal
@@ -148,6 +148,27 @@ class StoreSeen(seen.Seen[BrokerView]):
         states = some([f"{view.site}/{view.pair}: {_STATES[view.runs]}" for view in views])
         remedy = f"{'; '.join(view.own.start for view in views)}. The first that starts takes the store and serves."
         yield NOBODY_TAKES(f"nobody holds the store, and no broker takes it: {states}", remedy)
+
+    def as_if_lost(self, site: str) -> Self:
+        """The lost broker's process has ended, and its lock has run out."""
+        free = LockSeen(held=False)
+        ended: dict[str, Any] = {
+            "answered": False,
+            "runs": False,
+            "acceptors": (),
+            "queues": (),
+            "connections": (),
+            "consumers": (),
+        }
+
+        def after(view: BrokerView) -> BrokerView:
+            return replace(view, lock=free, **(ended if view.site == site else {}))
+
+        sites: dict[str, dict[str, BrokerView | Silent]] = {
+            name: {pair: each if isinstance(each, Silent) else after(each) for pair, each in brokers.items()}
+            for name, brokers in self.sites.items()
+        }
+        return type(self)(sites)
 
     def stake(self, site: str) -> Sequence[Stake]:
         """Zero for the store, whether a broker answered or not: no broker holds messages of its own."""

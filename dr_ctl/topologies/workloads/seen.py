@@ -65,3 +65,7 @@ class SeenWithWorkloads(Generic[S]):
 
     def fence_strength(self, site: str) -> FenceStrength | None:
         return self.bare.fence_strength(site)
+
+    def as_if_lost(self, site: str) -> SeenWithWorkloads[Seen]:
+        """The lost site's workloads are gone with their hosts."""
+        return SeenWithWorkloads(self.bare.as_if_lost(site), [each for each in self.workloads if each.site != site])

@@ -1,0 +1,60 @@
+"""`plan failover --as-if-lost`: the plan of a disaster that has not happened, and its price today. To be read and
+approved beforehand; it is never carried out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dr_ctl.application.findings import AS_IF_LOST
+from dr_ctl.application.opened import Opened
+from dr_ctl.application.question import Question
+from dr_ctl.application.result import Result
+from dr_ctl.core.errors import UsageError
+from dr_ctl.core.model import ExitCode, Finding, Json, Severity
+from dr_ctl.engine.ending import price_text
+from dr_ctl.engine.findings import NO_ANSWER
+from dr_ctl.engine.operations import FAILOVER
+from dr_ctl.engine.plan import AlreadyThere, Ask, Plan
+from dr_ctl.topologies.topology import Seen
+
+
+def planned(opened: Opened, asked: Ask, lost: str) -> Result:
+    """Decide from a look in which no port of that site answers. What a person would have to accept is accepted for the
+    plan, and told."""
+    opened.must_know(lost)
+    if asked.operation != FAILOVER or lost == asked.target:
+        remedy = f"As in `dr-ctl plan failover --to {opened.other(lost)} --as-if-lost {lost}`."
+        raise UsageError(f"--as-if-lost {lost}: is for a failover to the other site", remedy=remedy)
+    question = Question.of(replace(asked, accept_loss="unknown", accept_twice="unknown"), opened)
+    assert question.price is not None  # a failover has one
+    looked: Seen = opened.topology.observe()
+    seen = looked.as_if_lost(lost)
+    question.price.saw(seen)
+    decided = question.decide(seen)
+    refused = question.price.too_high(asked)
+    bounds = question.price.bounds()
+    text = f"as if {lost} was lost now; it is {looked.roles[lost].value}. This plan is never carried out"
+    findings = [AS_IF_LOST(text, f"If {lost} is lost one day: `dr-ctl failover --to {asked.target}`.")]
+    if refused is not None:
+        findings.append(_milder(refused))
+    data: dict[str, Json] = {"bounds": dict(bounds), "as_if_lost": lost, "role": looked.roles[lost].value}
+    if not isinstance(decided, Plan):
+        word = "nothing to do" if isinstance(decided, AlreadyThere) else "not possible"
+        why = decided.text if isinstance(decided, AlreadyThere) else _first(decided.findings)
+        code = ExitCode.OK if isinstance(decided, AlreadyThere) else ExitCode.PRECHECK_FAILED
+        summary = f"as if {lost} was lost: a failover to {asked.target} is {word}: {why}"
+        return Result(code, summary, [*decided.findings, *findings], data)
+    own = [each for each in decided.findings if each.id != NO_ANSWER.id or not each.text.startswith(f"{lost}/")]
+    plan = replace(decided, as_if_lost=lost, findings=(*own, *findings))
+    summary = f"as if {lost} was lost: {len(plan.steps)} steps to {asked.target}; {price_text(bounds)}"
+    text = f"price, if {lost} was lost now: {price_text(bounds)}"
+    return Result(ExitCode.OK, summary, plan.findings, {"plan": plan.as_json(), **data}, plan=plan, text=text)
+
+
+def _milder(refusal: Finding) -> Finding:
+    """Nobody is refused anything by a plan that is only read."""
+    return replace(refusal, severity=Severity.WARNING, text=f"a failover would be refused for that: {refusal.text}")
+
+
+def _first(findings: tuple[Finding, ...]) -> str:
+    return next(each.text for each in findings if each.severity is Severity.ERROR)
