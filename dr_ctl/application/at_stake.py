@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from dr_ctl.core.model import some
 from dr_ctl.rpo.estimate.result import LossLimit, Objectives
@@ -29,37 +29,68 @@ def _both(row: Mapping[str, Any], column: str, write: Callable[[float | None], s
 
 
 def verdict(data: Mapping[str, Any], objectives: Objectives | None) -> str:
-    """Whether the objectives are met, and which of them are not."""
-    known = objectives is not None and data.get("total") is not None and not any(_unread(data["total"], objectives))
-    unknown = f"objectives: not known{TOO_FEW if known else ''}"
-    texts = {"met": "objectives met", "missed": "objectives missed", "unknown": unknown}
-    text = texts.get(str(data.get("verdict")), "no objectives set")
-    which = [] if objectives is None else list(_missed(data, objectives))
-    return f"{text}: {some(which)}" if which else text
+    """Whether the objectives are met, which of them are missed by what is likely, and which nobody can tell."""
+    told = str(data.get("verdict"))
+    if told not in ("missed", "unknown"):
+        return "objectives met" if told == "met" else "no objectives set"
+    if objectives is None or data.get("total") is None:
+        return "objectives missed" if told == "missed" else "objectives: not known"
+    limits = list(_limited(data, objectives))
+    if told == "missed":
+        return f"objectives missed: {some([each.missed for each in limits if each.is_missed])}"
+    if all(each.most is not None for each in limits):
+        which = [each.untold for each in limits if each.is_untold]
+        return f"objectives: cannot tell: {some(which)}" if which else f"objectives: not known{TOO_FEW}"
+    return f"objectives: not known: {some([each.untold for each in limits if each.is_untold])}"
 
 
-def _unread(scope: Mapping[str, Any], objectives: Objectives) -> Iterator[str]:
-    """Limits whose figure is not known."""
-    limits = {"loss": objectives.loss.messages, "age_s": objectives.loss.age_s}
-    yield from (name for name, most in limits.items() if most is not None and scope[name].get("p99") is None)
+class _Limited(NamedTuple):
+    """A limit beside the 99th percentile of its figure: likely, and at most."""
+
+    of: str
+    is_count: bool
+    limit: float
+    likely: float | None
+    most: float | None
+
+    @property
+    def is_missed(self) -> bool:
+        """By what is likely; by the bound where nothing else was told, as of an estimate that is older."""
+        told = self.most if self.likely is None else self.likely
+        return told is not None and told > self.limit
+
+    @property
+    def is_untold(self) -> bool:
+        return not self.is_missed and (self.most is None or self.most > self.limit)
+
+    @property
+    def missed(self) -> str:
+        told, likely = (self.most, "") if self.likely is None else (self.likely, "likely ")
+        if self.is_count:
+            return f"{likely}{_count(told)} message(s){self.of} lost where {_count(self.limit)} are allowed"
+        return f"the oldest{self.of} {likely}{_time(told)} old where {_time(self.limit)} are allowed"
+
+    @property
+    def untold(self) -> str:
+        write, what = (_count, "messages lost") if self.is_count else (_time, "age of the oldest")
+        both = _NOT_KNOWN if self.most is None else f"likely {write(self.likely)}, at most {write(self.most)}"
+        return f"{what}{self.of} {both}, where {write(self.limit)} are allowed"
 
 
-def _missed(data: Mapping[str, Any], objectives: Objectives) -> Iterator[str]:
-    """Limits that the 99th percentile exceeds, in all and by class."""
-    yield from _above(data["total"], objectives.loss, "")
+def _limited(data: Mapping[str, Any], objectives: Objectives) -> Iterator[_Limited]:
+    yield from _limits_of(data["total"], objectives.loss, "")
     limits = {each.queues: each.loss for each in objectives.classes}
     for row in data.get("classes", ()):
         queues = tuple(row["queues"])
         if queues in limits:
-            yield from _above(row, limits[queues], f" of {', '.join(queues)}")
+            yield from _limits_of(row, limits[queues], f" of {', '.join(queues)}")
 
 
-def _above(scope: Mapping[str, Any], limit: LossLimit, of: str) -> Iterator[str]:
-    lost, age_s = scope["loss"].get("p99"), scope["age_s"].get("p99")
-    if limit.messages is not None and lost is not None and lost > limit.messages:
-        yield f"{_count(lost)} message(s){of} lost where {limit.messages} are allowed"
-    if limit.age_s is not None and age_s is not None and age_s > limit.age_s:
-        yield f"the oldest{of} {_time(age_s)} old where {_time(limit.age_s)} are allowed"
+def _limits_of(scope: Mapping[str, Any], limit: LossLimit, of: str) -> Iterator[_Limited]:
+    for key, most in (("loss", limit.messages), ("age_s", limit.age_s)):
+        if most is not None:
+            told = scope[key]
+            yield _Limited(of, key == "loss", most, told.get("likely", {}).get("p99"), told.get("p99"))
 
 
 def _count(value: float | None) -> str:

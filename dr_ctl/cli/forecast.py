@@ -25,7 +25,7 @@ from dr_ctl.settings.durations import duration, seconds
 from dr_ctl.settings.model import Installation
 
 _CALIBRATION = {
-    Calibration.HOLDS: (ExitCode.OK, "what the estimate says holds on this history"),
+    Calibration.HOLDS: (ExitCode.OK, "the estimate was not shown to say too little on this history"),
     Calibration.NARROW: (ExitCode.LOSS_REFUSED, "the estimate says less than what then was true"),
     Calibration.UNKNOWN: (ExitCode.UNKNOWN, "there is too little history to tell"),
 }

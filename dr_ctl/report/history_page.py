@@ -64,7 +64,7 @@ def _limits(limit: LossLimit) -> Mapping[str, float | None]:
 def of_backtest(name: str, answer: BacktestAnswer) -> HistoryPage:
     title = f"{name}: what the estimate would have said"
     verdict = {
-        "holds": "What the estimate says holds on this history",
+        "holds": "The estimate was not shown to say too little on this history",
         "narrow": "The estimate says less than what then was true",
         "unknown": "There is too little history to tell",
     }[answer.verdict.value]

@@ -100,6 +100,17 @@ def test_a_missed_objective_is_named_with_its_class_and_its_limit() -> None:
     assert at_stake.verdict({**told, "verdict": None}, None) == "no objectives set"
 
 
+def test_what_the_bound_does_not_keep_and_what_is_likely_keeps_cannot_be_told() -> None:
+    total = {"loss": {"p99": 214, "likely": {"p99": 15}}, "age_s": {"p99": 0.5, "likely": {"p99": 0.1}}}
+    told = {"verdict": "unknown", "total": total}
+
+    text = at_stake.verdict(told, Objectives(LossLimit(200, 1.0), ()))
+    missed = at_stake.verdict({**told, "verdict": "missed"}, Objectives(LossLimit(14, 1.0), ()))
+
+    assert text == "objectives: cannot tell: messages lost likely 15, at most 214, where 200 are allowed"
+    assert missed == "objectives missed: likely 15 message(s) lost where 14 are allowed"
+
+
 @pytest.mark.parametrize(("p99", "more"), [(0, "; none was missed, in looks that are too few"), (None, "")])
 def test_an_objective_that_is_not_known_to_be_met_says_whether_figures_lack(p99: int | None, more: str) -> None:
     told = {"verdict": "unknown", "total": {"loss": {"p99": p99}, "age_s": {"p99": 0}}}

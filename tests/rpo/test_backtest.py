@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from dr_ctl.rpo.backtest.backtest import Backtest, BacktestAnswer, backtest_in
 from dr_ctl.rpo.backtest.calibration import UNITS, BoundRow, Calibration, Fold, Row, ahead, unconditional
+from dr_ctl.rpo.estimate.curves import Curves
 from dr_ctl.rpo.estimate.horizon import Changes
 from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.history.files import usable_files, write
@@ -96,6 +98,24 @@ def test_the_worst_counts_and_what_is_not_known_does_not() -> None:
     assert BoundRow(0, 0, None, None).verdict is none
     assert BoundRow(1000, 989, 1.0, 1.0).verdict is bad
     assert BacktestAnswer(None).as_json()["verdict"] == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("bound", "coverages", "verdict"),
+    [
+        (BoundRow(1000, 1000, 1.0, 1.0), (), Calibration.UNKNOWN),  # a bound that held says nothing of quantiles
+        (BoundRow(1000, 1000, 1.0, 1.0), (1.0,) * 8, Calibration.HOLDS),
+        (BoundRow(1000, 900, 1.0, 1.0), (1.0,) * 8, Calibration.NARROW),
+        (BoundRow(0, 0, None, None), (1.0,) * 8, Calibration.HOLDS),
+    ],
+)
+def test_a_backtest_that_tested_no_quantile_is_unknown(
+    bound: BoundRow, coverages: tuple[float, ...], verdict: Calibration
+) -> None:
+    now = datetime(2026, 3, 1, tzinfo=UTC)
+    rows = (Row("loss", None, "p95", folds(*coverages)), Row("loss", None, "p50", folds(*(1.0,) * 8)))
+
+    assert Backtest("london", (now, now), bound, rows, Curves(now, now, {}, {})).verdict is verdict
 
 
 def simulated(folder: Path) -> Backtest:

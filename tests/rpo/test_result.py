@@ -20,6 +20,7 @@ from dr_ctl.rpo.estimate.result import (
     FlowEstimate,
     Horizon,
     LossLimit,
+    Quantiles,
     Quantity,
     SeenWindow,
     Verdict,
@@ -78,20 +79,28 @@ def test_a_pattern_is_anchored_at_both_ends() -> None:
     assert not re.search(pattern_regex("orders"), ".my.orders.new")
 
 
+def told(most: float | None, likely: float | None = None) -> Quantity:
+    return Quantity(p99=most, likely=Quantiles(p99=likely))
+
+
 @pytest.mark.parametrize(
-    ("found", "limit", "expected"),
+    ("loss", "age_s", "limit", "expected"),
     [
-        (figures(loss=10), LossLimit(messages=10), Verdict.MET),
-        (figures(loss=11), LossLimit(messages=10), Verdict.MISSED),
-        (figures(age_s=30.0), LossLimit(age_s=30), Verdict.MET),
-        (figures(age_s=30.1), LossLimit(messages=10, age_s=30), Verdict.MISSED),
-        (figures(loss=None), LossLimit(messages=10), Verdict.UNKNOWN),
-        (figures(loss=None, age_s=31), LossLimit(messages=10, age_s=30), Verdict.MISSED),
-        (figures(loss=None), LossLimit(), Verdict.MET),
+        (told(10), told(0.0), LossLimit(messages=10), Verdict.MET),
+        (told(11, 10), told(0.0), LossLimit(messages=10), Verdict.UNKNOWN),  # 10 likely, 11 at most: nobody can tell
+        (told(214, 11), told(0.0), LossLimit(messages=10), Verdict.MISSED),
+        (told(0), told(30.0, 2.0), LossLimit(age_s=30), Verdict.MET),
+        (told(0), told(339.0, 0.25), LossLimit(messages=10, age_s=30), Verdict.UNKNOWN),
+        (told(0), told(339.0, 30.1), LossLimit(messages=10, age_s=30), Verdict.MISSED),
+        (told(None), told(0.0), LossLimit(messages=10), Verdict.UNKNOWN),
+        (told(None), told(31.0, 31.0), LossLimit(messages=10, age_s=30), Verdict.MISSED),
+        (told(None), told(None), LossLimit(), Verdict.MET),
     ],
 )
-def test_the_verdict_judges_the_99th_percentiles(found: Figures, limit: LossLimit, expected: Verdict) -> None:
-    assert found.verdict(limit) is expected
+def test_a_limit_is_missed_by_what_is_likely_and_met_by_the_bound(
+    loss: Quantity, age_s: Quantity, limit: LossLimit, expected: Verdict
+) -> None:
+    assert Figures(loss, age_s, Quantity(), Quantity(), Horizon(300)).verdict(limit) is expected
 
 
 def test_one_missed_class_is_enough() -> None:

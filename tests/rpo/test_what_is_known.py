@@ -157,13 +157,52 @@ def test_nothing_is_met_by_a_few_looks(asked: Ask, last: int) -> None:
     assert answer.verdict is Verdict.UNKNOWN
 
 
-def test_enough_looks_meet_an_objective(asked: Ask) -> None:
-    rows = [row for s in range(0, 2000, 5) for row in look(s, put=s, shipped=s)]
+def test_an_hour_of_looks_meets_an_objective_and_less_does_not(asked: Ask) -> None:
+    rows = [row for s in range(0, 3605, 5) for row in look(s, put=s, shipped=s)]
+    objectives = Objectives(LossLimit(messages=100, age_s=60))
 
-    answer = asked(rows, 1995, objectives=Objectives(LossLimit(messages=100, age_s=60)))
+    answer, less = asked(rows, 3600, objectives=objectives), asked((), 3600, objectives=objectives, until=at(3590))
+
+    assert (answer.verdict, less.verdict) == (Verdict.MET, Verdict.UNKNOWN)
+    assert answer.findings == ()
+
+
+def test_many_excursions_tell_within_less_than_an_hour_that_an_objective_is_met(asked: Ask) -> None:
+    """Within fifty minutes 250 short stalls, all alike: nobody needs an hour to see how much each loses."""
+    rows = [row for s in range(3000) for row in look(s, put=10 * s, shipped=10 * (s - (s % 12 < 4)))]
+
+    answer = asked(rows, 2999, objectives=Objectives(LossLimit(messages=100, age_s=60)))
 
     assert answer.verdict is Verdict.MET
-    assert answer.findings == ()
+
+
+@pytest.mark.parametrize("role", [None, "unknown", "sick"])
+def test_time_without_an_answer_counts_as_above_every_limit(asked: Ask, role: str | None) -> None:
+    """For 400 of 8000 seconds the broker answers nothing, and has caught up when it answers again."""
+    rows = []
+    for s in range(0, 8005, 5):
+        if not 2003 <= s < 2403:
+            rows += look(s, put=s, shipped=s)
+        elif role is not None:
+            rows.append(site(s, role))
+
+    answer = asked(rows, 8000, objectives=Objectives(LossLimit(messages=100)))
+
+    assert answer.estimate is not None
+    assert answer.estimate.total.loss.p99 == 5
+    assert answer.verdict is Verdict.UNKNOWN
+    assert "DR-RPO-024" in [each.id for each in answer.findings]
+
+
+def test_an_upper_bound_misses_no_objective(asked: Ask) -> None:
+    """The link ships within the second; looks each minute cannot show it, and all of a minute may have been there."""
+    rows = [row for s in range(0, 7260, 60) for row in look(s, put=10 * s, shipped=10 * s)]
+
+    answer = asked(rows, 7200, objectives=Objectives(LossLimit(messages=100)))
+
+    assert answer.estimate is not None
+    assert (answer.estimate.total.loss.likely.p99, answer.estimate.total.loss.p99) == (0, 600)
+    assert answer.verdict is Verdict.UNKNOWN
 
 
 def test_a_minute_after_a_swapover_nothing_is_met(asked: Ask) -> None:

@@ -45,10 +45,10 @@ class Backtest:
 
     @property
     def verdict(self) -> Calibration:
-        """The worst of the bound and of the quantiles that a person decides by: p95 and p99."""
-        return Calibration.worst(
-            [self.bound.verdict, *(row.verdict for row in self.rows if row.quantile in ("p95", "p99"))]
-        )
+        """The worst of the quantiles that a person decides by, p95 and p99, and narrow where the bound is."""
+        if self.bound.verdict is Calibration.NARROW:
+            return Calibration.NARROW
+        return Calibration.worst(row.verdict for row in self.rows if row.quantile in ("p95", "p99"))
 
     def as_json(self) -> dict[str, Json]:
         return {

@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import Final, Self
 
-from dr_ctl.rpo.estimate.result import Figures, LossLimit, Verdict
+from dr_ctl.rpo.estimate.result import Figures, LossLimit, Number, Quantity, Verdict
 from dr_ctl.rpo.estimate.scopes import Scope
 
-LEAST_INTERVALS: Final = 100
-"""From fewer nobody can say what holds in 99 of 100 moments."""
+LEAST_US: Final = 3600 * 1_000_000
+"""From less covered time nobody can say what holds in 99 of 100 moments, unless independent excursions tell it."""
 MOST_ABOVE: Final = 0.01
 MOST_UNSEEN: Final = 0.5
 
@@ -20,7 +20,6 @@ class Coverage:
     """Time in which the site served: the part that looks cover, the part for which they came late, and the part that
     nobody looked at."""
 
-    intervals: int
     covered_us: int
     late_us: int
     unseen_us: int
@@ -29,7 +28,7 @@ class Coverage:
     def of(cls, scope: Scope, span_us: tuple[int, int]) -> Self:
         covered, late, idle = (scope.weight(each) for each in ("covered", "late", "idle"))
         unseen = max(0, span_us[1] - span_us[0] - covered - late - idle)
-        return cls(scope.weight("intervals"), covered, late, unseen)
+        return cls(covered, late, unseen)
 
     @property
     def uncovered(self) -> float:
@@ -39,17 +38,24 @@ class Coverage:
 
     @property
     def is_hardly_any(self) -> bool:
-        unseen = self.unseen_us / max(1, self.covered_us + self.late_us + self.unseen_us)
-        return self.intervals < LEAST_INTERVALS or unseen > MOST_UNSEEN
+        """Whether less than half of the time was looked at."""
+        return self.unseen_us > MOST_UNSEEN * (self.covered_us + self.late_us + self.unseen_us)
 
 
 def judged(figures: Figures, scope: Scope, seen: Coverage, limit: LossLimit) -> Verdict:
-    """Judge by the 99th percentiles. `met` needs enough looks, and to hold too where time for which they came late
-    counts as above the limit: a broker that is buried answers late, so that is when most is under way."""
+    """Judge by the 99th percentiles. `met` needs an hour, or an interval whose upper end keeps the limit, and to hold
+    too where time in which the site answered late, in part or not at all counts as above the limit: that is when most
+    is under way."""
     verdict = figures.verdict(limit)
     if verdict is not Verdict.MET or (limit.messages is None and limit.age_s is None):
         return verdict
     limits = (("loss", limit.messages), ("age_ms", None if limit.age_s is None else limit.age_s * 1000))
     above = max(scope.histogram(metric, 1).above(math.ceil(most)) for metric, most in limits if most is not None)
     holds = above + seen.late_us <= MOST_ABOVE * (seen.covered_us + seen.late_us)
-    return verdict if holds and not seen.is_hardly_any else Verdict.UNKNOWN
+    is_enough = seen.covered_us >= LEAST_US or all(_is_settled(*each) for each in figures.limited(limit))
+    return verdict if holds and is_enough and not seen.is_hardly_any else Verdict.UNKNOWN
+
+
+def _is_settled(told: Quantity, most: Number) -> bool:
+    ends = told.ci95.get("p99")
+    return ends is not None and ends[1] is not None and ends[1] <= most

@@ -112,16 +112,20 @@ class Figures:
             "recovery_time_s": self.drain_s.now,
         }
 
+    def limited(self, limit: LossLimit) -> list[tuple[Quantity, Number]]:
+        """The figures that have a limit, each with its limit."""
+        told = ((self.loss, limit.messages), (self.age_s, limit.age_s))
+        return [(quantity, most) for quantity, most in told if most is not None]
+
     def verdict(self, limit: LossLimit) -> Verdict:
-        """Judge the 99th percentiles. A limit whose figure is not known is not met, and not missed either."""
-        judged = [(limit.messages, self.loss.p99), (limit.age_s, self.age_s.p99)]
-        return Verdict.worst(_judge(most, found) for most, found in judged if most is not None)
+        """Judge the 99th percentiles: a limit is missed by what is likely, and met by the bound alone."""
+        return Verdict.worst(_judge(quantity, most) for quantity, most in self.limited(limit))
 
 
-def _judge(most: Number, found: Number | None) -> Verdict:
-    if found is None:
-        return Verdict.UNKNOWN
-    return Verdict.MISSED if found > most else Verdict.MET
+def _judge(told: Quantity, most: Number) -> Verdict:
+    if told.likely.p99 is not None and told.likely.p99 > most:
+        return Verdict.MISSED
+    return Verdict.MET if told.p99 is not None and told.p99 <= most else Verdict.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)

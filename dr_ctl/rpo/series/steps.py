@@ -139,7 +139,7 @@ class _Bounded:
             ),  # type: ignore[arg-type]
             covered=covered,
             idle=idle,
-            missed=~covered & ~idle & (took <= gap // 5 * LATE),
+            missed=~covered & ~idle & (took <= np.maximum(gap // 5 * LATE, AWAY_US)),
             is_floor=is_floor,
             stalled=stalled,
             acks_only=self.acks_only,
