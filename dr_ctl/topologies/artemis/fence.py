@@ -44,6 +44,11 @@ class DoorsAndRoles(Fence):
     def admitting(self, when: str | None = None) -> list[Call]:
         return self.letting_in(self.matches, when)
 
+    @property
+    def stays_out(self) -> bool:
+        """A match that is taken away leaves what is said of all addresses, until broker.xml is read again."""
+        return self.view.usual is not None and not self.view.lets_in_by(self.view.usual)
+
     def keeping_out(self, matches: Sequence[str], when: str | None = None) -> list[Call]:
         """Take from the clients' roles what they may do; every other role keeps what it has. Without `when`, only where
         they may do something now."""

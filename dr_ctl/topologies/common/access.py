@@ -149,9 +149,18 @@ class Access(ABC, Generic[V_co]):
         """A look for pauses: of queues that are known, at least whether they are."""
         return self.look()
 
-    def doors(self) -> V_co:
-        """A look for doors, links, clients and the rights of their roles; queues may be from the last look."""
+    def before_opening(self) -> V_co:
+        """A look right before clients are let in: counts, doors and links as for the gate, and the rights of roles.
+        Clients may be from the last look."""
         return self.look()
+
+    def doors(self) -> V_co:
+        """A look for doors, links and the rights of roles; queues and clients may be from the last look."""
+        return self.look()
+
+    def rights(self) -> V_co:
+        """A look for the rights of roles; everything else may be from the last look."""
+        return self.doors()
 
     def aged(self, *, timeout_s: float = READ_S) -> V_co:
         """Look, and at ages that only those need who tell them, where a topology asks for these by themselves."""

@@ -45,6 +45,11 @@ class Fence:
         return []
 
     @property
+    def stays_out(self) -> bool:
+        """Say whether roles that are let in stay kept out for sure until the broker's file is read again."""
+        return False
+
+    @property
     def shut_out(self) -> bool:
         """Say whether the lasting fence stands."""
         lasting = self.view.config.lasting

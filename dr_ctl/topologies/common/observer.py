@@ -117,12 +117,20 @@ class Observer(ABC, Generic[V_co, A_co]):
         return self.together(pauses, self.at(site))
 
     def doors_at(self, site: str, pairs: Collection[str] | None = None) -> list[V_co]:
-        """Look at doors, clients and the rights of their roles; values of the queues may be older."""
+        """Look at doors and the rights of roles; values of queues and clients may be older."""
 
         def doors(access: Access[V_co]) -> V_co:
             return access.doors()
 
         return self.together(doors, [each for each in self.at(site) if pairs is None or each.pair in pairs])
+
+    def rights_at(self, site: str, pairs: Collection[str]) -> list[V_co]:
+        """Look at the rights of roles at the brokers of some pairs; every other value may be older."""
+
+        def rights(access: Access[V_co]) -> V_co:
+            return access.rights()
+
+        return self.together(rights, [each for each in self.at(site) if each.pair in pairs])
 
     def answering(self, site: str) -> list[V_co]:
         """Look at one site; only those of its brokers that answer."""

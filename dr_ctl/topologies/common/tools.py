@@ -59,19 +59,32 @@ class Tools(Generic[V_co]):
         self.change([call for call in calls if not holds(call, views)], hand)
         return still(calls, self.views(*sites))
 
-    def admit(self, site: str, calls: Sequence[Call], hand: Hand, *, seen: Sequence[V_co] | None = None) -> str | None:
+    def let_in(self, calls: Sequence[Call], seen: Sequence[V_co], hand: Hand) -> None:
+        """Give the clients' roles back what a lasting fence took, where they are `seen` to be kept out; broker.xml is
+        read again in the same request where nothing less lets them in. What came of it has to be looked at."""
+        gives = {(call.site, call.unit) for call in calls if _gives(call) and not holds(call, seen)}
+        again = {(view.site, view.pair) for view in seen if view.fence.stays_out} & gives
+        self.change(
+            [
+                call
+                for call in calls
+                if (_gives(call) and not holds(call, seen)) or (_reads(call) and (call.site, call.unit) in again)
+            ],
+            hand,
+        )
+
+    def admit(self, site: str, calls: Sequence[Call], hand: Hand) -> str | None:
         """Give the clients' roles back what a lasting fence took; broker.xml is read again only where the roles are
         still kept out. A match with rights of its own gets these back where the file has others. Returns why clients
-        are still kept out; returns None where they are let in. `seen` are the brokers as they are now, where known."""
-        gives = [call for call in calls if call.thing != ALL and call.goal is Goal.ADMIT]
+        are still kept out; returns None where they are let in."""
+        gives = [call for call in calls if _gives(call)]
         restores = [call for call in calls if call.goal is Goal.RESTORE]
-        missing = self._missing(gives, site) if seen is None else [call for call in gives if not holds(call, seen)]
-        if missing:
+        if missing := self._missing(gives, site):
             self.change(missing, hand)
             missing = self._missing(gives, site)
         if missing:
             units = {call.unit for call in missing}
-            self.change([call for call in calls if call.thing == ALL and call.unit in units], hand)
+            self.change([call for call in calls if _reads(call) and call.unit in units], hand)
             missing = self._missing(gives, site)
         if restores and (lacking := self._missing(restores, site)):
             self.change(lacking, hand)
@@ -79,7 +92,7 @@ class Tools(Generic[V_co]):
         return f"{site}: has not come true: {some([call.about for call in missing])}" if missing else None
 
     def _missing(self, calls: Sequence[Call], site: str) -> list[Call]:
-        views = self.observer.doors_at(site, {call.unit for call in calls})
+        views = self.observer.rights_at(site, {call.unit for call in calls})
         return [call for call in calls if not holds(call, views)]
 
     def put_back(self, step: PlannedStep, site: str, hand: Hand) -> Outcome:
@@ -94,3 +107,11 @@ class Tools(Generic[V_co]):
         """The pairs at the target that something else closes again, where the topology has such a thing."""
         del move
         return set()
+
+
+def _gives(call: Call) -> bool:
+    return call.goal is Goal.ADMIT and call.thing != ALL
+
+
+def _reads(call: Call) -> bool:
+    return call.goal is Goal.ADMIT and call.thing == ALL

@@ -271,6 +271,10 @@ class Broker(ABC):
     @final
     def lets_in(self, match: str) -> bool:
         """Say whether a role that the lasting fence keeps out may send or consume there."""
+        return self.lets_in_by(self.grants.get(match, {}))
+
+    @final
+    def lets_in_by(self, grants: Grants) -> bool:
+        """Say the same of rights that hold anywhere."""
         lasting = self.config.lasting
-        grants = self.grants.get(match, {})
         return lasting is not None and any({"send", "consume"} & {*grants.get(role, ())} for role in lasting.roles)

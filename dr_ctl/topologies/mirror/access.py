@@ -19,10 +19,12 @@ from dr_ctl.topologies.common.view import Config
 from dr_ctl.topologies.mirror import parity
 from dr_ctl.topologies.mirror.look import (
     Flow,
+    Size,
     glance,
     look,
     look_again,
     look_at_flow,
+    look_at_rights,
     open_doors,
     queue_count,
     unapplied,
@@ -53,22 +55,28 @@ class Access(access.Access[BrokerView]):
             return ask(timeout_s=timeout_s + count * A_QUEUE_S)
 
     def counts(self) -> BrokerView:
-        return self._again(COUNTS)
+        return self._again(Size(COUNTS, rights=False))
+
+    def before_opening(self) -> BrokerView:
+        return self._again(Size(COUNTS, clients=False))
 
     def pauses(self) -> BrokerView:
-        return self._again(PAUSES)
+        return self._again(Size(PAUSES, clients=False, rights=False))
 
     def doors(self) -> BrokerView:
-        return self._again(())
+        return self._again(Size((), clients=False))
+
+    def rights(self) -> BrokerView:
+        return look_at_rights(self.reader(), self.names())
 
     def moving(self, *, timeout_s: float = READ_S) -> BrokerView:
-        return self._again(MOVING, timeout_s=timeout_s)
+        return self._again(Size(MOVING), timeout_s=timeout_s)
 
-    def _again(self, attributes: tuple[str, ...], *, timeout_s: float = READ_S) -> BrokerView:
+    def _again(self, size: Size, *, timeout_s: float = READ_S) -> BrokerView:
         if self._last is None:
             return self.look(timeout_s=timeout_s)
         began = growing_s()
-        view = look_again(self.reader(), self._last, attributes, timeout_s=self.long_enough_s(timeout_s))
+        view = look_again(self.reader(), self._last, size, timeout_s=self.long_enough_s(timeout_s))
         self.newest = began, view
         return view
 

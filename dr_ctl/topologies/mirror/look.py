@@ -1,8 +1,8 @@
 """A look at a broker: the questions, in one POST, and the way from answers to a view.
 
-Four sizes: everything (a few hundred bytes a queue); only some figures of known queues, for the gate and for pauses;
-without the queues, for doors; and the gate's own numbers (the same few milliseconds however many queues there are) for
-the tight polls of a drain.
+Its sizes: everything (a few hundred bytes a queue); less of known queues, with or without clients and the rights of
+their roles, as a gate, a fence or an opening needs; and the gate's own numbers (the same few milliseconds however many
+queues there are) for the tight polls of a drain.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis import look as parts
 from dr_ctl.topologies.artemis.document_queue import IN_USER
 from dr_ctl.topologies.common.names import ANY_ADDRESS
-from dr_ctl.topologies.common.view import Config, Queue
+from dr_ctl.topologies.common.view import Config, Connection, Consumer, Grants, Queue
 from dr_ctl.topologies.mirror.view import BrokerView, Link
 
 _SERVER: Final = ("Active", "Version", "NodeID", "CurrentTimeMillis", "PendingMirrorAcks", "DiskStoreUsage")
@@ -31,17 +31,43 @@ FEW: Final = 100
 """Queues that are asked for one by one; of more the whole is asked for."""
 
 
+@dataclass(frozen=True, slots=True)
+class Size:
+    """The part of a broker that a look asks for beside its state, doors, link, outflow and documents. Everything else
+    stays as an earlier look has shown it."""
+
+    queue: tuple[str, ...] = parts.QUEUE
+    clients: bool = True
+    rights: bool = True
+
+
+EVERYTHING: Final = Size()
+
+
+@dataclass(frozen=True, slots=True)
+class _Clients:
+    connections: tuple[Connection, ...]
+    consumers: tuple[Consumer, ...]
+    prepared: tuple[str, ...]
+    lock_coordinators: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rights:
+    grants: Mapping[str, Grants]
+    usual: Grants | None
+
+
 def look(reader: Reader, *, pair: str, site: str, config: Config, broker: str, timeout_s: float = READ_S) -> BrokerView:
     """Ask for everything in one POST. Raises `BrokerError`: a part that is missing is never taken for empty."""
-    return _checked(reader, partial(_look, reader, pair, site, config, broker, timeout_s, None, parts.QUEUE))
+    return _checked(reader, partial(_look, reader, pair, site, config, broker, timeout_s, None, EVERYTHING))
 
 
-def look_again(reader: Reader, known: BrokerView, attributes: tuple[str, ...], *, timeout_s: float) -> BrokerView:
-    """Read less of each queue: its counts, its pause, or nothing; the outflow is read whole. Everything else stays as
-    in `known`, an earlier look. A restarted broker, or many new queues, get a whole look; a few new queues are read
-    whole. Raises `BrokerError`."""
+def look_again(reader: Reader, known: BrokerView, size: Size, *, timeout_s: float) -> BrokerView:
+    """Read less than everything; the rest stays as in `known`, an earlier look. A restarted broker, or many new queues,
+    get a whole look; a few new queues are read whole. Raises `BrokerError`."""
     look_at = partial(_look, reader, known.pair, known.site, known.config, known.broker, timeout_s)
-    return _checked(reader, partial(look_at, known, attributes))
+    return _checked(reader, partial(look_at, known, size))
 
 
 def _checked(reader: Reader, look_at: Callable[[], BrokerView]) -> BrokerView:
@@ -59,25 +85,21 @@ def _look(
     broker: str,
     timeout_s: float,
     known: BrokerView | None,
-    attributes: tuple[str, ...],
+    size: Size,
 ) -> BrokerView:
     server = beans.server(broker)
-    matches = config.lasting.matches if config.lasting is not None else ()
     post = Post()
     itself = post.ask(Read(server, _SERVER))
     runtime = post.ask(Read(beans.RUNTIME, ("StartTime",)))
     acceptors = post.ask(Read(beans.all_acceptors(broker), parts.ACCEPTOR))
     links = post.ask(Read(beans.all_broker_connections(broker), _LINK))
     outflows = post.ask(Read(beans.outflows(broker), (*parts.QUEUE, "FirstMessageTimestamp")))
-    connections = post.ask(Ask(server, Listing.CONNECTIONS, _EVERYTHING))
-    consumers = post.ask(Ask(server, Listing.CONSUMERS, _EVERYTHING))
-    prepared = post.ask(Ask(server, Listing.PREPARED))
-    coordinators = post.ask(Ask(server, Listing.LOCK_COORDINATORS))
     kept = post.ask(Read(beans.documents(broker), IN_USER.attributes))
-    grants = {match: post.ask(Ask(server, Listing.ROLES, (match,))) for match in matches}
-    users = post.ask(Ask(server, Listing.USERS, ("",))) if matches else None
-    usual = post.ask(Ask(server, Listing.ROLES, (ANY_ADDRESS,))) if matches else None
-    listed = post.ask(Read(beans.all_queues(broker), attributes)) if attributes else None
+    asked_clients = _clients(post, server, known if not size.clients else None)
+    asked_rights = _rights(post, server, config, known if not size.rights else None)
+    lasting = config.lasting is not None and known is None
+    users = post.ask(Ask(server, Listing.USERS, ("",))) if lasting else None
+    listed = post.ask(Read(beans.all_queues(broker), size.queue)) if size.queue else None
     post.send(reader, timeout_s=timeout_s)
     fields = itself.fields()
     now_ms = fields.number("CurrentTimeMillis")
@@ -86,17 +108,18 @@ def _look(
     rows = parts.found(listed.answer()) if listed is not None else []
     others = [bean for bean, _ in rows if bean not in queues] if known is not None else []
     if known is not None and (known.start != start or len(others) > FEW):
-        return _look(reader, pair, site, config, broker, timeout_s, None, parts.QUEUE)
+        return _look(reader, pair, site, config, broker, timeout_s, None, EVERYTHING)
     if others:
         answers = reader.look([Read(bean, parts.QUEUE) for bean in others], timeout_s=timeout_s)
         # Clients remove their temporary queues at any moment: a queue that is gone by now has no figures.
         whole = [(bean, answer) for bean, answer in zip(others, answers, strict=True) if not _is_gone(answer)]
         queues |= {bean: parts.queue(bean, Fields(bean, answer.value())) for bean, answer in whole}
         rows = [(bean, row) for bean, row in rows if bean in queues]
-    if attributes:
-        queues = {bean: _queue(queues.get(bean), bean, row, attributes) for bean, row in rows}
+    if size.queue:
+        queues = {bean: _queue(queues.get(bean), bean, row, size.queue) for bean, row in rows}
     queues |= {bean: _aged(parts.queue(bean, row), row, now_ms) for bean, row in parts.found(outflows.answer())}
     documents = parts.documents(IN_USER, parts.found(kept.answer()))
+    clients, rights = asked_clients(), asked_rights()
     return BrokerView(
         pair=pair,
         site=site,
@@ -112,16 +135,56 @@ def _look(
         acceptors=tuple(parts.acceptor(bean, row) for bean, row in parts.found(acceptors.answer())),
         links=tuple(_link(row) for _, row in parts.found(links.answer())),
         queues=tuple(sorted(queues.values(), key=lambda queue: queue.name)),
-        connections=tuple(parts.connection(row) for row in parts.rows(connections.answer())),
-        consumers=tuple(parts.consumer(row) for row in parts.rows(consumers.answer())),
-        prepared=parts.prepared(prepared.answer()),
-        lock_coordinators=_coordinators(coordinators.answer()),
+        connections=clients.connections,
+        consumers=clients.consumers,
+        prepared=clients.prepared,
+        lock_coordinators=clients.lock_coordinators,
         documents=documents.own,
         forged=documents.others,
-        grants={match: parts.grants(asked.value()) for match, asked in grants.items()},
-        users=parts.users(users.answer()) if users is not None else None,
-        usual=parts.grants(usual.value()) if usual is not None else None,
+        grants=rights.grants,
+        users=parts.users(users.answer()) if users is not None else known.users if known is not None else None,
+        usual=rights.usual,
     )
+
+
+def _clients(post: Post, server: str, known: BrokerView | None) -> Callable[[], _Clients]:
+    """Ask who works there; gives what to call once the answers are there. Where it is `known`, nobody is asked."""
+    if known is not None:
+        view = known
+        return lambda: _Clients(view.connections, view.consumers, view.prepared, view.lock_coordinators)
+    connections = post.ask(Ask(server, Listing.CONNECTIONS, _EVERYTHING))
+    consumers = post.ask(Ask(server, Listing.CONSUMERS, _EVERYTHING))
+    prepared = post.ask(Ask(server, Listing.PREPARED))
+    coordinators = post.ask(Ask(server, Listing.LOCK_COORDINATORS))
+    return lambda: _Clients(
+        tuple(parts.connection(row) for row in parts.rows(connections.answer())),
+        tuple(parts.consumer(row) for row in parts.rows(consumers.answer())),
+        parts.prepared(prepared.answer()),
+        _coordinators(coordinators.answer()),
+    )
+
+
+def _rights(post: Post, server: str, config: Config, known: BrokerView | None) -> Callable[[], _Rights]:
+    """Ask what roles may do, where a lasting fence is for them; as above."""
+    if known is not None:
+        view = known
+        return lambda: _Rights(view.grants, view.usual)
+    if config.lasting is None:
+        return lambda: _Rights({}, None)
+    grants = {match: post.ask(Ask(server, Listing.ROLES, (match,))) for match in config.lasting.matches}
+    usual = post.ask(Ask(server, Listing.ROLES, (ANY_ADDRESS,)))
+    return lambda: _Rights(
+        {match: parts.grants(asked.value()) for match, asked in grants.items()}, parts.grants(usual.value())
+    )
+
+
+def look_at_rights(reader: Reader, known: BrokerView, *, timeout_s: float = READ_S) -> BrokerView:
+    """Ask what roles may do, and for nothing else."""
+    post = Post()
+    asked = _rights(post, beans.server(known.broker), known.config, None)
+    post.send(reader, timeout_s=timeout_s)
+    rights = asked()
+    return replace(known, grants=rights.grants, usual=rights.usual)
 
 
 def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -9,10 +10,11 @@ import pytest
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.jolokia.errors import BadValue, NoSuchBean, OperationFailed
+from dr_ctl.settings.topologies.artemis import LastingFence
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.look import COUNTS, MOVING, PAUSES, dispatch, find_broker
 from dr_ctl.topologies.common.view import Config, Connection, Consumer
-from dr_ctl.topologies.mirror.look import look, look_again, look_at_flow
+from dr_ctl.topologies.mirror.look import Size, look, look_again, look_at_flow, look_at_rights
 from dr_ctl.topologies.mirror.origins import origin_ids
 from dr_ctl.topologies.mirror.view import BrokerView
 from tests.topologies.mirror.pair import NO_BEAN, PAIR, Management, connection, consumer, failed, mirrored_pair
@@ -34,6 +36,11 @@ def seen(broker: Management) -> BrokerView:
 
 def ok(value: object) -> dict[str, Any]:
     return {"value": value, "status": 200}
+
+
+def rights(role: str) -> dict[str, Any]:
+    """The answer in which one role may send."""
+    return ok(json.dumps([{"name": role, "send": True}]))
 
 
 def test_what_the_broker_says_stands_in_the_view(london: Management) -> None:
@@ -277,7 +284,7 @@ class TestAgain:
         london.outflow |= {"MessageCount": 5, "ConsumerCount": 0}
         london.acceptors["clients"]["Started"] = False
 
-        view = look_again(london.reader(), known, COUNTS, timeout_s=1)
+        view = look_again(london.reader(), known, Size(COUNTS), timeout_s=1)
 
         held = view.business["held"]
         assert (held.depth, held.delivering, held.added) == (3, 2, 21)
@@ -290,7 +297,7 @@ class TestAgain:
         london.queue("held", MessageCount=3)
         london.queue("orders.in", Paused=True)
 
-        view = look_again(london.reader(), known, PAUSES, timeout_s=1)
+        view = look_again(london.reader(), known, Size(PAUSES), timeout_s=1)
 
         assert (view.paused, view.business["held"].depth) == (("orders.in",), 0)
 
@@ -299,14 +306,14 @@ class TestAgain:
         known = seen(london)
         london.queue("held", RingSize=-1)
 
-        assert look_again(london.reader(), known, COUNTS, timeout_s=1).business["held"].ring
+        assert look_again(london.reader(), known, Size(COUNTS), timeout_s=1).business["held"].ring
 
     def test_what_the_history_keeps_is_as_it_is_now(self, london: Management) -> None:
         london.queue("held", MessageCount=9, MessagesAdded=20)
         known = seen(london)
         london.queue("held", MessageCount=3, MessagesAdded=21, MessagesAcknowledged=11, MessagesExpired=4)
 
-        view = look_again(london.reader(), known, MOVING, timeout_s=1)
+        view = look_again(london.reader(), known, Size(MOVING), timeout_s=1)
 
         held, still = view.business["held"], view.business["orders.in"]
         assert (held.depth, held.added, held.acked, held.removed) == (3, 21, 11, 15)
@@ -318,7 +325,7 @@ class TestAgain:
         for number in range(many):
             london.queue(f"new.{number}", MessagesAcknowledged=2, MessagesKilled=3, RingSize=5)
 
-        view = look_again(london.reader(), known, MOVING, timeout_s=1)
+        view = look_again(london.reader(), known, Size(MOVING), timeout_s=1)
 
         new = [view.business[f"new.{number}"] for number in range(many)]
         assert {(each.removed, each.ring) for each in new} == {(5, True)}
@@ -328,7 +335,7 @@ class TestAgain:
         london.queue("temporary", MessageCount=1)
         london.instead["one"] = failed("No MBean found", NO_BEAN, 404)
 
-        assert "temporary" not in look_again(london.reader(), known, COUNTS, timeout_s=1).business
+        assert "temporary" not in look_again(london.reader(), known, Size(COUNTS), timeout_s=1).business
 
     def test_without_counts_only_the_outflow_is_read_again(self, london: Management) -> None:
         london.queue("held", MessageCount=9)
@@ -337,9 +344,24 @@ class TestAgain:
         london.outflow |= {"MessageCount": 5}
         london.acceptors["clients"]["Started"] = False
 
-        view = look_again(london.reader(), known, (), timeout_s=1)
+        view = look_again(london.reader(), known, Size(()), timeout_s=1)
 
         assert (view.business["held"].depth, view.link.to_ship, view.open) == (9, 5, False)
+
+    def test_clients_and_rights_that_are_not_asked_for_stay_as_they_were(self, london: Management) -> None:
+        config = Config(("clients",), ("mirror",), None, LastingFence(roles=("apps",)))
+        london.connections.append(connection(61616))
+        london.instead |= {"getRolesAsJSON": rights("apps"), "listUser": ok("[]")}
+        known = look(london.reader(), pair=PAIR, site=london.site, config=config, broker=london.broker)
+        london.connections.clear()
+        london.instead["getRolesAsJSON"] = rights("others")
+
+        sizes = (Size(COUNTS), Size(COUNTS, clients=False), Size(COUNTS, rights=False))
+        views = [look_again(london.reader(), known, size, timeout_s=1) for size in sizes]
+        views = [known, *views, look_at_rights(london.reader(), known)]
+
+        assert [len(each.connections) for each in views] == [1, 0, 1, 0, 1]
+        assert [each.lets_in("#") for each in views] == [True, False, False, True, False]
 
     @pytest.mark.parametrize("attributes", [COUNTS, PAUSES, ()], ids=["counts", "pauses", "doors"])
     def test_of_a_broker_that_was_restarted_everything_is_asked_for(
@@ -350,7 +372,7 @@ class TestAgain:
         london.queue("held", RingSize=-1, MessageCount=1)
         london.instead["runtime"] = ok({"StartTime": 1795251999000})
 
-        held = look_again(london.reader(), known, attributes, timeout_s=1).business["held"]
+        held = look_again(london.reader(), known, Size(attributes), timeout_s=1).business["held"]
 
         assert (held.ring, held.depth) == (False, 1)
 
@@ -360,7 +382,7 @@ class TestAgain:
         del london.queues[known.business["gone"].bean]
         london.queue("new", RingSize=5, MessagesKilled=2)
 
-        view = look_again(london.reader(), known, COUNTS, timeout_s=1)
+        view = look_again(london.reader(), known, Size(COUNTS), timeout_s=1)
 
         assert (view.business["new"].ring, view.business["new"].removed) == (True, 2)
         assert "gone" not in view.business
@@ -373,7 +395,7 @@ class TestAgain:
         london.queue("orders.in", **told)
 
         with pytest.raises(BadValue):
-            look_again(london.reader(), known, attributes, timeout_s=1)
+            look_again(london.reader(), known, Size(attributes), timeout_s=1)
 
 
 class TestFlow:

@@ -6,33 +6,39 @@ there, and late service is better than service with a part missing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from dr_ctl.core.model import ExitCode, Role, some
+from dr_ctl.engine.goals import ALL
 from dr_ctl.engine.operations import ACTIVATE, FAILOVER
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.common import checks, receipts
-from dr_ctl.topologies.common.effects import holds, still, to_undo
+from dr_ctl.topologies.common.effects import holds, left_of, still, to_undo
 from dr_ctl.topologies.common.findings import SERVES_BY_FLAGS
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker
 
+SAME_SECOND_S: Final = 1.0
+
 
 def act(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-    views, why = _may_open(tools, move)
+    strikes, admits, rest = step.part("strikes"), step.part("admit"), step.part("")
+    views, why = (
+        (at_gate, None) if admits and (at_gate := _as_at_the_gate(tools, move, hand)) else _may_open(tools, move)
+    )
     if why is not None:
         return Refused(why)
     starts = [call for call in step.part("doors") if not holds(call, views)]
-    strikes, admits, rest = step.part("strikes"), step.part("admit"), step.part("")
     tools.change(rest, hand)
-    kept_out = tools.admit(move.target, admits, hand, seen=views)
+    # A call that lets clients in must follow a look at the other site: it is made once the roles are let in.
+    kept_out, why = _roles_let_in(tools, admits, views, move, hand) if admits else (None, None)
     if kept_out is not None and move.ask.operation != FAILOVER:
         return Refused(kept_out)
-    # The calls took a moment, and a call that lets clients in must follow a look at the other site.
-    if admits and (why := _may_open(tools, move)[1]) is not None:
+    if why is not None:
         return Refused(why)
     tools.opened = tools.opened or bool(starts)
     outcomes = dict(zip(starts, tools.change(starts, hand), strict=True))
@@ -63,6 +69,33 @@ def undo(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Out
     return still(calls, views) or Done(f"{move.target} closed")
 
 
+def _as_at_the_gate(tools: Tools[Broker], move: Move, hand: Hand) -> list[Broker] | None:
+    """The target's brokers with their doors as the gate saw them last, and the rights of roles as they are now; None
+    where the gate's look is not of this second, or saw anything open. Behind closed doors a role that is let in lets in
+    nobody: the look before the doors open is made after it."""
+    seen = tools.gate.seen
+    brokers = [each for access in tools.observer.at(move.target) if (each := seen.get(access.pair)) is not None]
+    since_s = min((each.at_s for each in brokers), default=float("-inf"))
+    if len(brokers) < len(tools.observer.at(move.target)) or hand.monotonic() - since_s > SAME_SECOND_S:
+        return None
+    if any(view.open for each in brokers for view in (each.source, each.target)):
+        return None
+    return tools.observer.rights_at(move.target, {each.target.pair for each in brokers})
+
+
+def _roles_let_in(
+    tools: Tools[Broker], admits: Sequence[Call], seen: Sequence[Broker], move: Move, hand: Hand
+) -> tuple[str | None, str | None]:
+    """Let the clients' roles in; gives why they are still kept out, and a reason against opening, as seen after the
+    last call."""
+    tools.let_in(admits, seen, hand)
+    views, why = _may_open(tools, move)
+    if why is not None or not left_of([call for call in admits if call.thing != ALL], views):
+        return None, why
+    kept_out = tools.admit(move.target, admits, hand)
+    return kept_out, _may_open(tools, move)[1]
+
+
 def _may_open(tools: Tools[Broker], move: Move) -> tuple[list[Broker], str | None]:
     """Look at both sites in the same moment; gives the target's brokers, and a reason against opening: an open source,
     a way back that captures no message, or a count that moved since the gate was seen to hold."""
@@ -74,7 +107,9 @@ def _may_open(tools: Tools[Broker], move: Move) -> tuple[list[Broker], str | Non
             return there, f"{move.source} lives and cannot be managed: it may serve clients"
     else:
         sites = [tools.observer.at(site) for site in (move.target, move.source)]
-        views = tools.observer.together(lambda access: access.counts(), [each for site in sites for each in site])
+        views = tools.observer.together(
+            lambda access: access.before_opening(), [each for site in sites for each in site]
+        )
         there, here = views[: len(sites[0])], views[len(sites[0]) :]
     if any(view.open for view in here):
         return there, f"{move.source} is open: a second site is never opened"

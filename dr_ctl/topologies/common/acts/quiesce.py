@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -104,12 +104,18 @@ class _Dispatch:
         return "clients have not finished them" if self.busy else None
 
 
-def _dispatch(tools: Tools[Broker], views: Iterable[Broker], move: Move) -> _Dispatch:
+def _polled(tools: Tools[Broker], views: Iterable[Broker]) -> list[Mapping[str, tuple[int, bool]]]:
+    """Messages in delivery and the pause of each queue, by broker."""
+    return tools.observer.together(
+        lambda access: access.dispatch(), [tools.observer.brokers[view.site][view.pair] for view in views]
+    )
+
+
+def _dispatch(tools: Tools[Broker], views: Sequence[Broker], move: Move) -> _Dispatch:
     """Poll the queues that quiesce is for. A queue missing from the poll is ignored only if a look shows it gone."""
     now = _Dispatch()
-    for view in views:
+    for view, queues in zip(views, _polled(tools, views), strict=True):
         access = tools.observer.brokers[move.source][view.pair]
-        queues = access.dispatch()
         mine = [queue.name for queue in meant(tools.rules, view, move)]
         for name in [name for name in mine if name in queues]:
             count, paused = queues[name]
@@ -190,8 +196,24 @@ def lifting(tools: Tools[Broker], move: Move, hand: Hand) -> Iterator[Lifting]:
 
 def _lift(tools: Tools[Broker], move: Move, hand: Hand) -> str | None:
     """Gives None once all queues were seen to be resumed."""
-    left = _lift_all(tools, tools.observer.pauses_at(move.source), move, hand)
+    known = [access.names() for access in tools.observer.at(move.source)]
+    left = _lift_all(tools, _paused_now(tools, known), move, hand)
     return some(left) if left else None
+
+
+def _paused_now(tools: Tools[Broker], known: Sequence[Broker]) -> list[Broker]:
+    """The pauses of these brokers as one small poll tells them; a broker is looked at where that tells of a paused
+    queue that is not known yet."""
+
+    def now(view: Broker) -> Broker:
+        access = tools.observer.brokers[view.site][view.pair]
+        paused = {name: paused for name, (_, paused) in access.dispatch().items()}
+        if any(each and name not in view.named for name, each in paused.items()):
+            return access.pauses()
+        there = [queue for queue in view.queues if queue.name in paused or not queue.business]
+        return replace(view, queues=tuple(replace(each, paused=paused.get(each.name, each.paused)) for each in there))
+
+    return tools.observer.together(now, known)
 
 
 def _lift_all(tools: Tools[Broker], views: Sequence[Broker], move: Move, hand: Hand) -> list[str]:
@@ -199,7 +221,7 @@ def _lift_all(tools: Tools[Broker], views: Sequence[Broker], move: Move, hand: H
     gives the queues still paused, in words. Raises `BrokerError`."""
 
     def left() -> list[Call]:
-        now = [tools.observer.brokers[move.source][view.pair].pauses() for view in views]
+        now = _paused_now(tools, views)
         return [resume(view, queue, LEFT_OUT) for view in now for queue in to_lift(tools.rules, view, move)]
 
     calls = [call for view in views for call in lifts(tools.rules, view, move)]
