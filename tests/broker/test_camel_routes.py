@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from dr_ctl.core.patience import Patience
 from dr_ctl.engine.goals import Goal
@@ -72,7 +73,7 @@ def twin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inside: Command) -> It
 
 def named(twin: PlayedTwin, apps: Mapping[str, Camel], *routes: str) -> None:
     """Name a workload of these routes, and let it run at London alone."""
-    told = json.loads(twin.settings_path.read_text(encoding="utf-8").partition("\n")[2])
+    told = yaml.safe_load(twin.settings_path.read_text(encoding="utf-8"))
     for site, part in told["sites"].items():
         route = {"name": "billing", "kind": "camel-route", "jolokia": apps[site].jolokia, "routes": list(routes)}
         part["workloads"] = [{**route, "singleton": True, "timeout": "2s"}]

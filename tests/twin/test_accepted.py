@@ -6,6 +6,7 @@ import json
 import shlex
 
 import pytest
+import yaml
 
 from dr_ctl.core.model import ExitCode
 from dr_ctl_lab.played import PlayedTwin
@@ -20,7 +21,7 @@ def topology() -> str:
 
 
 def limited(twin: PlayedTwin, **objectives: object) -> None:
-    settings = json.loads(twin.settings_path.read_text(encoding="utf-8").partition("\n")[2])
+    settings = yaml.safe_load(twin.settings_path.read_text(encoding="utf-8"))
     settings["objectives"] = {"loss": {"messages": 0}, **objectives}
     twin.settings_path.write_text(json.dumps(settings), encoding="utf-8")
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 import pytest
+import yaml
 
 from dr_ctl.core.model import ExitCode
 from dr_ctl_lab.played import PlayedTwin
@@ -90,7 +91,7 @@ def test_a_queue_whose_divert_is_gone_where_it_is_served_opens_at_no_second_site
 
 def refuse_all_that_is_known(twin: PlayedTwin, site: str) -> None:
     """The settings name a port that refuses as console and greeting address of a site whose brokers live."""
-    settings = json.loads(twin.settings_path.read_text(encoding="utf-8").partition("\n")[2])
+    settings = yaml.safe_load(twin.settings_path.read_text(encoding="utf-8"))
     broker = settings["sites"][site]["brokers"][0]
     broker["jolokia"] = closed_port()
     broker["stomp"] = f"stomp://{urlsplit(broker['jolokia']).netloc}"

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import yaml
 
 from dr_ctl.core.model import ExitCode
 from dr_ctl_lab.played import PlayedTwin
@@ -60,7 +61,7 @@ def test_no_failover_is_offered_where_the_reason_lies_here(
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, mistake: Callable[[Broker], None], says: str
 ) -> None:
     monkeypatch.setenv("LONDON_PASSWORD_EMPTY", "")
-    settings = json.loads(twin.settings_path.read_text(encoding="utf-8").partition("\n")[2])
+    settings = yaml.safe_load(twin.settings_path.read_text(encoding="utf-8"))
     mistake(settings["sites"]["london"]["brokers"][0])
     twin.settings_path.write_text(json.dumps(settings), encoding="utf-8")
 
@@ -75,7 +76,7 @@ def test_no_failover_is_offered_where_the_reason_lies_here(
 def test_an_empty_password_is_never_tried(twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     """Brokers lock accounts out."""
     monkeypatch.setenv("LONDON_PASSWORD_EMPTY", "")
-    settings = json.loads(twin.settings_path.read_text(encoding="utf-8").partition("\n")[2])
+    settings = yaml.safe_load(twin.settings_path.read_text(encoding="utf-8"))
     empty(settings["sites"]["london"]["brokers"][0])
     twin.settings_path.write_text(json.dumps(settings), encoding="utf-8")
 

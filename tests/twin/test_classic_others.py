@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from typing import Any, TypeVar
 
 import pytest
 import requests
+import yaml
 
 from dr_ctl.stomp_io.address import Login
 from dr_ctl.stomp_io.answers import Closed, Connected, Silent
@@ -109,7 +109,7 @@ def test_a_store_outlives_both_and_goes_to_who_comes_first(twin: PlayedTwin, pai
 def test_a_broker_that_is_kept_comes_back_by_itself_and_any_is_started_by_a_command(
     twin: PlayedTwin, pair: ClassicSubject
 ) -> None:
-    settings = json.loads(twin.settings_path.read_text().partition("\n")[2])
+    settings = yaml.safe_load(twin.settings_path.read_text())
     words = settings["sites"]["london"]["brokers"][0]["process"]
     london = at(twin, "london", SharedStoreBroker)
 

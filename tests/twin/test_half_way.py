@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from dr_ctl.topologies.mirror.acts import reinstate
 from dr_ctl_lab.lab.lab import Lab
@@ -103,7 +104,7 @@ def consumer(twin: PlayedTwin, dr_ctl: Command) -> Iterator[Consumer]:
 
 
 def _settings(twin: PlayedTwin, **drain: str) -> None:
-    told = json.loads(twin.settings_path.read_text(encoding="utf-8").partition("\n")[2])
+    told = yaml.safe_load(twin.settings_path.read_text(encoding="utf-8"))
     told["drain"] = {**told.get("drain", {}), **drain}
     twin.settings_path.write_text("# A twin.\n" + json.dumps(told), encoding="utf-8")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+import yaml
 
 from dr_ctl.core.model import ExitCode
 from dr_ctl_lab.played import PlayedTwin
@@ -108,7 +109,7 @@ def test_an_id_that_is_lost_behind_the_fence_is_found_by_the_gate(
 
 def test_stores_that_cannot_be_compared_are_told_and_keep_no_move_back(twin: PlayedTwin, dr_ctl: Command) -> None:
     lost(twin, 6, 0)
-    settings = json.loads(twin.settings_path.read_text(encoding="utf-8").partition("\n")[2])
+    settings = yaml.safe_load(twin.settings_path.read_text(encoding="utf-8"))
     settings["sites"]["paris"]["brokers"][0]["ids"]["sqlite"] = str(twin.settings_path.parent / "gone.sqlite")
     twin.settings_path.write_text(json.dumps(settings), encoding="utf-8")
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+import yaml
 
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Outcome
@@ -34,7 +35,7 @@ def works(twin: PlayedTwin, site: str) -> bool:
 
 def settings(twin: PlayedTwin, **more: Any) -> None:
     """Say something else of every broker in the settings."""
-    told = json.loads(twin.settings_path.read_text(encoding="utf-8").partition("\n")[2])
+    told = yaml.safe_load(twin.settings_path.read_text(encoding="utf-8"))
     for site in told["sites"].values():
         for broker in site["brokers"]:
             broker.update(more)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from dr_ctl.engine.runbook import files, shipped
 from dr_ctl_lab.played import PlayedTwin
@@ -184,9 +185,9 @@ def _hurry(twin: PlayedTwin, folder: Path) -> None:
     folder.mkdir()
     for path in files(shipped()):
         (folder / path.name).write_text(path.read_text("utf-8").replace("within: 1m", "within: 1s"), encoding="utf-8")
-    first, _, told = twin.settings_path.read_text(encoding="utf-8").partition("\n")
-    settings = json.dumps({**json.loads(told), "runbooks": str(folder)})
-    twin.settings_path.write_text(f"{first}\n{settings}", encoding="utf-8")
+    told = twin.settings_path.read_text(encoding="utf-8")
+    settings = json.dumps({**yaml.safe_load(told), "runbooks": str(folder)})
+    twin.settings_path.write_text(settings, encoding="utf-8")
 
 
 def remedies(ended: Ended) -> set[str]:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Sequence
 
 import pytest
+import yaml
 
 from dr_ctl.engine.outcome import Outcome
 from dr_ctl.engine.plan import Call
@@ -256,7 +257,7 @@ def test_a_replica_without_a_console_is_no_dead_one(twin: PlayedTwin, dr_ctl: Co
 
 
 def test_without_its_address_no_broker_is_taken_for_down(twin: PlayedTwin, dr_ctl: Command) -> None:
-    told = json.loads(twin.settings_path.read_text(encoding="utf-8").partition("\n")[2])
+    told = yaml.safe_load(twin.settings_path.read_text(encoding="utf-8"))
     for site in told["sites"].values():
         del site["brokers"][0]["replication"]
     twin.settings_path.write_text(json.dumps(told), encoding="utf-8")

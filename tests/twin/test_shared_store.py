@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from dr_ctl.agents.monitor import recording
 from dr_ctl.core.errors import Between
@@ -160,7 +161,7 @@ def test_a_process_that_is_not_seen_to_end_is_said_and_no_move_goes_back_to_it(
 
 def told_process(twin: PlayedTwin, *, without: str) -> None:
     """Take a command of the brokers' processes out of the settings; `state` takes all of it."""
-    document: dict[str, Any] = json.loads(twin.settings_path.read_text().partition("\n")[2])
+    document: dict[str, Any] = yaml.safe_load(twin.settings_path.read_text())
     for site in document["sites"].values():
         for broker in site["brokers"]:
             del broker["process"][without]
@@ -303,10 +304,10 @@ def test_a_refusal_beside_a_frozen_holder_says_what_its_end_costs_and_that_the_o
 
 
 def test_a_lock_that_cannot_be_read_is_said_by_status_itself(twin: PlayedTwin, dr_ctl: Command) -> None:
-    first, _, document = twin.settings_path.read_text().partition("\n")
-    told: dict[str, Any] = json.loads(document)
+    document = twin.settings_path.read_text()
+    told: dict[str, Any] = yaml.safe_load(document)
     told["store"]["lock"] = "nowhere/lock"
-    twin.settings_path.write_text(f"{first}\n{json.dumps(told)}")
+    twin.settings_path.write_text(json.dumps(told))
 
     shown = dr_ctl("status")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+import yaml
 
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.bridges.broker import BridgesBroker
@@ -71,7 +72,7 @@ def test_nothing_goes_where_the_settings_name_no_id_store(twin: PlayedTwin, dr_c
     put(twin, "london", "orders.in", 5)
     twin.wait_mirrored()
     worked_off(twin, "orders.in")
-    settings = json.loads(twin.settings_path.read_text(encoding="utf-8").partition("\n")[2])
+    settings = yaml.safe_load(twin.settings_path.read_text(encoding="utf-8"))
     del settings["sites"]["london"]["brokers"][0]["ids"]
     twin.settings_path.write_text(json.dumps(settings), encoding="utf-8")
 

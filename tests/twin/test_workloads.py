@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from dr_ctl.topologies.common.sender import Sender
 from dr_ctl.topologies.workloads.sites import WorkloadSites
@@ -32,7 +33,7 @@ class Played:
         self.works = [
             Work(folder / "work", site, name, running=site == "london") for site in twin.sites for name in NAMES
         ]
-        told = json.loads(twin.settings_path.read_text(encoding="utf-8").partition("\n")[2])
+        told = yaml.safe_load(twin.settings_path.read_text(encoding="utf-8"))
         for site, part in told["sites"].items():
             part["workloads"] = [
                 each.told(singleton=True, queues=list(queues.get(each.name, ())))

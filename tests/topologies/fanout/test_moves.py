@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Outcome
@@ -64,7 +65,7 @@ def least(twin: PlayedTwin) -> str:
 
 def without(twin: PlayedTwin, *keys: str) -> None:
     """Take keys out of the settings: of the installation, and of each broker."""
-    told: dict[str, Any] = json.loads(twin.settings_path.read_text().partition("\n")[2])
+    told: dict[str, Any] = yaml.safe_load(twin.settings_path.read_text())
     for key in keys:
         told.pop(key, None)
         for site in told["sites"].values():

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from dr_ctl.topologies.sharedstore.database import KINDS
 from dr_ctl.topologies.sharedstore.dsn import Dsn, NotADsn
@@ -40,13 +41,13 @@ def twin(tmp_path: Path) -> Any:
 
 
 def shared_by(twin: PlayedTwin, dsn: str) -> None:
-    first, _, document = twin.settings_path.read_text().partition("\n")
-    told: dict[str, Any] = json.loads(document)
+    document = twin.settings_path.read_text()
+    told: dict[str, Any] = yaml.safe_load(document)
     secret = twin.directory / "dsn"
     secret.write_text(f"{dsn}\n")
     secret.chmod(0o600)
     told["store"] = {"dsn": {"file": str(secret)}}
-    twin.settings_path.write_text(f"{first}\n{json.dumps(told)}")
+    twin.settings_path.write_text(json.dumps(told))
 
 
 def test_nothing_of_a_broken_address_is_printed_and_it_is_a_mistake_of_the_settings(
