@@ -21,6 +21,7 @@ from dr_ctl_lab.twin.classic.brokersync.broker import BrokerSyncBroker
 from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, MIRROR
 from tests.broker.driving import Ended
 from tests.conftest import Command
+from tests.topologies.fanout import test_moves as fanned_out
 from tests.twin.classic_subject import ORDERS
 from tests.twin.matrix import done, lose_and_return, put, serving
 from tests.twin.subject import until
@@ -174,3 +175,21 @@ def test_status_names_the_command_that_lifts_the_pauses_of_a_quiesce(twin: Playe
 
     done(dr_ctl(*filled(words)[0], "--yes"))
     assert remedies(dr_ctl("status")) == set()
+
+
+@pytest.mark.parametrize("topology", [FANOUT])
+def test_a_failover_back_to_a_site_that_was_lost_counts_all_that_the_other_took_since(
+    twin: PlayedTwin, dr_ctl: Command
+) -> None:
+    """Both are closed and hold as many messages, and not one that is the same."""
+    fanned_out.send(twin, *"abcde")
+    fanned_out.lose_london(twin, dr_ctl)
+    fanned_out.consume(twin, "paris", *"abcde")
+    fanned_out.send(twin, *"fghij", to=("paris",))
+    done(dr_ctl("fence", "paris", "--yes"))
+    twin.start("london")
+    twin.close_clients("london")
+
+    refused = dr_ctl("failover", "--to", "london", "--yes", "--accept-loss", "0")
+
+    assert (refused.code, refused.document["data"]["bounds"]["lost"]["at_most"]) == (11, 5), refused.document

@@ -64,8 +64,10 @@ class FanoutLink(NoLink["BrokerView"]):
                 yield replace(row, kind="staged", depth=queue.depth - lacks + twice)
 
     def stake(self, peer: BrokerView | None) -> Stake:
+        """Of a peer that was lost and is not taken in again no count tells that any message lies at both sites."""
+        apart = _nothing_shared if self.view.alone else _apart
         by_queue = {
-            name: _apart(queue, peer.named.get(name) if peer is not None else None)
+            name: apart(queue, peer.named.get(name) if peer is not None else None)
             for name, queue in self.view.business.items()
             if queue.dead_letter_address is None
         }
@@ -88,3 +90,10 @@ def _apart(here: Queue, there: Queue | None) -> tuple[int | None, int | None]:
         return None, None
     more = here.depth - (there.depth if there is not None else 0)
     return max(0, more), max(0, -more)
+
+
+def _nothing_shared(here: Queue, there: Queue | None) -> tuple[int | None, int | None]:
+    """The same where no message lies at both."""
+    if not here.counted or (there is not None and not there.counted):
+        return None, None
+    return here.depth, there.depth if there is not None else 0

@@ -96,6 +96,15 @@ def test_alone_all_that_lies_there_may_be_lost_and_no_rate_joins_that_to_looks_b
         assert told["mirror"].start != even.start
 
 
+def test_of_a_peer_that_was_lost_and_is_back_equal_counts_are_no_equal_messages() -> None:
+    owed = {document(DebtKind.QUARANTINE, "paris", "london"): "{}"}
+    london = replace(view("london", queue("q", 7), is_open=False), documents=owed)
+
+    told = london.link.stake(view("paris", queue("q", 5), is_open=False))
+
+    assert (told.lost, told.twice, told.queues) == (7, 5, {"q": (7, 5)})
+
+
 def test_a_site_that_waits_records_no_outflow_and_dead_letters_none_at_all() -> None:
     dead = queue("ActiveMQ.DLQ", 7, dead_letter_address="ActiveMQ.DLQ")
 
