@@ -87,9 +87,10 @@ class Doors:
         if name not in self._open:
             return
         self._open.discard(name)
-        self._selector.unregister(self._bound[name])
-        self._bound[name].close()
-        self._bound[name] = _bound(self._ports[name])
+        listening = self._bound[name]
+        self._selector.unregister(listening)
+        self._bound[name] = _bound(self._ports[name])  # before the other is closed: nobody else gets the port
+        listening.close()
         for sock in [each for each, (door, visitor) in self._visitors.items() if door == name]:
             self.forget(sock)
             shut(sock)
@@ -199,6 +200,7 @@ class Doors:
 def _bound(port: int) -> socket.socket:
     sock = socket.socket()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     sock.bind((LOOPBACK, port))
     return sock
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 
+import pytest
+
+from dr_ctl_lab.twin import doors as module
 from dr_ctl_lab.twin.doors import Doors, Visitor
 
 SOUNDS = 100_000  # far more than wait in a socket's buffer
@@ -42,3 +46,29 @@ def test_the_loop_never_waits_for_itself() -> None:
             assert over.wait(10)
     finally:
         doors.end()
+
+
+def test_a_door_that_closes_leaves_its_port_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process that looks for a free port just then would have the broker never open again."""
+    doors = Doors(threading.RLock(), "london")
+    port = doors.reserve("clients", lambda *_: None)
+    bound, taken = module._bound, list[bool]()
+
+    def taken_meanwhile(number: int) -> socket.socket:
+        with socket.socket() as other, contextlib.suppress(OSError):
+            other.bind(("127.0.0.1", number))
+            taken.append(True)
+        return bound(number)
+
+    monkeypatch.setattr(module, "_bound", taken_meanwhile)
+    doors.start()
+    try:
+        for _ in range(3):
+            doors.open("clients")
+            socket.create_connection(("127.0.0.1", port), timeout=5).close()
+            doors.close("clients")
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection(("127.0.0.1", port), timeout=5)
+    finally:
+        doors.end()
+    assert taken == []
