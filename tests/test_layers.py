@@ -27,7 +27,7 @@ LEVEL = {package: level for level, packages in enumerate(LAYERS) for package in 
 TWIN = f"{LAB.name}.twin."
 TWIN_MAY = ("core.", TWIN)
 HOMES = {"pyspark": ("rpo/spark/session.py", "rpo/spark/tasks.py"), "rich": ("cli/progress.py",), "click": ()}
-CONTRACT = ("topologies.topology", "topologies.registry")
+CONTRACT = ("topologies.topology", "topologies.proposing", "topologies.registry")
 # What stands below a topology: what is common to all kinds of broker, and the family that its brokers are of.
 BELOW = {
     "common": set[str](),
@@ -44,7 +44,7 @@ BELOW = {
     "workloads": set[str](),
 }
 # What stands beside the packages of topologies, whatever the topology; the registry knows them all, none knows it.
-SHARED = {"topology", "procedure"}
+SHARED = {"topology", "procedure", "proposing"}
 # What decides may not hold what acts.
 ACTING = {"acts", "tools", "sender", "access", "observer", "driver", "doors", "verifier"}
 

@@ -25,6 +25,9 @@ class People(Protocol):
     def says_yes(self, sentence: str) -> bool:
         """Ask for a yes."""
 
+    def secret(self, sentence: str) -> str | None:
+        """Ask for what nobody may read on the screen; None where nobody can be asked."""
+
     def agrees(self, plan: Plan) -> bool:
         """Show a plan, and ask for the name of the site that it is about."""
 

@@ -31,6 +31,20 @@ AGENT_NOT_LET_IN: Final = FindingKind(
     "Mend the username and the password of `sync:` or of the site in the settings, then start the agent again.",
     "Until then no copy of what is consumed is deleted.",
 )
+NOT_PROPOSED: Final = FindingKind(
+    "DR-INIT-001",
+    Severity.ERROR,
+    "`init` wrote no settings, because a broker did not answer, or what joins the brokers was not recognized.",
+    "Mend what the finding names. `dr-ctl init --topology ID` writes the example of a topology "
+    "without asking a broker.",
+    "A look; it changes nothing.",
+)
+TO_DECIDE: Final = FindingKind(
+    "DR-INIT-002",
+    Severity.INFO,
+    "Some lines of the settings that `init` wrote are for a person to decide: brokers do not tell them.",
+    "Edit the lines that say DECIDE; then `dr-ctl validate`.",
+)
 AS_IF_LOST: Final = FindingKind(
     "DR-PLAN-002",
     Severity.INFO,

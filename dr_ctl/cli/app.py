@@ -7,6 +7,7 @@ import gc
 import itertools
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
@@ -57,6 +58,43 @@ RUN = Annotated[
     str | None,
     typer.Argument(metavar="[RUN]", **RUNS, help="A run's name or its beginning; default: the last."),
 ]
+
+
+@command(
+    app, "init", example="init london=http://london-1:8161/console/jolokia paris=http://paris-1:8161/console/jolokia"
+)
+def init(
+    session: Session,
+    *,
+    urls: Annotated[list[str] | None, typer.Argument(metavar="[[SITE=]URL]...")] = None,
+    topology: Annotated[
+        str | None, typer.Option("--topology", metavar="ID", help="Take it for this; without addresses: its example.")
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The settings file to write.")] = Path(
+        "dr-ctl.yaml"
+    ),
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="What the installation is called.")] = "orders",
+    username: Annotated[str, typer.Option("--username", metavar="NAME", help="The login at the brokers.")] = "dr-ctl",
+    ca: Annotated[
+        Path | None, typer.Option("--ca", metavar="FILE", help="The authorities of the brokers' certificates.")
+    ] = None,
+) -> Result:
+    """Write a settings file from what the brokers behind two or more management addresses say. Never a secret."""
+    from dr_ctl.application import beginning  # noqa: PLC0415
+
+    if not urls:
+        if topology is None:
+            raise UsageError(
+                "no address and no topology was named",
+                remedy="Name the brokers' management addresses, or --topology ID for its example: see --help.",
+            )
+        return beginning.write_example(topology, out)
+    begun = beginning.begin(session, beginning.Wanted(urls, out, name, username, topology, ca))
+    if not out.exists():
+        return begun
+    from dr_ctl.application import readiness  # noqa: PLC0415
+
+    return beginning.with_verdict(begun, readiness.validate(replace(session, config=out), None, None, verbose=False))
 
 
 @command(app, "validate", example="validate --for swapover --to paris")

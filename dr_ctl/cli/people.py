@@ -27,6 +27,13 @@ class Terminal:
         """False also where nobody can be asked, or the person hung up."""
         return self.present() and bool(_answer(lambda: typer.confirm(line(sentence), err=True)))
 
+    def secret(self, sentence: str) -> str | None:
+        if not self.present():
+            return None
+        return _answer(
+            lambda: str(typer.prompt(line(sentence), hide_input=True, err=True, default="", show_default=False))
+        )
+
     def agrees(self, plan: Plan) -> bool:
         """A name to be typed is more than a key pressed in a hurry."""
         typer.echo(plan_text(plan), err=True)

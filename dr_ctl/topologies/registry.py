@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,7 +13,9 @@ from dr_ctl.core.clock import Clock
 from dr_ctl.core.findings import FindingKind, kinds_in
 from dr_ctl.core.patience import Patience
 from dr_ctl.core.registry import Registry
+from dr_ctl.jolokia.client import Account, Reader, Wire
 from dr_ctl.settings.model import Installation
+from dr_ctl.topologies.proposing import Family, Place, Probed, Proposal, Proposer
 from dr_ctl.topologies.topology import Opens, Topology
 
 TOPOLOGIES: Final[Registry[Opens]] = Registry(
@@ -30,6 +33,26 @@ TOPOLOGIES: Final[Registry[Opens]] = Registry(
 )
 
 
+# In this order two brokers are looked at before there are settings: what joins nothing visible comes last.
+PROPOSERS: Final[Registry[Proposer]] = Registry(
+    "PROPOSER",
+    {
+        "artemis-continuity": "dr_ctl.topologies.continuity.proposing",
+        "artemis-mirror": "dr_ctl.topologies.mirror.proposing",
+        "artemis-bridges": "dr_ctl.topologies.bridges.proposing",
+        "classic-replica": "dr_ctl.topologies.replica.proposing",
+        "classic-brokersync": "dr_ctl.topologies.brokersync.proposing",
+        "classic-shared-store": "dr_ctl.topologies.sharedstore.proposing",
+        "classic-fanout": "dr_ctl.topologies.fanout.proposing",
+    },
+    unknown="there is no topology",
+)
+
+
+_PROBES: Final[Mapping[Family, str]] = {
+    Family.ARTEMIS: "dr_ctl.topologies.artemis.probing",
+    Family.CLASSIC: "dr_ctl.topologies.classic.probing",
+}
 # Packages that several topologies share, what goes around any of them, and the agent of one.
 _SHARED: Final = ("common", "classic", "workloads", "brokersync.sync")
 
@@ -49,3 +72,30 @@ def opened(installation: Installation, clock: Clock, patience: Patience, documen
     from dr_ctl.topologies.workloads.topology import TopologyWithWorkloads  # noqa: PLC0415 - most have none
 
     return TopologyWithWorkloads(topology, installation, patience)
+
+
+def probed(account: Account, *, timeout_s: float) -> Probed | None:
+    """The broker at that address, of whichever family; None where none is known. Raises `BrokerError`."""
+    wire = Wire(account)
+    with closing(wire):
+        for family, module in _PROBES.items():
+            signs = sorted({sign for each in PROPOSERS for sign in _signs(each, family)})
+            probe: Callable[..., Probed | None] = import_module(module).probe
+            if (found := probe(Reader(wire), signs, timeout_s=timeout_s)) is not None:
+                return found
+    return None
+
+
+def _signs(topology: str, family: Family) -> Sequence[str]:
+    proposer = PROPOSERS.named(topology)
+    return proposer.signs if proposer.family is family else ()
+
+
+def proposed(here: Place, there: Place, topology: str | None = None) -> Proposal | None:
+    """What the first topology that recognizes itself proposes, or that one alone."""
+    families = {place.probed.family for place in (here, there) if place.probed is not None}
+    for name in PROPOSERS if topology is None else (topology,):
+        proposer = PROPOSERS.named(name)
+        if proposer.family in families and (proposal := proposer.propose(here, there)) is not None:
+            return proposal
+    return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from dr_ctl.core.model import Finding, Json, Role
@@ -92,6 +92,9 @@ class FoldersSeen:
 
     def findings(self) -> Sequence[Finding]:
         return ()
+
+    def as_if_lost(self, site: str) -> FoldersSeen:
+        return replace(self, sites={**self.sites, site: Gone(f"{site} is taken for lost")})
 
     def fence_strength(self, site: str) -> FenceStrength | None:
         return "lasting" if self.view(site) is not None else None

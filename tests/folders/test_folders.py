@@ -79,6 +79,13 @@ def test_a_swapover_moves_the_service_and_every_message(sites: Sites, inside: Co
     assert Path(report.document["data"]["report"]).exists()
 
 
+def test_the_plan_of_a_disaster_is_told_of_any_topology(sites: Sites, inside: Command) -> None:
+    planned = inside("plan", "failover", "--to", "paris", "--as-if-lost", "london")
+
+    assert planned.code == 0, planned.document
+    assert planned.document["data"]["plan"]["as_if_lost"] == "london"
+
+
 def test_a_cut_link_ends_the_drain_and_all_is_as_it_was(sites: Sites, inside: Command) -> None:
     inside("status")  # which ships what lies there
     sites.london.file("cut").touch()

@@ -1,0 +1,260 @@
+"""`init`: from the management addresses of two sites' brokers to a settings file that a person can read.
+
+Only looks at the brokers. A password is asked for, or taken from the variable that the file will name; it is written
+nowhere.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import yaml
+
+from dr_ctl.application.caller import Caller
+from dr_ctl.application.findings import NOT_PROPOSED, TO_DECIDE
+from dr_ctl.application.result import Result
+from dr_ctl.core.errors import BrokerError, Unreachable, UsageError
+from dr_ctl.core.model import ExitCode, Json, some
+from dr_ctl.engine.runs import write_text
+from dr_ctl.jolokia.client import READ_S, Account
+from dr_ctl.topologies import registry
+from dr_ctl.topologies.proposing import Key, Place, Proposal, stomp
+
+SITES: Final = 2
+_SITE: Final = re.compile(r"([a-z][a-z0-9-]*)=(https?://.+)")
+_LABEL: Final = re.compile(r"[a-z][a-z0-9-]*")
+DECIDE: Final = "DECIDE"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What `init` was asked for. `ca` is the file of the authorities of the brokers' certificates."""
+
+    urls: Sequence[str]
+    out: Path
+    name: str
+    username: str
+    topology: str | None = None
+    ca: Path | None = None
+
+
+def begin(caller: Caller, wanted: Wanted) -> Result:
+    """Look, propose, write; `data.to_decide` are the lines that only a person knows. Raises `UsageError`."""
+    if wanted.out.exists():
+        raise UsageError(f"{wanted.out} is there already", remedy="Name another file: --out FILE. Nothing was written.")
+    addresses = list(_addresses(wanted.urls))
+    passwords = {site: _password(caller, site) for site in dict.fromkeys(site for site, _ in addresses)}
+    try:
+        places = [_place(site, url, wanted, passwords[site]) for site, url in addresses]
+    except BrokerError as error:
+        finding = NOT_PROPOSED(str(error), error.remedy)
+        return Result(ExitCode.UNKNOWN, f"nothing was written: {error}", (finding,))
+    first, second = ([*of] for _, of in groupby(places, key=lambda place: place.site))
+    if len(first) != len(second):
+        raise UsageError(f"{first[0].site} has {len(first)} broker(s), {second[0].site} {len(second)}: they are pairs")
+    pairs = [
+        (here, there, registry.proposed(here, there, wanted.topology))
+        for here, there in zip(first, second, strict=True)
+    ]
+    proposals = [proposal for _, _, proposal in pairs if proposal is not None]
+    if len(proposals) < len(pairs) or len({each.topology for each in proposals}) != 1:
+        text = (
+            "what joins these brokers was not recognized" if not proposals else "the pairs are joined in several ways"
+        )
+        seen = some([f"{place.site}: {_seen(place)}" for place in places])
+        remedy = "Name it beside the addresses: `--topology ID`; without addresses that writes its example."
+        return Result(ExitCode.UNKNOWN, f"nothing was written: {text}", (NOT_PROPOSED(f"{text} ({seen})", remedy),))
+    text = _document(wanted, [(here, there, each) for here, there, each in pairs if each is not None])
+    write_text(wanted.out, text)
+    decide = [line.strip() for line in text.splitlines() if f"# {DECIDE}: " in line]
+    findings = (
+        [
+            TO_DECIDE(
+                f"{len(decide)} line(s) of {wanted.out} say {DECIDE}: only you know them",
+                "Edit these lines; then `dr-ctl validate`.",
+            )
+        ]
+        if decide
+        else []
+    )
+    data: dict[str, Json] = {
+        "settings": str(wanted.out),
+        "topology": proposals[0].topology,
+        "why": proposals[0].why,
+        "to_decide": [*decide],
+        "brokers": [{"site": place.site, "url": place.url, "seen": _seen(place)} for place in places],
+    }
+    summary = f"{wanted.out}: {proposals[0].topology}, by {proposals[0].why}"
+    return Result(ExitCode.OK, summary, findings, data, text=text)
+
+
+def _addresses(urls: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Sites with their addresses, a site's together. Two addresses without a site name theirs by their hosts."""
+    named = [_SITE.fullmatch(url) for url in urls]
+    if all(named):
+        found = [(match[1], match[2]) for match in named if match is not None]
+        sites = [*dict.fromkeys(site for site, _ in found)]
+        if len(sites) != SITES:
+            raise UsageError(f"{len(sites)} site(s) were named: {some(sites)}", remedy="An installation has two.")
+        yield from sorted(found, key=lambda each: sites.index(each[0]))
+        return
+    if any(named) or len(urls) != SITES:
+        remedy = (
+            "As in `dr-ctl init london=http://london-1:8161/console/jolokia paris=http://paris-1:8161/console/jolokia`."
+        )
+        raise UsageError("two addresses are needed, or SITE=URL for each", remedy=remedy)
+    labels = [(urlsplit(url).hostname or "").partition(".")[0].rstrip("-0123456789") for url in urls]
+    usable = len({*labels}) == SITES and all(_LABEL.fullmatch(label) and label != "localhost" for label in labels)
+    yield from zip(labels if usable else ("site-a", "site-b"), urls, strict=True)
+
+
+def variable(site: str, what: str = "PASSWORD") -> str:
+    """The environment variable that a settings file names for a site."""
+    return f"{site.upper().replace('-', '_')}_{what}"
+
+
+def _password(caller: Caller, site: str) -> str:
+    given = os.environ.get(variable(site)) or caller.people.secret(f"password for the brokers of {site}")
+    if not given:
+        remedy = f"Set {variable(site)}, which the settings will name: it is read for this look, and written nowhere."
+        raise UsageError(f"there is no password for the brokers of {site}", remedy=remedy)
+    os.environ[variable(site)] = given  # for what this process looks at next
+    return given
+
+
+def _place(site: str, url: str, wanted: Wanted, password: str) -> Place:
+    """Look at one address. Raises `BrokerError` but where connections are refused: such a broker may wait."""
+    parts = urlsplit(url)
+    if parts.username or parts.password or not parts.hostname:
+        raise UsageError(f"{site}: the address must name a host, and hold no login", remedy="Use --username.")
+    account = Account(
+        url,
+        wanted.username,
+        password,
+        f"{parts.scheme}://{parts.hostname}",
+        verify=str(wanted.ca) if wanted.ca else True,
+        source=f"the environment variable {variable(site)}",
+    )
+    try:
+        return Place(site, url, parts.hostname, registry.probed(account, timeout_s=READ_S))
+    except Unreachable as error:
+        if not error.refused:
+            raise
+        return Place(site, url, parts.hostname, None)
+
+
+def _seen(place: Place) -> str:
+    if place.probed is None:
+        return "no broker answers"
+    return f"{place.probed.broker}, {place.probed.family.value} {place.probed.version}"
+
+
+def _document(wanted: Wanted, pairs: Sequence[tuple[Place, Place, Proposal]]) -> str:
+    """The settings, each line with what it rests on."""
+    first = pairs[0][2]
+    lines = [
+        f"# Written by `dr-ctl init` from what the brokers said. Lines with {DECIDE} are yours to decide;",
+        "# `dr-ctl validate` checks the rest, `dr-ctl explain ID` explains what it finds.",
+        "version: 1",
+        f"name: {_value(wanted.name)}",
+        f"topology: {first.topology}".ljust(40) + f"# {first.why}",
+        *_keys(first.installation, ""),
+        "sites:",
+    ]
+    for number in range(SITES):
+        site = (pairs[0][0] if number == 0 else pairs[0][1]).site
+        lines += [f"  {site}:", "    brokers:"]
+        for here, there, proposal in pairs:
+            place = here if number == 0 else there
+            name = _pair(here, there) if len(pairs) > 1 or here.probed is not None else wanted.name
+            lines += _keys(_broker(place, name, wanted, proposal), "        ", first="      - ")
+        lines += _keys([Key("tls", {"ca": str(wanted.ca)})], "    ") if wanted.ca is not None else []
+    lines += [
+        *_keys(
+            [
+                Key(
+                    "objectives",
+                    {"loss": {"messages": 0}, "recovery": "2m"},
+                    "what a failover may lose, and how long a planned move may take",
+                    False,
+                )
+            ],
+            "",
+        ),
+        "history: {path: history}".ljust(40)
+        + "# where `dr-ctl monitor` writes what it sees; it has to run all the time",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _broker(place: Place, name: str, wanted: Wanted, proposal: Proposal) -> Iterator[Key]:
+    own = proposal.brokers[place.site]
+    doors = next((key.value for key in own if key.name == "clients"), [])
+    yield Key("name", name, "the same name at both sites makes a pair")
+    yield Key("jolokia", place.url, _seen(place))
+    if (door := stomp(place, [str(each) for each in doors] if isinstance(doors, list) else [])) is not None:
+        yield door
+    yield Key("username", wanted.username)
+    yield Key("password", {"env": variable(place.site)}, "or {file: PATH}, {command: [ARGV]}")
+    yield from own
+
+
+def _pair(here: Place, there: Place) -> str:
+    """What a pair is called: by the brokers' own name, or by what both names begin with."""
+    names = [place.probed.broker for place in (here, there) if place.probed is not None]
+    first = names[0]
+    length = next(end for end in range(len(first), -1, -1) if all(each.startswith(first[:end]) for each in names))
+    common = first[:length].rstrip("-_. ")
+    return common if len(common) > 1 else "broker-1"
+
+
+def _keys(keys: Sequence[Key] | Iterator[Key], indent: str, *, first: str | None = None) -> Iterator[str]:
+    for number, key in enumerate(keys):
+        begin = first if first is not None and number == 0 else indent
+        line = f"{begin}{key.name}: {_value(key.value)}"
+        why = key.why if key.sure else f"{DECIDE}: {key.why}"
+        yield f"{line.ljust(39)} # {why}" if why else line
+
+
+def _value(value: Json) -> str:
+    """On one line, as people write it."""
+    text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10_000, allow_unicode=True)
+    return text.removesuffix("\n").removesuffix("\n...").strip()
+
+
+def example(topology: str) -> str:
+    """The example of a topology, which came with dr-ctl. Raises `UsageError`."""
+    registry.PROPOSERS.named(topology)
+    return (examples() / f"{topology}.yaml").read_text(encoding="utf-8")
+
+
+def examples() -> Path:
+    """Where the examples are: in the wheel, or beside the sources."""
+    package = Path(__file__).parents[1]
+    packaged = package / "_examples"
+    return packaged if packaged.is_dir() else package.parent / "examples"
+
+
+def write_example(topology: str, out: Path) -> Result:
+    """Write the example of a topology, for installations whose brokers cannot be asked yet."""
+    text = example(topology)
+    if out.exists():
+        raise UsageError(f"{out} is there already", remedy="Name another file: --out FILE. Nothing was written.")
+    write_text(out, text)
+    files: Mapping[str, Json] = {"settings": str(out), "topology": topology}
+    return Result(ExitCode.OK, f"{out}: the example of {topology}; adapt it, then `dr-ctl validate`", data=files)
+
+
+def with_verdict(begun: Result, validated: Result) -> Result:
+    """What was written, and what `validate` says of it."""
+    verdict: dict[str, Json] = {"exit_code": validated.exit_code, "summary": validated.summary, **validated.data}
+    text = f"{begun.text}\n{validated.text or validated.summary}"
+    data = {**begun.data, "validate": verdict}
+    return replace(begun, findings=[*begun.findings, *validated.findings], data=data, text=text)

@@ -1,0 +1,30 @@
+"""What `init` writes for two brokers that diverts and core bridges join."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dr_ctl.topologies.artemis.probing import BRIDGES, DIVERTS
+from dr_ctl.topologies.proposing import Family, Key, Place, Proposal, Proposer, clients, link_doors
+
+SIGNS: Final = (BRIDGES, DIVERTS)
+
+
+def propose(here: Place, there: Place) -> Proposal | None:
+    """Recognized by diverts and bridges at both sites."""
+    if here.probed is None or there.probed is None:
+        return None
+    if not all(broker.has(sign) for broker in (here.probed, there.probed) for sign in SIGNS):
+        return None
+    brokers = {}
+    for place, broker, peer in ((here, here.probed, there.probed), (there, there.probed, here.probed)):
+        doors = link_doors(broker, peer, "CORE")
+        bridge = doors.key("bridge", "what the peer's bridges use; no client may")
+        fence = Key(
+            "lasting_fence", {"roles": ["apps"]}, "the roles of the clients, never the bridges' own", sure=False
+        )
+        brokers[place.site] = [clients(broker, doors.names), *bridge, fence]
+    return Proposal("artemis-bridges", "diverts and bridges at both sites", brokers)
+
+
+PROPOSER: Final = Proposer(Family.ARTEMIS, SIGNS, propose)

@@ -1,0 +1,47 @@
+"""What `init` writes for two Classic brokers that copy over network connectors."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dr_ctl.core.model import Json
+from dr_ctl.topologies.classic.probing import NETWORKS
+from dr_ctl.topologies.proposing import Door, Family, Key, Place, Probed, Proposal, Proposer, clients, link_doors
+
+
+def propose(here: Place, there: Place) -> Proposal | None:
+    """Recognized by a network connector."""
+    if here.probed is None or there.probed is None:
+        return None
+    ways = ((here, here.probed, there), (there, there.probed, here))
+    linked = [place.site for place, broker, _ in ways if broker.has(NETWORKS)]
+    if not linked:
+        return None
+    brokers = {place.site: _keys(place, broker, peer) for place, broker, peer in ways}
+    return Proposal("classic-brokersync", f"network connectors at {' and '.join(linked)}", brokers)
+
+
+def _keys(place: Place, broker: Probed, peer: Place) -> list[Key]:
+    assert peer.probed is not None  # both answered
+    doors = link_doors(broker, peer.probed, "OPENWIRE")
+    own = clients(broker, doors.names)
+    named = own.value if isinstance(own.value, list) else []
+    beside = [door for door in broker.doors if door.name not in (*doors.names, *named) and "STOMP" in door.protocols]
+    copies = Key("copies", f"{{queue}}.to-{peer.site}", "the queue here that holds the copies of {queue}", sure=False)
+    bridge = doors.key("bridge", "what the peer's network connector uses; no client may")
+    agent = [_agent(place, beside[0])] if beside else []
+    return [own, *bridge, copies, *agent]
+
+
+def _agent(place: Place, door: Door) -> Key:
+    secret: dict[str, Json] = {"env": f"{place.site.upper().replace('-', '_')}_SYNC_PASSWORD"}
+    way: dict[str, Json] = {
+        "stomp": f"stomp://{place.host}:{door.port}",
+        "username": "sync",
+        "password": secret,
+        "connector": door.name,
+    }
+    return Key("sync", way, "the way in of the agent `dr-ctl sync`, open behind a fence", sure=False)
+
+
+PROPOSER: Final = Proposer(Family.CLASSIC, (NETWORKS,), propose)

@@ -1,0 +1,29 @@
+"""What `init` writes for two brokers that an AMQP mirror joins."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dr_ctl.topologies.artemis.probing import BROKER_CONNECTIONS
+from dr_ctl.topologies.proposing import Family, Place, Proposal, Proposer, clients, link_doors
+
+
+def propose(here: Place, there: Place) -> Proposal | None:
+    """Recognized by broker connections; brokers that nothing joins are taken for such a pair, and told."""
+    if here.probed is None or there.probed is None:
+        return None
+    ways = ((here, here.probed, there.probed), (there, there.probed, here.probed))
+    linked = [place.site for place, broker, _ in ways if broker.has(BROKER_CONNECTIONS)]
+    if not linked:
+        return None
+    why = f"broker connections at {' and '.join(linked)}"
+    why += "" if len(linked) == len(ways) else "; the other site has none: without it no failback is possible"
+    brokers = {}
+    for place, broker, peer in ways:
+        doors = link_doors(broker, peer, "AMQP")
+        mirror = doors.key("mirror", "what the peer's broker connection uses; no client may")
+        brokers[place.site] = [clients(broker, doors.names), *mirror]
+    return Proposal("artemis-mirror", why, brokers)
+
+
+PROPOSER: Final = Proposer(Family.ARTEMIS, (BROKER_CONNECTIONS,), propose)

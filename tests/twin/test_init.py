@@ -1,0 +1,157 @@
+"""`init`: from two management addresses to settings, of every topology, without a secret in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from dr_ctl.settings.loader import load
+from dr_ctl.settings.topologies import TOPOLOGIES
+from dr_ctl_lab.lab.kinds import KINDS
+from dr_ctl_lab.lab.lab import Lab
+from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.twin.kinds import CONTINUITY, FANOUT, MIRROR
+from tests.conftest import Command
+from tests.topologies.continuity.plugin import needs_plugin
+from tests.twin.conftest import OTHERS
+
+# What the file must say as the stage's own settings do, beside what all brokers have.
+TOLD = {"mirror", "bridge", "broker"}
+REAL = [pytest.param(each, marks=[needs_plugin] if each == CONTINUITY else []) for each in KINDS]
+
+
+@pytest.fixture(params=[MIRROR, *OTHERS])
+def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PlayedTwin]:
+    with PlayedTwin.up(tmp_path / "twin", topology=request.param) as twin:
+        yield twin
+
+
+@pytest.fixture
+def real(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lab]:
+    with Lab.up(tmp_path / "lab", topology=request.param) as lab:
+        yield lab
+
+
+def brokers(path: Path) -> dict[str, dict[str, Any]]:
+    document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return {site: each["brokers"][0] for site, each in document["sites"].items()}
+
+
+def begun(
+    stage: PlayedTwin | Lab, command: Command, folder: Path, patch: pytest.MonkeyPatch, *more: str
+) -> tuple[Any, Path]:
+    """Ask for settings of that stage, with its own logins."""
+    words, out = [], folder / "begun.yaml"
+    for site, broker in brokers(stage.settings_path).items():
+        secret = (stage.settings_path.parent / broker["password"]["file"]).read_text(encoding="utf-8").strip()
+        patch.setenv(f"{site.upper()}_PASSWORD", secret)
+        words.append(f"{site}={broker['jolokia']}")
+    username = brokers(stage.settings_path)["london"]["username"]
+    return command("init", *words, "--username", username, "--out", str(out), *more), out
+
+
+def judged(stage: PlayedTwin | Lab, ended: Any, out: Path) -> None:
+    topology = load(stage.settings_path).settings.topology
+    assert ended.code == 0, ended.document
+    assert ended.document["data"]["topology"] == topology
+    written = load(out)
+    own, mine = brokers(stage.settings_path), brokers(out)
+    for site in own:
+        for key in TOLD & {*own[site]} & {*mine[site]}:
+            assert sorted(mine[site][key]) == sorted(own[site][key]), (site, key)
+        if topology == FANOUT:  # no broker tells producers from consumers
+            assert {*mine[site]["producers"]} <= {*own[site]["producers"]}
+            assert [line for line in ended.document["data"]["to_decide"] if line.startswith(("clients:", "producers:"))]
+            continue
+        # A door that nobody uses may be named too: a fence that closes it does no harm.
+        others = {door for key in ("mirror", "bridge") for door in own[site].get(key, ())}
+        assert set(own[site]["clients"]) <= set(mine[site]["clients"])
+        assert not others & set(mine[site]["clients"])
+    text = out.read_text(encoding="utf-8")
+    for broker in own.values():
+        assert (stage.settings_path.parent / broker["password"]["file"]).read_text(encoding="utf-8").strip() not in text
+    assert written.settings.topology == topology
+    assert ended.document["data"]["validate"]["exit_code"] is not None
+
+
+def test_what_brokers_say_is_written_down(
+    stage: PlayedTwin, inside: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged(stage, *begun(stage, inside, tmp_path, monkeypatch))
+
+    assert stage.changes() == []
+
+
+@pytest.mark.broker
+@pytest.mark.deep
+@pytest.mark.parametrize("real", REAL, indirect=True)
+def test_what_real_brokers_say_is_written_down(
+    real: Lab, inside: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged(real, *begun(real, inside, tmp_path, monkeypatch))
+
+
+def test_a_file_that_is_there_stays(
+    twin: PlayedTwin, inside: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "begun.yaml").write_text("mine\n", encoding="utf-8")
+
+    ended, out = begun(twin, inside, tmp_path, monkeypatch)
+
+    assert (ended.code, out.read_text(encoding="utf-8")) == (2, "mine\n")
+
+
+def test_a_wrong_password_writes_nothing(
+    twin: PlayedTwin, inside: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for site in twin.sites:
+        monkeypatch.setenv(f"{site.upper()}_PASSWORD", "wrong")
+    urls = [f"{site}={broker['jolokia']}" for site, broker in brokers(twin.settings_path).items()]
+
+    ended = inside("init", *urls, "--out", str(tmp_path / "begun.yaml"))
+
+    assert (ended.code, (tmp_path / "begun.yaml").exists()) == (22, False)
+    assert ended.document["findings"][0]["id"] == "DR-INIT-001"
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ((), "no address and no topology was named"),
+        (("http://one:8161/jolokia",), "two addresses are needed"),
+        (("a=http://one:8161/j", "b=http://two:8161/j", "c=http://three:8161/j"), "3 site(s) were named"),
+        (("http://one:8161/j", "http://two:8161/j"), "there is no password for the brokers of one"),
+    ],
+)
+def test_what_is_missing_is_said(
+    inside: Command, tmp_path: Path, words: tuple[str, ...], why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ONE_PASSWORD", raising=False)
+
+    ended = inside("init", *words, "--out", str(tmp_path / "begun.yaml"))
+
+    assert (ended.code, why in ended.document["summary"]) == (2, True), ended.document["summary"]
+
+
+@pytest.mark.parametrize("topology", [*TOPOLOGIES])
+def test_without_addresses_the_example_of_a_topology_is_written(inside: Command, tmp_path: Path, topology: str) -> None:
+    out = tmp_path / "begun.yaml"
+
+    ended = inside("init", "--topology", topology, "--out", str(out))
+
+    assert (ended.code, load(out).settings.topology) == (0, topology)
+
+
+def test_a_site_that_is_down_is_told_and_nothing_is_guessed(
+    twin: PlayedTwin, inside: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    twin.kill("paris")
+
+    ended, out = begun(twin, inside, tmp_path, monkeypatch)
+
+    assert (ended.code, out.exists()) == (22, False)
+    assert "no broker answers" in ended.document["findings"][0]["text"]
