@@ -186,7 +186,7 @@ def _until_recorded(lab: Stage) -> None:
     installation = load(lab.settings_path)
     history = installation.path(installation.settings.history.path)
     until = time.monotonic() + SEEN_WITHIN_S
-    while [role for _, role in recent(history, "paris").roles[-1:]] != [Role.DOWN.value]:
+    while not len(recent(history, "paris").saw(Role.DOWN)):
         if time.monotonic() > until:
             raise EnvironmentFault(f"the monitor has not written within {SEEN_WITHIN_S:.0f} s that paris is down")
         time.sleep(EVERY_S)

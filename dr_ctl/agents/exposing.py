@@ -22,7 +22,7 @@ class Metric:
 
     name: str
     help: str
-    value: int
+    value: float
     labels: tuple[tuple[str, str], ...] = ()
 
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import threading
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 from dr_ctl.agents.exposing import Metric, Shown
 from dr_ctl.core.clock import Clock, SystemClock, stamp
-from dr_ctl.core.errors import EnvironmentFault
-from dr_ctl.core.model import Json, Role
+from dr_ctl.core.errors import DrCtlError, EnvironmentFault
+from dr_ctl.core.model import ExitCode, Json, Role
 from dr_ctl.core.patience import Patience
 from dr_ctl.rpo.history.row import GLANCED, Row
+from dr_ctl.rpo.history.tail import another_monitor
 from dr_ctl.rpo.history.upkeep import Upkeep
 from dr_ctl.rpo.history.writer import Writer
 from dr_ctl.settings.model import Installation
@@ -23,6 +26,10 @@ from dr_ctl.topologies import registry
 from dr_ctl.topologies.topology import Glance, Seen, Topology, glance_of
 
 FLUSH_EVERY_S = 60.0
+LEAST_S: Final = 0.25
+"""Looks at everything are no nearer to each other."""
+SHARE: Final = 20
+"""Looks at everything take a twentieth of the time at most, unless `history.every` asks for more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,30 +59,42 @@ class Look:
         return f"{stamp(self.at)}  " + "; ".join(parts)
 
 
+class AnotherMonitor(DrCtlError):
+    """A monitor records into this history already, and what two of them see would count twice."""
+
+    exit_code = ExitCode.LOCKED
+    remedy = "One is enough: end one of the two."
+
+
 class Monitor:
-    """Looks at regular times. The history's files appear once a minute, at the end, and at once when a site changes its
-    role or a broker falls silent or answers again: after a death, the last samples must be on disk. Where the topology
-    can, the monitor also looks at the outflows alone in between. Those looks are on disk within a second, because this
-    machine may be lost with the site."""
+    """Looks at everything as often as that takes a twentieth of the time at most, between `LEAST_S` and the time of
+    `history.every`; where that leaves room and the topology can, at the outflows alone in between.
+
+    All looks of the last minute are on disk within a second, because this machine may be lost with the site. The
+    history's files appear once a minute, at the end, and at once when a site changes its role or a broker falls silent
+    or answers again."""
 
     def __init__(
         self, installation: Installation, topology: Topology[Any], clock: Clock, *, every_s: float | None = None
     ) -> None:
-        """`every_s` replaces the settings' `history.every`."""
+        """`every_s` replaces the settings' `history.every`. Raises AnotherMonitor."""
         settings = installation.settings
         self._clock = clock
         self._topology = topology
         self._every_s = every_s if every_s is not None else settings.history.every
         self._outflow_s: float | None = settings.history.outflow  # None where outflows alone cannot be looked at
         history = installation.path(settings.history.path)
-        self._writer = Writer(history, every_s=FLUSH_EVERY_S, clock=clock)
+        if (other := another_monitor(history)) is not None:
+            raise AnotherMonitor(f"another monitor records into {history}: {other}")
+        self._writer = Writer(history, every_s=FLUSH_EVERY_S, whole_every_s=self._every_s, clock=clock)
         self._upkeep = Upkeep(history, keep_s=settings.history.keep)
         self._beside = ThreadPoolExecutor(1, thread_name_prefix="upkeep")  # to join an hour takes seconds
         self._tidying: Future[bool] | None = None
-        self._next = self._clock.monotonic()
+        self._next = self._whole_at = self._glance_at = self._clock.monotonic()
         self._state: object = None
         self.looks = 0
         self.rows = 0
+        self.cost_s = 0.0
 
     def close(self) -> None:
         """Write what is not on disk yet. Raises EnvironmentFault where that is lost now."""
@@ -90,21 +109,32 @@ class Monitor:
         """Say whether a file of this history has been written: before, there is nothing to estimate from."""
         return self._writer.files > 0
 
+    @property
+    def apart_s(self) -> float:
+        """How far looks at everything are apart, by what the last one cost (`cost_s`)."""
+        return min(self._every_s, max(LEAST_S, SHARE * self.cost_s))
+
     def sample(self) -> Look:
         """Look at both sites once and add the rows of what answered."""
-        seen, at = self._watched()
-        self._take(history_rows(seen, at), seen, at)
-        self.looks += 1
+        seen, at, _ = self._look_at_everything()
         outflows = {site: _outflow(seen, site) for site in seen.roles}
         trouble = self._writer.trouble or self._upkeep.trouble
         return Look(at, seen.roles, outflows, payable(seen), trouble, self._writer.waiting, self._writer.dropped)
 
-    def _watched(self) -> tuple[Seen, datetime]:
-        """A look at everything, and when it was answered."""
+    def _look_at_everything(self) -> tuple[Seen, datetime, bool]:
+        """What was seen, when it was answered, and whether it told of a change."""
+        began = self._clock.monotonic()
         glance = glance_of(self._topology, whole=True)
         if glance is None:
-            return self._topology.look(), self._clock.now()
-        return glance.seen, self._moment(glance)
+            seen = self._topology.look()
+            glance = Glance(seen, 0.0, self._clock.monotonic() - began)
+        at = self._moment(glance)
+        is_new = self._take(history_rows(glance.seen, at, glance.took_s), glance.seen, at)
+        self.looks += 1
+        self.cost_s = self._clock.monotonic() - began - glance.ago_s
+        self._whole_at = began + self.apart_s
+        self._glance_at = began + (self._outflow_s or 0.0)
+        return glance.seen, at, is_new
 
     def _moment(self, glance: Glance[Seen]) -> datetime:
         return self._clock.now() - timedelta(seconds=glance.ago_s)
@@ -128,32 +158,42 @@ class Monitor:
             self._tidying.result()
 
     def wait(self, until: float | None) -> None:
-        """Wait for the next look, and look at the outflows meanwhile. Missed looks are not made up for."""
+        """Wait for the next sample, and look meanwhile. Missed looks are not made up for."""
         began = self._clock.monotonic()
         self._next = max(self._next + self._every_s, began)
         moment = self._next if until is None else min(self._next, until)
-        while self._outflow_s is not None and moment - began > self._outflow_s:
-            self._clock.sleep(max(0.0, began + self._outflow_s - self._clock.monotonic()))
-            began = self._clock.monotonic()
-            if self._glance():
+        while (at := self._due_at()) <= moment - LEAST_S / 2:
+            self._clock.sleep(max(0.0, at - self._clock.monotonic()))
+            is_new = self._look_at_everything()[2] if at == self._whole_at else self._glance()
+            if is_new:
                 self._next = self._clock.monotonic()
-                return  # a change needs a look at everything
+                return  # who asked for samples is to hear of a change
         self._clock.sleep(max(0.0, moment - self._clock.monotonic()))
+
+    def _due_at(self) -> float:
+        """When the next look is due: at everything, unless there is room for one at the outflows alone before it."""
+        if self._outflow_s is None or self._glance_at + self._outflow_s / 2 >= self._whole_at:
+            return self._whole_at
+        return self._glance_at
 
     def _glance(self) -> bool:
         """Look at the outflows alone; whether that told of a change."""
+        began = self._clock.monotonic()
         glance = glance_of(self._topology)
         if glance is None:
             self._outflow_s = None
             return False
-        at = self._moment(glance)
-        return self._take([row for row in history_rows(glance.seen, at) if row.kind in GLANCED], glance.seen, at)
+        self._glance_at = began + (self._outflow_s or 0.0)
+        at, rows = self._moment(glance), history_rows(glance.seen, self._moment(glance), glance.took_s)
+        return self._take([row for row in rows if row.kind in GLANCED], glance.seen, at)
 
 
 def shown(monitor: Monitor, look: Look) -> Shown:
     """The metrics for Prometheus on the last look and on the history."""
     figures = [
         Metric("dr_ctl_monitor_looks_total", "looks at everything", monitor.looks),
+        Metric("dr_ctl_monitor_look_seconds", "what the last look at everything took", round(monitor.cost_s, 6)),
+        Metric("dr_ctl_monitor_apart_seconds", "how far looks at everything are apart", round(monitor.apart_s, 6)),
         Metric("dr_ctl_monitor_rows_total", "rows of the history that were seen", monitor.rows),
         Metric("dr_ctl_monitor_waiting_rows", "rows that no file of the history holds yet", look.waiting),
         Metric("dr_ctl_monitor_dropped_rows_total", "rows that were given up while the disk took none", look.dropped),
@@ -199,13 +239,31 @@ def _outflow(seen: Seen, site: str) -> int | None:
     return sum(known) if len(known) == len(depths) else None
 
 
-def history_rows(seen: Seen, at: datetime) -> list[Row]:
-    """The rows of one look: the site's role for every broker, then the rows of the topology."""
+def history_rows(seen: Seen, at: datetime, took_s: float = 0.0) -> list[Row]:
+    """The rows of one look, answered then and asked for so long before: the site's role for every broker, then the rows
+    of the topology."""
+    took_ms = math.ceil(took_s * 1000)
     roles = [
-        Row(ts=at, site=each.site, pair=each.pair, kind="site", name=seen.roles[each.site].value, start=each.start)
+        Row(ts=at, site=each.site, pair=each.pair, kind="site", name=seen.roles[each.site].value, start=each.start,
+            took_ms=took_ms)
         for each in seen.brokers
-    ]
-    return [*roles, *seen.rows(at)]
+    ]  # fmt: skip
+    rows = seen.rows(at)
+    counted: dict[tuple[str, str | None], list[Row]] = defaultdict(list)
+    for row in rows:
+        if row.kind == "queue":
+            counted[row.site, row.pair].append(row)
+    return [*roles, *(_with_queues(row, counted.get((row.site, row.pair), ())) for row in rows)]
+
+
+def _with_queues(row: Row, queues: Sequence[Row]) -> Row:
+    """Beside what was put into a mixed outflow, what its queues count together: files keep that of every look."""
+    if row.kind != "mixed" or not queues or any(each.added is None for each in queues):
+        return row
+    acked = [each.removed if each.acked is None else each.acked for each in queues]
+    return replace(
+        row, queues_added=sum(each.added or 0 for each in queues), queues_acked=sum(each or 0 for each in acked)
+    )
 
 
 @contextmanager

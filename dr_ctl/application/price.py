@@ -125,7 +125,7 @@ class FailoverPrice:
 
         settings = self._installation.settings
         looks = recent(self._installation.path(settings.history.path), self.lost, self._pairs())
-        served_us = max((us for us, role in looks.roles if role == Role.SERVING.value), default=0)
+        served_us = int(max(looks.saw(Role.SERVING), default=0))
         if micros(self._silent_since) >= served_us:
             return None
         served_at = stamp(moment(served_us))
@@ -159,7 +159,6 @@ class FailoverPrice:
             site=self.lost,
             now=self._clock.now() + self._ahead,
             down_at=self._down_since + self._ahead if self._down_since is not None else None,
-            survivor=next(site for site in settings.sites if site != self.lost),
             silent_since=self._silent_since,
             objectives=objectives(self._installation),
             include=settings.queues.include,

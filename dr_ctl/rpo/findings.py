@@ -155,3 +155,16 @@ INTERVAL_ABOVE_LIMIT: Final = FindingKind(
     "The 99th percentile keeps a limit, and its interval does not: the history does not settle it.",
     "A longer history tells more: widen `--since`, or let `dr-ctl monitor` run on.",
 )
+NOBODY_LOOKED: Final = FindingKind(
+    "DR-RPO-030",
+    Severity.WARNING,
+    "Nobody looked at the lost site for a time after it was last seen: it may have served then.",
+    "Let `dr-ctl monitor` run on. Where somebody knows when the service ended: `--silent-since T --reason TEXT`.",
+    "The bounds count the time in which nobody looked.",
+)
+LOOKS_AHEAD: Final = FindingKind(
+    "DR-RPO-031",
+    Severity.WARNING,
+    "The history holds looks of a time that is not yet: their clock was ahead, and they are left out.",
+    "Set the clocks of this machine and of the one that runs `dr-ctl monitor`.",
+)

@@ -325,11 +325,12 @@ S_co = TypeVar("S_co", bound=Seen, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Glance(Generic[S_co]):
-    """A look of who watches all the time, and how many seconds before its end the last broker answered that was not
-    late."""
+    """A look of who watches all the time. `ago_s`: how long before its end the last broker answered that was not late;
+    `took_s`: how long after the question went out."""
 
     seen: S_co
     ago_s: float
+    took_s: float
 
 
 @runtime_checkable

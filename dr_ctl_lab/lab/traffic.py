@@ -197,6 +197,13 @@ class Load:
         self._see_them_live()
         return self.ledger.counts()
 
+    def slow_down(self, work_ms: float) -> None:
+        """From now on a consumer needs so long for each message."""
+        self._work_s = work_ms / 1000
+
+    def _working(self) -> float:
+        return self._work_s
+
     def pause_producing(self) -> None:
         """Send nothing more for now; consumers go on."""
         self._producing.clear()
@@ -340,7 +347,9 @@ class Load:
         while (found := dialler.dial(self._no_more_work)) is not None:
             site, connection = found
             store = target.store(site)
-            work = Work(connection, site, queues, self.ledger, work_s=self._work_s, store=store, dialect=target.dialect)
+            work = Work(
+                connection, site, queues, self.ledger, work_s=self._working, store=store, dialect=target.dialect
+            )
             try:
                 self._work_all(connection, work)
                 connection.close()

@@ -17,7 +17,7 @@ from dr_ctl_lab.lab.ids import QUEUE_HEADER, IdStore, Where
 from dr_ctl_lab.lab.ledger import Event, Ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from dr_ctl.stomp_io.connection import Connection
     from dr_ctl.stomp_io.dialect import Dialect
@@ -67,7 +67,7 @@ class Work:
         queues: Sequence[str],
         ledger: Ledger,
         *,
-        work_s: float,
+        work_s: Callable[[], float],
         store: Store | None,
         dialect: Dialect,
     ) -> None:
@@ -111,8 +111,8 @@ class Work:
         if self._store and self._store.skips(self._connection, queue, ident):
             self._connection.stomp.ack(frame.headers["ack"])
             return
-        if self._work_s:
-            time.sleep(self._work_s)
+        if (work_s := self._work_s()) > 0:
+            time.sleep(work_s)
         self._ledger.record(Event.RECEIVED, queue, ident, self._site)
         if self._store:
             self._store.done(self._connection, queue, ident)

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
-from dr_ctl.agents.monitor import Monitor
+from dr_ctl.agents.exposing import exposition
+from dr_ctl.agents.monitor import AnotherMonitor, Monitor, shown
 from dr_ctl.core.clock import SystemClock
 from dr_ctl.core.errors import Sick, Unreachable
 from dr_ctl.rpo.bounds.bounds import bounds
+from dr_ctl.rpo.history.files import rows_of_tail, tails
 from dr_ctl.rpo.history.upkeep import Upkeep
+from dr_ctl.rpo.history.writer import TAIL_EVERY_S
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.common.seen import Silent
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
@@ -147,52 +152,35 @@ def test_what_is_left_is_written_at_the_end(
 
 
 def test_right_after_a_death_the_files_bound_what_it_took_along(
-    tmp_path: Path, monitor: Monitor, watched: Watched
+    tmp_path: Path, glanced: tuple[Monitor, Glanced]
 ) -> None:
+    monitor, watched = glanced
     for shipped in range(3):
         [outflow] = [queue for queue in LONDON.queues if queue.internal]
         watched.view = with_queue(LONDON, replace(outflow, depth=5, added=5 + shipped))
         monitor.sample()
+        monitor.wait(None)
     watched.view = REFUSED
     monitor.sample()
 
-    found = bounds(tmp_path / "history", site="london", now=SystemClock().now(), pairs=[PAIR])
+    found = bounds(tmp_path / "history", site="london", now=watched.clock.now(), pairs=[PAIR])
 
     assert found.lost.at_most is not None
     assert found.lost.at_most >= 5
-    assert [(each.name, each.lost) for each in found.queues] == [("orders.in", 4)]
-
-
-@dataclass
-class Glanced(Watched):
-    """A topology that can look at its outflows alone too."""
-
-    glances: int = 0
-
-    def glance(self, *, whole: bool = False) -> Glance[MirrorSeen]:
-        if whole:
-            return Glance(self.look(), 0.0)
-        self.glances += 1
-        views = [
-            view if isinstance(view, Silent) else replace(view, queues=tuple(q for q in view.queues if q.internal))
-            for view in (self.view, PARIS)
-        ]
-        return Glance(seen(*views), 0.0)
-
-
-@pytest.fixture
-def glanced(tmp_path: Path, capsys: Capture) -> Iterator[tuple[Monitor, Glanced]]:
-    path = Shell(tmp_path, capsys).settings("http://london:8161/console/jolokia", "http://paris:8161/console/jolokia")
-    topology = Glanced()
-    with closing(Monitor(load(path), topology, Ticking(), every_s=5.0)) as monitor:
-        yield monitor, topology
+    [queue] = found.queues
+    assert queue.name == "orders.in"
+    assert queue.lost is not None
+    assert queue.lost >= 4
 
 
 class Ticking(SystemClock):
     """Time passes where it is waited for."""
 
     def __init__(self) -> None:
-        self._passed_s = 0.0
+        self._passed_s, self._began = 0.0, SystemClock().now()
+
+    def now(self) -> datetime:
+        return self._began + timedelta(seconds=self._passed_s)
 
     def monotonic(self) -> float:
         return self._passed_s
@@ -201,19 +189,113 @@ class Ticking(SystemClock):
         self._passed_s += seconds
 
 
-def test_between_two_looks_the_outflows_are_looked_at_alone(tmp_path: Path, glanced: tuple[Monitor, Glanced]) -> None:
+@dataclass
+class Glanced(Watched):
+    """A topology that can look at its outflows alone too."""
+
+    clock: Ticking = field(default_factory=Ticking)
+    glances: int = 0
+    took_s: float = 0.001
+
+    def glance(self, *, whole: bool = False) -> Glance[MirrorSeen]:
+        if whole:
+            self.clock.sleep(self.took_s)
+            return Glance(self.look(), 0.0, self.took_s)
+        self.glances += 1
+        views = [
+            view if isinstance(view, Silent) else replace(view, queues=tuple(q for q in view.queues if q.internal))
+            for view in (self.view, PARIS)
+        ]
+        return Glance(seen(*views), 0.0, 0.001)
+
+
+@pytest.fixture
+def glanced(tmp_path: Path, capsys: Capture) -> Iterator[tuple[Monitor, Glanced]]:
+    path = Shell(tmp_path, capsys).settings("http://london:8161/console/jolokia", "http://paris:8161/console/jolokia")
+    topology = Glanced()
+    with closing(Monitor(load(path), topology, topology.clock, every_s=5.0)) as monitor:
+        yield monitor, topology
+
+
+@pytest.mark.parametrize(
+    ("took_s", "looks", "glances"),
+    [(0.001, 20, 0), (0.0125, 20, 0), (0.017, 15, 0), (0.1, 3, 17), (1.68, 1, 13)],
+    ids=["one queue", "no more than every 250 ms", "a hundred queues", "six hundred", "ten thousand"],
+)
+def test_looks_at_everything_take_a_twentieth_of_the_time(
+    glanced: tuple[Monitor, Glanced], took_s: float, looks: int, glances: int
+) -> None:
+    """Within the five seconds of a look that is told; where there is room, outflows are looked at alone in between."""
     monitor, topology = glanced
+    topology.took_s = took_s
     monitor.sample()
 
     monitor.wait(None)
 
-    assert (len(topology.looks), topology.glances) == (1, 19)
-    [tail] = tmp_path.glob("history/date=*/site=london/_tail.parquet")
-    kinds = [row["kind"] for row in pq.ParquetFile(tail).read().to_pylist()]
-    assert {kind: kinds.count(kind) for kind in kinds} == {"site": 17, "mixed": 17, "queue": 1}
-    monitor.close()
-    [file] = tmp_path.glob("history/date=*/site=london/*.parquet")
-    assert not file.name.startswith("_")
+    assert (len(topology.looks), topology.glances) == (looks, glances)
+    assert monitor.cost_s == pytest.approx(took_s)
+    metrics = exposition(shown(monitor, monitor.sample()).metrics)
+    assert f"dr_ctl_monitor_look_seconds {took_s:g}" in metrics
+
+
+def test_the_last_minute_is_on_disk_within_a_second_and_whole(tmp_path: Path, glanced: tuple[Monitor, Glanced]) -> None:
+    monitor, topology = glanced
+    for _ in range(15):
+        monitor.sample()
+        monitor.wait(None)
+
+    rows = tail_rows(tmp_path / "history")
+    whole = sorted({row["ts"] for row in rows if row["kind"] == "queue"})
+    assert len(topology.looks) - 4 <= len(whole) <= len(topology.looks)
+    [file] = tmp_path.glob("history/date=*/site=london/2*.parquet")
+    kept = pq.ParquetFile(file).read(columns=["ts", "kind"]).to_pylist()
+    assert sum(row["kind"] == "queue" for row in kept) == pytest.approx(12, abs=1)
+    assert sum(row["kind"] == "mixed" for row in kept) == pytest.approx(240, abs=4)
+
+
+def test_what_the_files_left_out_is_in_them_once_a_site_is_silent(
+    tmp_path: Path, glanced: tuple[Monitor, Glanced]
+) -> None:
+    monitor, topology = glanced
+    for _ in range(15):
+        monitor.sample()
+        monitor.wait(None)
+    topology.view = REFUSED
+    monitor.wait(None)
+
+    rows = [row for file in tmp_path.glob("history/date=*/site=london/2*.parquet") for row in rows_of(file)]
+    moments = {row["ts"] for row in rows if row["kind"] == "mixed"}
+    last = sorted(moments)[-200:]
+    assert {row["ts"] for row in rows if row["kind"] == "queue"} >= {*last}
+    assert tail_rows(tmp_path / "history") == []
+
+
+def test_a_second_monitor_on_one_history_says_so_at_once_and_records_nothing(
+    tmp_path: Path, capsys: Capture, watched: Watched
+) -> None:
+    path = Shell(tmp_path, capsys).settings("http://london:8161/console/jolokia", "http://paris:8161/console/jolokia")
+    clock = Ticking()
+    with closing(Monitor(load(path), watched, clock)) as first:
+        first.sample()
+        clock.sleep(TAIL_EVERY_S)
+        first.sample()
+
+        with pytest.raises(AnotherMonitor, match=f"process {os.getpid()} on "):
+            Monitor(load(path), watched, clock)
+        first.sample()
+
+    with closing(Monitor(load(path), watched, clock)) as after:
+        after.sample()
+    assert on_disk(tmp_path) == ["serving"] * 4
+
+
+def tail_rows(history: Path) -> list[dict[str, Any]]:
+    return [row for tail in tails(history, "london") for row in rows_of_tail(tail).to_pylist()]
+
+
+def rows_of(file: Path) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = pq.ParquetFile(file).read().to_pylist()
+    return rows
 
 
 def test_a_change_between_two_looks_is_on_disk_at_once_and_looked_at_whole(
@@ -225,7 +307,6 @@ def test_a_change_between_two_looks_is_on_disk_at_once_and_looked_at_whole(
 
     monitor.wait(None)
 
-    assert topology.glances == 1
     assert on_disk(tmp_path) == ["serving", "down"]
 
 
@@ -241,7 +322,7 @@ def test_a_look_that_waited_for_a_late_site_is_as_old_as_the_answers_in_it(
     tmp_path: Path, glanced: tuple[Monitor, Glanced], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monitor, topology = glanced
-    late = Glance(seen(LONDON, SILENT_PARIS), 0.75)
+    late = Glance(seen(LONDON, SILENT_PARIS), 0.75, 0.01)
     monkeypatch.setattr(topology, "glance", lambda *, whole=False: late)
     before = monitor._clock.now()
 

@@ -2,16 +2,18 @@
 
 The site that is lost is London and Paris in turn. The ledger of the traffic says what was lost: messages with a
 producer's receipt that no consumer ever got, once the other site's queues are empty. The bound is the one that the
-failover itself states.
+failover itself states, some of them minutes after the death.
 """
 
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import Literal
 
 import pytest
 
@@ -20,6 +22,8 @@ from dr_ctl.settings.loader import load
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.traffic import Load
 from tests.broker.driving import Operator, changed_settings, end_all, until
+
+Consumers = Literal["keep up", "slow down", "drain"]
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
 
@@ -39,19 +43,25 @@ class Death:
     work_ms: float
     behind_s: float
     settled_s: float = 2.0  # under traffic before that
+    consumers: Consumers = "keep up"
+    asked_after_s: float = 0.0
 
     @classmethod
-    def of_goal(cls, seed: int) -> Death:
-        """With the link in step or cut 3 s before; the consumers of every fifth do not keep up."""
+    def of_forty(cls, seed: int) -> Death:
+        """In step, or cut up to three seconds before. Of twenty the consumers slow down before the end, or work off a
+        backlog; ten are asked for more than two minutes later."""
         chance = random.Random(seed)
         rate = (100, 300)[seed % 2]
+        consumers = ("keep up", "keep up", "slow down", "drain")[seed // 2 % 4]
         return cls(
             seed,
-            link=("in step", "cut")[seed // 2 % 2],
+            link=("in step", "cut")[seed // 8 % 2],
             rate=rate,
-            work_ms=2000 / (0.7 * rate) if seed % 5 == 4 else 2.0,
-            behind_s=3.0,
+            work_ms=2.0,
+            behind_s=chance.uniform(0.5, 3.0),
             settled_s=chance.uniform(15.0, 20.0),
+            consumers=consumers,
+            asked_after_s=125.0 if seed % 4 == 3 else 0.0,
         )
 
     @classmethod
@@ -68,11 +78,19 @@ class Death:
 
     def happen(self, lab: Lab, site: str, traffic: Load) -> None:
         outflow = f"$ACTIVEMQ_ARTEMIS_MIRROR_{lab.state.other(site).name}"
+        drains = self.consumers == "drain"
+        if drains:  # a third of what was sent so far waits by now
+            traffic.slow_down(2000 / (0.66 * self.rate))
         traffic.wait_for(traffic.counts().sent + int(self.settled_s * self.rate))
+        if drains:
+            traffic.slow_down(self.work_ms)
+            traffic.wait_for(traffic.counts().sent + int(0.5 * self.rate))
         if self.link == "late":
             lab.delay(400)
         elif self.link != "in step":
             lab.cut(site)
+        if self.consumers == "slow down":
+            traffic.slow_down(2000 / (0.2 * self.rate))
         traffic.wait_for(traffic.counts().sent + int(self.behind_s * self.rate))
         if self.link == "behind":
             waiting = lab.admin(site).depth(outflow)
@@ -93,9 +111,9 @@ class Told:
     twice_at_most: int
 
     @property
-    def is_tight(self) -> bool:
-        """At most twice what was lost, and one second of traffic."""
-        return self.lost_at_most <= 2 * self.lost + self.death.rate
+    def width(self) -> float:
+        """Beside what was lost and one second of traffic."""
+        return self.lost_at_most / (self.lost + self.death.rate)
 
     @property
     def is_likely(self) -> bool:
@@ -105,9 +123,11 @@ class Told:
     @property
     def line(self) -> str:
         lost = f"lost {self.lost}, likely {self.lost_likely}, at most {self.lost_at_most}"
+        death = self.death
+        late = f", asked {death.asked_after_s:g} s later" if death.asked_after_s else ""
         return (
-            f"seed {self.death.seed:2} {self.death.link:7} {self.death.rate}/s, work {self.death.work_ms:g} ms: "
-            f"{lost}; twice {self.twice} of at most {self.twice_at_most}"
+            f"seed {death.seed:2} {death.link:7} {death.rate}/s, work {death.work_ms:g} ms, consumers {death.consumers}"
+            f"{late}: {lost}; twice {self.twice} of at most {self.twice_at_most}"
         )
 
 
@@ -125,6 +145,8 @@ def killed(lab: Lab, folder: Path, death: Death, site: str, *, every_s: float = 
         traffic.wait_for(2 * death.rate)  # clients that have just connected send what they held back all at once
         with recording(load(operator.settings), every_s=every_s):
             death.happen(lab, site, traffic)
+            time.sleep(death.asked_after_s)  # somebody looks as late as that
+            traffic.slow_down(death.work_ms)
             moved = operator.run("failover", "--to", target, "--yes", "--accept-loss", "unknown")
         assert moved.code == 0, moved.document
         verdict = traffic.stop()
@@ -176,14 +198,14 @@ DEFAULT_EVERY_S = 5.0
 
 
 @pytest.mark.chaos
-def test_what_is_told_by_default_is_near_enough_to_decide_by(lab: Lab, tmp_path: Path) -> None:
-    """Looks as by default: at the outflow every 250 ms, at the queues every 5 s."""
+def test_of_forty_deaths_none_costs_more_than_was_said(lab: Lab, tmp_path: Path) -> None:
+    """With the looks of the default settings."""
     found = [
-        killed(lab, tmp_path, Death.of_goal(seed), ("london", "paris")[seed % 2], every_s=DEFAULT_EVERY_S)
-        for seed in range(20)
+        killed(lab, tmp_path, Death.of_forty(seed), ("london", "paris")[seed % 2], every_s=DEFAULT_EVERY_S)
+        for seed in range(40)
     ]
 
     assert [told.line for told in found if told.lost > told.lost_at_most] == []
     assert [told.line for told in found if told.twice > told.twice_at_most] == []
-    assert [told.line for told in found if not told.is_tight] == []
-    assert sum(told.is_likely for told in found) >= 18
+    assert median(told.width for told in found) <= 2
+    assert sum(told.is_likely for told in found) >= 0.95 * len(found)

@@ -502,7 +502,7 @@ def since(dr_ctl: Shell, sites: Sites) -> datetime:
     rows = []
     for second, depth, added in ((-10, 0, 0), (-5, 3, 50), (0, 7, 100)):
         at = last + timedelta(seconds=second)
-        rows.append(Row(site="london", ts=at, pair="orders-1", kind="site", name="serving"))
+        rows.append(Row(site="london", ts=at, pair="orders-1", kind="site", name="serving", took_ms=0))
         counted = {"depth": depth, "delivering": 0, "added": added, "removed": added - depth}
         rows.append(Row(site="london", ts=at, pair="orders-1", kind="mixed", name="*", start="1", **counted))
     write(rows, dr_ctl.folder / "history")
@@ -518,17 +518,17 @@ class TestWord:
     def test_it_makes_the_bound_finite_and_stands_in_the_journal(self, dr_ctl: Shell, since: datetime) -> None:
         word = (since + timedelta(seconds=3)).isoformat()
 
-        refused = failover(dr_ctl, "--yes", "--accept-loss", "37", *self.SURE)
-        served = failover(dr_ctl, "--yes", "--accept-loss", "37", *self.SURE, "--silent-since", word)
+        refused = failover(dr_ctl, "--yes", "--accept-loss", "107", *self.SURE)
+        served = failover(dr_ctl, "--yes", "--accept-loss", "107", *self.SURE, "--silent-since", word)
 
         assert refused.code == 11
         [finding] = [each for each in refused.document["findings"] if each["id"] == "DR-LOSS-001"]
         assert "= 7 neither shipped nor consumed at the look of" in finding["text"]
         assert "above what was accepted. Whoever owns that limit decides" in finding["remedy"]
         assert "--silent-since T --reason TEXT" in finding["remedy"]
-        assert (served.code, served.document["data"]["bounds"]["lost"]["at_most"]) == (0, 37)
+        assert (served.code, served.document["data"]["bounds"]["lost"]["at_most"]) == (0, 107)
         assert served.document["data"]["bounds"]["because"].startswith(
-            "likely 7, at most 37, because 37 = 7 neither shipped"
+            "likely 9, at most 107, because 107 = 7 neither shipped"
         )
         plan = json.loads((dr_ctl.state / "runs" / served.document["run"] / "plan.json").read_text("utf-8"))
         assert plan["ask"]["silent_since"] == stamp(since + timedelta(seconds=3))
@@ -573,10 +573,10 @@ class TestAskedLate:
                 dr_ctl.folder / "history",
             )
 
-        refused, ended = (failover(dr_ctl, "--dry-run", "--accept-loss", most) for most in ("56", "57"))
+        refused, ended = (failover(dr_ctl, "--dry-run", "--accept-loss", most) for most in ("106", "107"))
 
         assert [refused.code, ended.code] == [11, 0], ended.document
-        assert "up to 57 message(s) may be lost" in refused.document["summary"]
+        assert "up to 107 message(s) may be lost" in refused.document["summary"]
 
 
 class TestWhatIsAdvised:

@@ -1,89 +1,257 @@
-"""One death has one bound, however late it is asked for and however its looks lie in files."""
+"""One death has one bound, however late it is asked for, however its looks lie in files, and whatever went wrong with
+them. Files are those of a real `Writer`, hours those of a real `Upkeep`; no test waits for a clock."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from dr_ctl.core.model import Role
 from dr_ctl.rpo.bounds.bounds import bounds
 from dr_ctl.rpo.bounds.result import Bounds
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.rpo.history.upkeep import Upkeep
-from tests.rpo.fifo import at
-from tests.rpo.test_bounds_near import PAIR, Life, received, site_row
+from dr_ctl.rpo.history.writer import Writer
+from tests.rpo.fifo import FifoSite, at
 
-DIED_S = 603.0
-LAST_READ_S = 600.0
-SEEN_DOWN_S = 605
-EVERY_S = 10
-ASKED_S = (5, 65, 300, 3600, 43_200)
-"""So long after the death the bound is asked for."""
-NO_GAP = (0, 0)
+PAIR, QUEUE = "orders-1", "orders"
+DIED_S, STEP_S, RATE = 130.0, 0.05, 40
+DELAYS_S = (5, 65, 300, 3600, 43_200, 259_200)
+"""So long after the death it is asked."""
+DAY_S = 86_400.0
 
 
-def served() -> Iterator[Row]:
-    """London up to its last look, three seconds before its death; paris waits and receives what is sent."""
-    yield from (row for row in Life("steady", 0, 10_000.0, DIED_S).rows() if row.ts <= at(LAST_READ_S))
-    for second in range(0, int(DIED_S), EVERY_S):
-        yield from received(second, 40 * second)
+@dataclass
+class Clock:
+    """A clock that tests move."""
+
+    now_s: float = 0.0
+
+    def now(self) -> datetime:
+        return at(self.now_s)
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
 
 
-def silent(seconds: Iterable[int]) -> Iterator[Row]:
-    for second in seconds:
-        yield site_row(second, "down")
-        yield from received(second, 40 * int(LAST_READ_S + 2))
+Look = tuple[float, list[Row]]
 
 
-def write_by_minute(rows: Iterable[Row], folder: Path) -> None:
-    """A file a minute, and after two hours one an hour: seven hundred files more would say nothing else."""
-    in_order = sorted(rows, key=lambda row: row.ts)
-    for _, part in itertools.groupby(in_order, lambda row: row.ts.replace(second=0, microsecond=0, **_hourly(row))):
-        write(part, folder)
+def role(second: float, name: str, took_ms: int = 10) -> Row:
+    return Row(site="london", ts=at(second), pair=PAIR, kind="site", name=name, took_ms=took_ms)
 
 
-def _hourly(row: Row) -> dict[str, int]:
-    return {} if row.ts < at(7200) else {"minute": 0}
+def lived() -> Iterator[Look]:
+    """Forty messages a second, and a burst each seven; the link is cut five seconds before the end."""
+    site = FifoSite(PAIR, "mixed", (QUEUE,))
+    for number in range(round(DIED_S / STEP_S) + 1):
+        now = number * STEP_S
+        for _ in range(RATE // 20 + (60 if number % 140 == 0 else 0)):
+            site.send(QUEUE, now)
+        for _ in range(5):
+            site.consume(QUEUE)
+        for _ in range(RATE if now < DIED_S - 5 else 0):
+            site.ship(("mixed", "*"))
+        if number % 5 == 0:
+            yield now, [role(now, "serving"), *site.look(now)]
 
 
-def bounds_by_delay(folder: Path, *, gap_s: tuple[int, int], joined: bool) -> dict[int, Bounds]:
-    """What is answered each time; between the moments of `gap_s` no monitor ran."""
-    write_by_minute(served(), folder)
-    answers, looked_at = {}, SEEN_DOWN_S
-    for delay_s in ASKED_S:
-        asked_at = int(DIED_S) + delay_s
-        looks = range(looked_at, asked_at + 1, EVERY_S)
-        write_by_minute(silent(second for second in looks if not gap_s[0] < second < gap_s[1]), folder)
-        looked_at = looks[-1] + EVERY_S if looks else looked_at
-        upkeep = Upkeep(folder, keep_s=864_000)
-        while joined and upkeep.step(at(asked_at)):
-            assert upkeep.trouble is None
-        answers[delay_s] = bounds(folder, site="london", now=at(asked_at), pairs=[PAIR], survivor="paris")
+def silent(begin_s: float, until_s: float, gaps: Iterable[tuple[float, float]] = ()) -> Iterator[Look]:
+    """Looks at a site that is down: often at first, every 25 seconds later, which says the same in fewer rows."""
+    now = begin_s
+    while now <= until_s:
+        if not any(begin < now < end for begin, end in gaps):
+            yield now, [role(now, Role.DOWN.value)]
+        now += 0.25 if now < begin_s + 90 else 25.0
+
+
+class Recorder:
+    """Writes looks as a monitor does; those of later hours a file each, all at once."""
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        self._folder, self._clock = folder, clock
+        self._writer = Writer(folder, clock=clock)
+        self._is_down = False
+
+    def take(self, looks: Iterable[Look]) -> None:
+        later: dict[int, list[Row]] = defaultdict(list)
+        for second, rows in looks:
+            if second > DIED_S + 1000:
+                later[int(second // 3600)] += rows
+                continue
+            self._clock.now_s = second
+            self._writer.add(rows)
+            if rows[0].name == Role.DOWN.value and not self._is_down:
+                self._is_down = True
+                self._writer.flush()  # as where a site changes its role
+        if later:
+            self._writer.flush()
+        for rows in later.values():
+            write(rows, self._folder)
+
+    def start_again(self) -> None:
+        self._writer.flush()
+        self._writer = Writer(self._folder, clock=self._clock)
+
+
+def asked(folder: Path, second: float, **more: Any) -> Bounds:
+    return bounds(folder, site="london", now=at(second), pairs=[PAIR], **more)
+
+
+Change = Callable[[list[Look]], list[Look]]
+
+
+def as_it_is(looks: list[Look]) -> list[Look]:
+    return looks
+
+
+def late_last_look(looks: list[Look]) -> list[Look]:
+    """A dying broker answered 0.9 s after the question."""
+    second, rows = looks[-1]
+    late = second + 0.9
+    return [
+        *looks[:-1],
+        (late, [replace(row, ts=at(late), took_ms=900 if row.kind == "site" else None) for row in rows]),
+    ]
+
+
+def some_late_looks(looks: list[Look]) -> list[Look]:
+    moved = []
+    for number, (second, rows) in enumerate(looks):
+        late_s = 0.2 if number % 17 == 0 else 0.0
+        took = [replace(row, ts=at(second + late_s), took_ms=10 + round(1000 * late_s)) if row.kind == "site"
+                else replace(row, ts=at(second + late_s)) for row in rows]  # fmt: skip
+        moved.append((second + late_s, took))
+    return moved
+
+
+def stamped_ahead(by_s: float) -> Change:
+    """Ten seconds of looks bear a later time."""
+
+    def change(looks: list[Look]) -> list[Look]:
+        return [
+            (second, [replace(row, ts=row.ts + timedelta(seconds=by_s)) for row in rows] if 60 < second < 70 else rows)
+            for second, rows in looks
+        ]
+
+    return change
+
+
+def two_monitors(apart_s: float) -> Change:
+    """A second one, whose clock is ahead by so much, looked too."""
+
+    def change(looks: list[Look]) -> list[Look]:
+        others = [
+            (second + 0.1, [replace(row, ts=row.ts + timedelta(seconds=0.1 + apart_s)) for row in rows])
+            for second, rows in looks
+        ]
+        return sorted([*looks, *others[:-1]], key=lambda look: look[0])
+
+    return change
+
+
+CHANGES: dict[str, Change] = {
+    "files of a minute": as_it_is,
+    "a last look that was answered late": late_last_look,
+    "looks that were answered late": some_late_looks,
+    "looks stamped twenty seconds ahead": stamped_ahead(20),
+    "looks stamped an hour ahead": stamped_ahead(3700),
+    "two monitors": two_monitors(0.0),
+    "two monitors with clocks three seconds apart": two_monitors(-3.0),
+}
+
+
+def bounds_by_delay(
+    folder: Path,
+    change: Change = as_it_is,
+    *,
+    gaps: Iterable[tuple[float, float]] = (),
+    joined: bool = False,
+    restarted_at: float | None = None,
+) -> dict[int, Bounds]:
+    """What is answered each time, by one monitor that goes on looking."""
+    recorder = Recorder(folder, Clock())
+    recorder.take(change([*lived()]))
+    answers, looks = {}, silent(DIED_S + 1.2, DIED_S + DELAYS_S[-1], gaps)
+    for delay_s in DELAYS_S:
+        asked_s = DIED_S + delay_s
+        if restarted_at is not None and asked_s > restarted_at:
+            recorder.start_again()
+            restarted_at = None
+        recorder.take(_until(looks, asked_s))
+        if joined:
+            upkeep = Upkeep(folder, keep_s=10 * DAY_S)
+            while upkeep.step(at(asked_s)):
+                assert upkeep.trouble is None
+        answers[delay_s] = asked(folder, asked_s)
     return answers
 
 
-@pytest.mark.parametrize(
-    ("gap_s", "joined"),
-    [(NO_GAP, False), (NO_GAP, True), ((SEEN_DOWN_S + 20, SEEN_DOWN_S + 40), False)],
-    ids=["files of a minute", "joined hours", "a monitor that was started again"],
-)
-def test_the_bound_of_one_death_is_the_same_whenever_it_is_asked(
-    tmp_path: Path, gap_s: tuple[int, int], joined: bool
-) -> None:
-    answers = bounds_by_delay(tmp_path, gap_s=gap_s, joined=joined)
-
-    soon = answers[ASKED_S[0]]
-    assert soon.lost.at_most == 120
-    assert "less 80 that the other site received since" in (soon.because or "")
-    assert {delay_s: each.as_json() for delay_s, each in answers.items()} == dict.fromkeys(ASKED_S, soon.as_json())
+def _until(looks: Iterator[Look], moment_s: float) -> Iterator[Look]:
+    """The next looks, one of them after that moment at most."""
+    for look in looks:
+        yield look
+        if look[0] > moment_s - 25:
+            return
 
 
-def test_a_gap_in_which_the_site_may_have_been_back_counts_and_what_follows_it_does_not(tmp_path: Path) -> None:
-    answers = bounds_by_delay(tmp_path, gap_s=(SEEN_DOWN_S + 400, SEEN_DOWN_S + 500), joined=True)
+def equal(answers: dict[int, Bounds]) -> Bounds:
+    """The answer that all delays have."""
+    soon = answers[DELAYS_S[0]]
+    assert soon.lost.at_most is not None
+    assert {delay_s: each.as_json() for delay_s, each in answers.items()} == dict.fromkeys(DELAYS_S, soon.as_json())
+    return soon
 
-    at_most = {delay_s: each.lost.at_most for delay_s, each in answers.items()}
-    later = 40 * (SEEN_DOWN_S + 500 - int(LAST_READ_S)) - 80
-    assert at_most == {5: 120, 65: 120, 300: 120, 3600: later, 43_200: later}
+
+@pytest.mark.parametrize("joined", [False, True], ids=["", "joined hours"])
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_the_bound_of_one_death_is_the_same_whenever_it_is_asked(tmp_path: Path, change: Change, joined: bool) -> None:
+    soon = equal(bounds_by_delay(tmp_path, change, joined=joined))
+
+    lost = RATE * 5 + 120 - 10  # at least, of what was sent since the cut
+    assert soon.lost.at_most is not None
+    assert 0 < soon.lost.at_most < 4 * lost
+    assert "it does not shrink or grow by waiting" in (soon.because or "")
+
+
+def test_a_monitor_that_was_started_again_says_the_same(tmp_path: Path) -> None:
+    gap = (DIED_S + 20, DIED_S + 40)
+
+    equal(bounds_by_delay(tmp_path, gaps=[gap], joined=True, restarted_at=gap[1]))
+
+
+def test_after_a_time_in_which_the_monitors_machine_slept_the_site_may_have_been_back(tmp_path: Path) -> None:
+    """The bound grew while nobody looked, that is said, and it grows no more."""
+    asleep = (DIED_S + 400, DIED_S + 1400)
+
+    answers = bounds_by_delay(tmp_path, gaps=[asleep], joined=True)
+
+    at_most = {delay_s: each.lost.at_most or 0 for delay_s, each in answers.items()}
+    assert at_most[5] == at_most[65] == at_most[300]
+    assert at_most[3600] == at_most[43_200] == at_most[259_200] > at_most[300] + 1000 * RATE
+    assert [each.id for each in answers[3600].findings if each.id == "DR-RPO-030"] == ["DR-RPO-030"]
+    assert "does not shrink or grow" in (answers[259_200].because or "")
+
+
+def test_where_no_monitor_has_looked_since_the_bound_grows_and_says_so(tmp_path: Path) -> None:
+    Recorder(tmp_path, Clock()).take(lived())
+
+    answers = {delay_s: asked(tmp_path, DIED_S + delay_s, down_at=at(DIED_S + delay_s)) for delay_s in DELAYS_S}
+
+    at_most = [each.lost.at_most or 0 for each in answers.values()]
+    assert at_most == sorted(set(at_most))
+    late = answers[3600]
+    assert "it grows by up to" in (late.because or "")
+    assert "until a monitor looks again" in (late.because or "")
+    assert "DR-RPO-030" in [each.id for each in late.findings]
+    assert "it does not shrink or grow by waiting" in (answers[5].because or "")

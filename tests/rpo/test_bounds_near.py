@@ -1,10 +1,10 @@
-"""The bound by looks at the outflow several times a second, at the queues every five seconds."""
+"""The bound by looks at everything several times a second, or at the outflow alone and at the queues every five."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -23,7 +23,7 @@ DIES_S = 24.0
 
 
 def site_row(second: float, role: str, site: str = "london") -> Row:
-    return Row(site=site, ts=at(second), pair=PAIR, kind="site", name=role)
+    return Row(site=site, ts=at(second), pair=PAIR, kind="site", name=role, took_ms=0)
 
 
 @dataclass
@@ -34,6 +34,7 @@ class Life:
     seed: int
     cut_s: float
     died_s: float
+    full: int = 1  # every so many looks read the queues
 
     def __post_init__(self) -> None:
         self.site = FifoSite(PAIR, "mixed", (QUEUE,))
@@ -53,7 +54,7 @@ class Life:
             for _ in range(RATE if now < self.cut_s else 0):
                 self.site.ship(OUTFLOW)
             if number % round(NEAR_S / STEP_S) == 0:
-                looked, is_full = self.site.look(now), number % round(FULL * NEAR_S / STEP_S) == 0
+                looked, is_full = self.site.look(now), number % round(self.full * NEAR_S / STEP_S) == 0
                 yield from (row for row in looked if row.kind != "queue" or is_full)
                 yield site_row(now, "serving")
 
@@ -89,54 +90,20 @@ def test_no_burst_is_above_the_bound(tmp_path: Path, load: str, cut_s: float) ->
         assert found.lost.at_most is not None
         assert life.lost <= found.lost.at_most, seed
         if load == "steady":
-            assert found.lost.at_most <= 2 * life.lost + RATE
+            assert found.lost.at_most <= 2 * (life.lost + RATE)
             assert found.lost.likely is not None
             assert abs(found.lost.likely - life.lost) <= max(life.lost, RATE) / 2
 
 
 def test_a_link_that_is_cut_just_after_the_queues_were_read_has_a_likely_figure(tmp_path: Path) -> None:
     """What lay in the outflow then, one or two in step, says nothing of what it is made of now."""
-    life = Life("slow", 0, DIES_S - 3.9, DIES_S)
+    life = Life("slow", 0, DIES_S - 3.9, DIES_S, FULL)
 
     found = judged(life, tmp_path)
 
     truth = life.site.truth(DIES_S)
     assert (truth.loss, truth.duplicates) == (158, 96)
     assert (found.lost.likely, found.twice.likely) == (pytest.approx(158, abs=10), pytest.approx(96, abs=10))
-
-
-def received(second: float, count: int, role: str = "standby") -> list[Row]:
-    row = Row(site="paris", ts=at(second), pair=PAIR, kind="queue", name=QUEUE, start="1", delivering=0)
-    return [site_row(second, role, "paris"), replace(row, depth=0, added=count, removed=count, acked=count)]
-
-
-@pytest.mark.parametrize(
-    ("role", "at_most"), [("standby", 22), ("serving", 102)], ids=["while it waited", "its own clients too"]
-)
-def test_what_the_survivor_received_after_the_last_look_is_not_lost(tmp_path: Path, role: str, at_most: int) -> None:
-    life = Life("steady", 0, 100.0, DIES_S)
-    seen = [row for row in life.rows() if row.ts <= at(DIES_S - 2)]
-    there = [*received(20.0, 800), *received(DIES_S + 0.5, 960, role)]
-    write([*seen, *there, site_row(DIES_S + 0.5, "down")], tmp_path)
-
-    found = bounds(tmp_path, site="london", now=at(DIES_S + 1), survivor="paris")
-
-    assert found.lost.at_most is not None
-    assert life.lost <= found.lost.at_most <= at_most
-    assert ("less 160 that the other site received since" in (found.because or "")) is (role == "standby")
-
-
-def test_what_was_on_its_way_when_the_survivor_was_read_first_is_no_arrival(tmp_path: Path) -> None:
-    """At the last look at the queues the survivor was read thirty messages before the other."""
-    life = Life("steady", 0, 100.0, DIES_S)
-    seen = [row for row in life.rows() if row.ts <= at(DIES_S - 2)]
-    there = [*received(15.0, 600), *received(20.0, 770), *received(DIES_S + 0.5, 960)]
-    write([*seen, *there, site_row(DIES_S + 0.5, "down")], tmp_path)
-
-    found = bounds(tmp_path, site="london", now=at(DIES_S + 1), survivor="paris")
-
-    assert found.lost.at_most is not None
-    assert 20 <= found.lost.at_most <= 22  # what came in the half second until it was seen down
 
 
 GUST, GUST_STEPS, ROUND_STEPS = 200, 4, 100

@@ -44,7 +44,7 @@ class Limited:
 
 
 def role(name: str, like: Row) -> Row:
-    return Row(site="london", ts=like.ts, pair=PAIR, kind="site", name=name)
+    return Row(site="london", ts=like.ts, pair=PAIR, kind="site", name=name, took_ms=0)
 
 
 def truth(site: FifoSite) -> tuple[Counter[str], Counter[str]]:

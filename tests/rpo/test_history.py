@@ -12,7 +12,7 @@ import pytest
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.model import Finding, Severity
 from dr_ctl.rpo.history import files as history
-from dr_ctl.rpo.history.files import SCHEMA, usable_files, write
+from dr_ctl.rpo.history.files import ADDED, SCHEMA, usable_files, write
 from dr_ctl.rpo.history.row import Row
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def test_a_file_holds_exactly_the_columns_and_neither_of_its_directories(tmp_pat
         "pending": None,
         "link": None,
         "start": None,
+        **dict.fromkeys(ADDED),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dr_ctl.rpo.history import writer as writing
-from dr_ctl.rpo.history.files import TAIL, usable_files
+from dr_ctl.rpo.history.files import TAILS, usable_files
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.rpo.history.writer import AGAIN_S, Writer
 from tests.rpo.full import full_disk
@@ -53,7 +54,7 @@ def kept(root: Path) -> list[tuple[float, str]]:
 
 
 def test_looks_are_gathered_and_written_when_it_is_time(tmp_path: Path, clock: SteppedClock) -> None:
-    writer = Writer(tmp_path, every_s=60, clock=clock)
+    writer = Writer(tmp_path, every_s=60, whole_every_s=0.1, clock=clock)
 
     assert writer.add(look(0)) == []
     clock.at = 59.0
@@ -89,7 +90,7 @@ def test_where_the_history_should_be_lies_a_file_until_somebody_moves_it(tmp_pat
 
 
 def test_a_full_disk_is_told_and_tried_again_and_nothing_is_lost(tmp_path: Path, clock: SteppedClock) -> None:
-    writer = Writer(tmp_path, every_s=60, clock=clock)
+    writer = Writer(tmp_path, every_s=60, whole_every_s=0.1, clock=clock)
     with full_disk():
         for second in range(100):
             clock.at = second
@@ -147,8 +148,11 @@ def test_what_a_monitor_that_was_killed_had_in_its_tail_is_in_the_history_of_the
     for second in range(3):
         clock.at = second
         killed.add(look(second))
-    (tail,) = tmp_path.glob(f"date=*/site=*/{TAIL}")
-    tail.with_name(f".{TAIL}.part").write_bytes(b"PAR1")  # it was killed while it wrote the next
+    (tail,) = tmp_path.glob(f"date=*/site=*/{TAILS}")
+    raw = tail.read_bytes()
+    del killed
+    gc.collect()  # its lock ends with it
+    tail.write_bytes(raw + raw[-40:-20])  # it was killed within a look
 
     after = Writer(tmp_path, clock=clock)
     clock.at = 5
@@ -157,6 +161,34 @@ def test_what_a_monitor_that_was_killed_had_in_its_tail_is_in_the_history_of_the
 
     assert after.trouble is None
     assert [second for second, kind in kept(tmp_path) if kind == "mixed"] == [0, 1, 2, 5]
+    assert [*tmp_path.rglob(TAILS)] == []
+
+
+def test_the_files_keep_one_look_at_everything_each_so_often(tmp_path: Path, clock: SteppedClock) -> None:
+    writer = Writer(tmp_path, every_s=60, whole_every_s=5, clock=clock)
+
+    for number in range(241):
+        clock.at = number / 4
+        writer.add(look(clock.at))
+
+    seconds = [second for second, kind in kept(tmp_path) if kind == "queue"]
+    assert seconds == [5.0 * number for number in range(13)]
+    assert sum(kind == "mixed" for _, kind in kept(tmp_path)) == 241
+
+    writer.flush()
+
+    assert {second for second, kind in kept(tmp_path) if kind == "queue"} == {n / 4 for n in range(241)}
+    assert sum(kind == "mixed" for _, kind in kept(tmp_path)) == 241
+
+
+def test_a_tail_of_the_day_before_is_let_go_of(tmp_path: Path, clock: SteppedClock) -> None:
+    writer = Writer(tmp_path, every_s=60, clock=clock)
+    for number in range(200):
+        clock.at = float(number)
+        writer.add(look(43_200 - 30 + number))
+
+    assert len([*tmp_path.glob(f"date=2026-03-01/site=*/{TAILS}")]) == 0
+    assert 1 <= len([*tmp_path.glob(f"date=2026-03-02/site=*/{TAILS}")]) <= 2
 
 
 def test_two_monitors_on_one_history_do_not_hinder_each_other(tmp_path: Path, clock: SteppedClock) -> None:

@@ -20,7 +20,7 @@ from dr_ctl.core.model import Role
 from dr_ctl.core.patience import Patience
 from dr_ctl.jolokia.client import READ_S
 from dr_ctl.rpo.bounds.bounds import bounds
-from dr_ctl.rpo.history.files import TAIL
+from dr_ctl.rpo.history.files import TAILS
 from dr_ctl.rpo.history.row import GLANCED, Row
 from dr_ctl.rpo.history.writer import Writer
 from dr_ctl.settings.loader import load
@@ -101,7 +101,7 @@ def test_what_a_monitor_saw_a_second_before_it_was_killed_bounds_a_failover(twin
         said,
         subprocess.Popen(words, stdout=said, stderr=said, env={**os.environ, "PATH": ""}) as monitor,
     ):
-        until(lambda: any(history.glob(f"date=*/site=london/{TAIL}")), within_s=30)
+        until(lambda: any(history.glob(f"date=*/site=london/{TAILS}")), within_s=30)
         twin.cut("london", "hang")
         traffic.wait_for(traffic.counts().sent + 600)
         monitor.kill()
@@ -118,6 +118,6 @@ def test_what_a_monitor_saw_a_second_before_it_was_killed_bounds_a_failover(twin
 
     Writer(history)
 
-    assert not list(history.glob(f"date=*/site=*/{TAIL}"))
+    assert not list(history.glob(f"date=*/site=*/{TAILS}"))
     again = bounds(history, site="london", now=datetime.now(UTC), pairs=twin.pairs)
     assert again.lost.read_at == found.lost.read_at

@@ -2,44 +2,44 @@
 
 Messages in the lost site's outflow at its last look may be lost, and so may messages put in later, until the site died.
 The latest moment of death is the first look that saw the site down, if every later look did too and the last is recent;
-else now. An operator may give an earlier moment. Nobody saw the messages put in after the last look: their number is
-bounded by the pace of the last minutes (`pace`).
+else now. An operator may give an earlier moment. Nobody saw what came after the last look: it is no more than came in
+the busiest stretch so long of the last minutes (`stretch`).
 
-    lost    what was neither shipped nor consumed at the last look, and what was sent since (`outflow`)
+    lost    what was neither shipped nor consumed at the last look, and what was sent since (`direction`)
     twice   what was acknowledged and not shipped then, or lay at the other site and was done here (`staged`:
             acknowledgements that were lost before are in no outflow) where that is more
             + what was acknowledged since
             + what clients had in delivery (the most that was seen: their windows limit it)
 
-A lost message of a queue lay in that queue too, so the queue's own depth and pace are a second bound, and the smaller
-bound holds. Pairs add up; a figure not read for one pair makes the total unknown, never zero.
+Pairs add up; a figure not read for one pair makes the total unknown, never zero.
 
     age     time since the last look at which nothing of what lay in the outflow at the end had been put in yet
 
-The bounds assume that clients were not faster in the end than before; the printed sum says so.
+The bounds assume that clients were not faster in the end than in the ten minutes before, bursts included.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from dr_ctl.core.patterns import matches
-from dr_ctl.rpo.bounds.death import STALE_US, Death, latest
+from dr_ctl.rpo.bounds.death import latest
 from dr_ctl.rpo.bounds.likely import likely
-from dr_ctl.rpo.bounds.looks import Looks
 from dr_ctl.rpo.bounds.pair import Pair, total
-from dr_ctl.rpo.bounds.received import Received
 from dr_ctl.rpo.bounds.result import Bound, Bounds, ClassBound, QueueBound
 from dr_ctl.rpo.bounds.telling import because, findings
 from dr_ctl.rpo.estimate.result import LossLimit, Objectives
-from dr_ctl.rpo.history.newest import US, WINDOW_US, Recent, recent
+from dr_ctl.rpo.history.newest import US, recent
 from dr_ctl.rpo.history.row import micros, moment
 
 if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
+
+AHEAD_US: Final = 60 * US
+"""A clock that made looks may be ahead of this one by so much; looks of later moments are left out."""
 
 
 def bounds(
@@ -51,47 +51,42 @@ def bounds(
     include: Sequence[str] = ("#",),
     exclude: Sequence[str] = (),
     pairs: Sequence[str] = (),
-    survivor: str | None = None,
     down_at: datetime | None = None,
     silent_since: datetime | None = None,
 ) -> Bounds:
-    """Bound the messages lost and doubled if the service goes on without `site` now, at the `survivor`.
+    """Bound the messages lost and doubled if the service goes on without `site` now.
 
     `down_at`: when the caller itself saw the site down. `silent_since`: when its service ended, by the word of somebody
     who knows. `pairs`: all pairs of the settings; a pair that the history does not know makes the total unknown. The
     patterns narrow the queues and classes in the answer, never the totals: an outflow does not tell its queues apart.
     """
-    seen = recent(history, site, pairs)
-    death = latest(seen, micros(down_at or now), is_down=down_at is not None)
+    now_us = micros(now)
+    seen = recent(history, site, pairs, until_us=now_us + AHEAD_US)
+    # The clock that stamped the looks may be ahead of this one, and what it saw was seen.
+    now_us = max([now_us, *(int(moments[-1]) for moments in seen.roles.values() if len(moments))])
+    death = latest(seen, min(now_us, micros(down_at)) if down_at is not None else now_us, is_down=down_at is not None)
     if silent_since is not None:
         death = death.or_earlier(micros(silent_since), seen)
-    looks = Looks.of(seen)
-    received = None if survivor is None else Received.of(_waited(history, survivor, pairs, death))
-    bounded = [Pair.of(name, looks, seen, death.us, received) for name in sorted(seen.pairs)]
-    names = sorted({name for pair in bounded for name in pair.queues if matches(include, name)})
+    bounded = [Pair.of(name, seen, death.us) for name in sorted(seen.pairs)]
+    names = sorted({name for pair in bounded for name in pair.delivering if matches(include, name)})
     names = [name for name in names if not matches(exclude, name)]
     classes = () if objectives is None else objectives.classes
     parts = [pair.lost for pair in bounded]
     lost = _bound([None if each is None else each.at_most for each in parts], [pair.lost_read_us for pair in bounded])
     twice = _bound([pair.twice for pair in bounded], [pair.twice_read_us for pair in bounded])
-    expected = likely(looks, bounded, death.us)
-    lost, twice = _likely(lost, expected.lost), _likely(twice, expected.twice)
+    likely_lost, likely_twice = likely(bounded, death.us)
+    lost, twice = _likely(lost, likely_lost), _likely(twice, likely_twice)
     why = because(bounded, death, lost.likely)
     return Bounds(
         site=site,
         lost=lost,
         twice=twice,
         queues=tuple(_queue(name, bounded) for name in names),
-        classes=tuple(_class(each.queues, each.loss, names, bounded) for each in classes),
-        findings=(*seen.findings, *findings(site, bounded, death, is_summed=why is not None)),
+        classes=tuple(_class(each.queues, each.loss, bounded) for each in classes),
+        findings=(*seen.findings, *findings(site, bounded, death, later=seen.later, is_summed=why is not None)),
         age_s=_oldest(pair.age_us for pair in bounded),
         because=why,
     )
-
-
-def _waited(history: Path, survivor: str, pairs: Sequence[str], death: Death) -> Recent:
-    """The looks at the survivor up to the death; later looks, of hours perhaps, tell nothing of the link."""
-    return recent(history, survivor, pairs, silent_within_us=WINDOW_US, until_us=death.us + STALE_US)
 
 
 def _oldest(ages: Iterable[int | None]) -> float | None:
@@ -121,7 +116,6 @@ def _queue(name: str, pairs: Sequence[Pair]) -> QueueBound:
     )
 
 
-def _class(patterns: tuple[str, ...], limit: LossLimit, names: Sequence[str], pairs: Sequence[Pair]) -> ClassBound:
-    members = [name for name in names if matches(patterns, name)]
-    lost = [pair.class_lost(members) for pair in pairs]
+def _class(patterns: tuple[str, ...], limit: LossLimit, pairs: Sequence[Pair]) -> ClassBound:
+    lost = [pair.class_lost(patterns) for pair in pairs]
     return ClassBound(patterns, total(lost) if lost else None, limit.messages, limit.age_s)

@@ -1,83 +1,173 @@
-"""The likely loss of a failover, beside its upper bound.
+"""The likely loss of a failover, beside its upper bound: what likely lay there at the last look that read the queues,
+and what has come since if it went on growing as it grew.
 
-The figure is the likely backlog at the last look, plus its growth per second over the looks before: a link in step
-ships later messages too, a stalled link ships none. The likely cut tells the backlog where the last look read the
-queues too. Otherwise a mixed outflow is taken to hold messages and acknowledgements in the ratio of the minute before.
-Messages that are not shipped and likely lie in the queues are lost; acknowledgements of shipped messages make them come
-twice. `None` = not known.
-"""
+The moment up to which all is shipped is drawn between two looks; of each queue what was sent after it and lies in it is
+likely lost, and what was acknowledged after it comes twice where the message itself was shipped. Where looks at the
+outflow alone are newer, what was put in since is shared out as between the last two looks at the queues. `None` = not
+known."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from dr_ctl.rpo.bounds.looks import Looks
-from dr_ctl.rpo.bounds.outflow import Outflow
-from dr_ctl.rpo.bounds.pair import Pair, total
+from dr_ctl.rpo.bounds.direction import Direction
+from dr_ctl.rpo.bounds.looks import NA, Floats, Ints, Looks
+from dr_ctl.rpo.bounds.pair import Pair
 from dr_ctl.rpo.history.newest import US
-from dr_ctl.rpo.series.columns import NA, Ints
-from dr_ctl.rpo.series.flow import joined, parts
-from dr_ctl.rpo.series.steps import Steps, scope_of
 
-MINUTE_US: Final = 60 * US
-LOOKS: Final = 4
-"""Over so many looks it is seen whether what is under way grows."""
-EVER: Final = 1 << 62
+BACK_US: Final = tuple(round(each * US) for each in (0, 1, 2, 5, 10, 20, 40, 60))
+"""So long before the last look it is seen whether what is under way grows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Likely:
-    lost: int | None
-    twice: int | None
+    """`unshipped` messages, of which the lost ones lie in the queues, beside all that do (`lying`)."""
+
+    lost: float
+    twice: float
+    unshipped: float = 0.0
+    lying: float = 0.0
 
 
-def likely(looks: Looks | None, pairs: Sequence[Pair], end_us: int) -> Likely:
+def likely(pairs: Sequence[Pair], end_us: int) -> tuple[int | None, int | None]:
     """How many messages are likely lost, and how many likely come twice, if the site died then."""
-    flows = () if looks is None else joined(parts(looks.flows, looks.envelope, 0, EVER))
-    if looks is None or not flows or {flow.pair for flow in flows} != {pair.name for pair in pairs}:
-        return Likely(None, None)
-    outflows = {looks.flows.keys[each.number]: each for pair in pairs for each in pair.outflows if each.is_mixed}
-    figures = [
-        _alone(outflows.get((flow.pair, flow.name))) or _by_cut(scope_of(flow, 0, int(flow.us[-1])).steps, end_us)
-        for flow in flows
-        if flow.has_sends
-    ]
-    return Likely(total([each.lost for each in figures] or [None]), total([each.twice for each in figures] or [None]))
+    found = [_of_pair(pair, end_us) for pair in pairs]
+    known = [each for each in found if each is not None]
+    if not known or len(known) < len(found):
+        return None, None
+    return round(sum(each.lost for each in known)), round(sum(each.twice for each in known))
 
 
-def _alone(outflow: Outflow | None) -> Likely | None:
-    """The likely figures from looks at a mixed outflow alone. None where the last look read the queues too, or the
-    looks do not suffice."""
-    if outflow is None or outflow.full_us is None or not outflow.put:
+def _of_pair(pair: Pair, end_us: int) -> Likely | None:
+    if pair.looks is None or pair.messages is None or pair.acknowledgements is None or not pair.messages.rows:
         return None
-    minute = outflow.read[outflow.read >= outflow.full_us - MINUTE_US]
-    sent, acked = (outflow.counted(counter, int(minute[0])) for counter in ("added", "acked"))
-    held = total([each.depth_at(outflow.full_us) for each in outflow.queues.values()])
-    depth = _ahead(outflow.looked.us, outflow.looked.depth, outflow.end_us)
-    if not sent + acked or held is None or depth is None:
-        return None
-    took_us = outflow.looked.last_us - outflow.full_us
-    put = outflow.put * (1 + max(0, outflow.end_us - outflow.looked.last_us) / took_us)
-    messages = depth * sent / (sent + acked)
-    lost = max(0.0, min(messages, held + (sent - acked) / (sent + acked) * put))
-    return Likely(round(lost), max(0, round(depth - 2 * messages + lost)))
-
-
-def _by_cut(steps: Steps, end_us: int) -> Likely:
-    lost, twice = (_ahead(steps.end, steps.likely[1][metric], end_us) for metric in ("loss", "duplicates"))
+    looks = pair.looks
+    places = list(_places(looks))
+    seen = [_at(looks, pair.messages, pair.acknowledgements, place) for place in places]
+    us = looks.us[places]
+    last = len(looks.us) - 1
+    if places[0] != last:
+        seen.insert(0, _nearer(looks, pair.messages, pair.acknowledgements, seen[0], places[0], last))
+        us = np.insert(us, 0, looks.us[last])
+    lost, twice = (
+        _ahead(us, np.array(values), end_us) for values in zip(*((each.lost, each.twice) for each in seen), strict=True)
+    )
     return Likely(lost, twice)
 
 
-def _ahead(us: Ints, figure: Ints, end_us: int) -> int | None:
-    if not len(us) or figure[-1] == NA:
+def _places(looks: Looks) -> Iterator[int]:
+    """The newest looks at everything, some time apart, the last one first; without any, the newest at the outflows."""
+    own = looks.whole if len(looks.whole) else np.arange(len(looks.us))
+    own = own[looks.era[own] == looks.era[own[-1]]]
+    yield from dict.fromkeys(
+        int(own[np.searchsorted(looks.us[own], looks.us[own[-1]] - back, "right") - 1])
+        for back in BACK_US
+        if looks.us[own[-1]] - back >= looks.us[own[0]]
+    )
+
+
+def _at(looks: Looks, messages: Direction, acks: Direction, place: int) -> Likely:
+    lost = sent = acked = 0.0
+    counts = looks.outflows
+    for row in messages.rows:
+        if (depth := int(counts.depth[row, place])) == NA:
+            continue
+        queues = messages.queues_of(row)
+        now = int(np.searchsorted(looks.whole, place))
+        at_us = _shipped_until(looks, row, place)
+        is_whole = now < len(looks.whole) and looks.whole[now] == place
+        lying = np.maximum(0, looks.queues.depth[queues, now]) if is_whole else np.zeros(0)
+        if not queues or at_us is None or not is_whole:
+            there = min(depth, int(lying.sum())) if queues and is_whole else depth
+            lost, sent = lost + there, sent + there
+            acked += (depth - there * bool(queues)) * (counts.names[row][0] == "mixed")
+            continue
+        own_sent = _since(looks, looks.queues.added[queues], at_us, now)
+        own_lost = np.minimum(own_sent, lying)
+        row_sent, row_lost = min(float(own_sent.sum()), depth), min(float(own_lost.sum()), depth)
+        sent, lost = sent + row_sent, lost + row_lost
+        if counts.names[row][0] == "mixed":
+            acked += min(float(_since(looks, looks.queues.acked[queues], at_us, now).sum()), depth - row_lost)
+    for row in acks.rows:
+        if counts.names[row][0] == "acks" and counts.depth[row, place] != NA:
+            acked += max(int(counts.depth[row, place]), acks.left.get(counts.names[row][1], 0))
+    held = looks.queues.depth[:, np.searchsorted(looks.whole, place)] if place in looks.whole else np.zeros(0)
+    return Likely(lost, max(0.0, acked - (sent - lost)), sent, float(np.maximum(0, held).sum()))
+
+
+def _shipped_until(looks: Looks, row: int, place: int) -> float | None:
+    """The moment up to which all that was put in is shipped at a look, drawn between two looks."""
+    counts = looks.outflows
+    cut = None
+    own = np.flatnonzero((looks.era[: place + 1] == looks.era[place]) & (counts.added[row, : place + 1] != NA))
+    shipped = int(counts.added[row, place] - counts.depth[row, place])
+    done = np.flatnonzero(counts.added[row, own] <= shipped)
+    if counts.depth[row, place] == 0:
+        return float(looks.us[place])
+    if len(done):
+        cut = int(done[-1])
+    if cut is None or cut + 1 >= len(own):
         return None
-    known = np.flatnonzero(figure[-LOOKS:] != NA)
-    at, values = us[-LOOKS:][known], figure[-LOOKS:][known]
-    grown = np.diff(values)
-    # Only what grows with every look goes on growing.
-    rate = (values[-1] - values[0]) / (at[-1] - at[0]) if len(grown) > 1 and (grown > 0).all() else 0.0
-    return int(values[-1] + round(rate * max(0, end_us - int(at[-1]))))
+    begin, end = own[cut], own[cut + 1]
+    step = int(counts.added[row, end] - counts.added[row, begin])
+    return float(looks.us[begin] + (looks.us[end] - looks.us[begin]) * (shipped - counts.added[row, begin]) / step)
+
+
+def _since(looks: Looks, counters: Ints, at_us: float, now: int) -> Floats:
+    """How much counters of queues grew since a moment, drawn between looks at them."""
+    us = looks.us[looks.whole[: now + 1]]
+    after = min(int(np.searchsorted(us, at_us)), now)
+    before = max(0, after - 1)
+    then, later, last = counters[:, before], counters[:, after], counters[:, now]
+    share = 1.0 if us[after] == us[before] else min(1.0, max(0.0, (at_us - us[before]) / (us[after] - us[before])))
+    known = (then != NA) & (later != NA) & (later >= then)
+    at = np.where(known, then + (later - then) * share, np.where(later == NA, last, later))
+    grown: Floats = np.maximum(0.0, np.where(last == NA, 0, last - at))
+    return grown
+
+
+def _nearer(looks: Looks, messages: Direction, acks: Direction, then: Likely, place: int, last: int) -> Likely:
+    """At a newer look at the outflows alone: clients went on to send as before, and the rest are acknowledgements, of
+    the oldest messages first."""
+    counts, us = looks.outflows, looks.us
+    rows = [row for row in {*messages.rows, *acks.rows} if NA not in counts.added[row, [place, last]]]
+    if looks.era[place] != looks.era[last]:
+        return then
+    put, depth = counts.added[:, last] - counts.added[:, place], counts.depth[:, last]
+    sent, acked, unshipped, waiting = 0.0, 0.0, 0.0, 0.0
+    for row in rows:
+        kind = counts.names[row][0]
+        if kind == "mixed":
+            steady = min(float(put[row]), _per_us(looks, messages.queues_of(row)) * int(us[last] - us[place]))
+            sent, acked = sent + steady, acked + put[row] - steady
+            there = (then.unshipped + steady) * depth[row] / max(1, counts.depth[row, place] + put[row])
+            unshipped, waiting = unshipped + there, waiting + depth[row] - there
+        elif kind == "mirror":
+            sent, unshipped = sent + put[row], unshipped + depth[row]
+        else:
+            acked, waiting = acked + put[row], waiting + depth[row]
+    lost = min(unshipped, max(0.0, then.lying + sent - acked))
+    return Likely(lost, max(0.0, waiting - (unshipped - lost)))
+
+
+def _per_us(looks: Looks, queues: Sequence[int]) -> float:
+    """How fast clients sent between the last two looks at the queues."""
+    if len(looks.whole) < 2 or not queues:  # noqa: PLR2004
+        return 0.0
+    then, now = looks.queues.added[queues, -2], looks.queues.added[queues, -1]
+    known = (then != NA) & (now != NA)
+    grown = int(np.maximum(0, now[known] - then[known]).sum())
+    return grown / int(looks.us[looks.whole[-1]] - looks.us[looks.whole[-2]])
+
+
+def _ahead(us: Ints, figures: Floats, end_us: int) -> float:
+    """What grew with every look goes on growing at that rate. The newest look is the first."""
+    rising = 0
+    while rising + 1 < len(figures) and figures[rising] > figures[rising + 1]:
+        rising += 1
+    rate = (figures[0] - figures[rising]) / (us[0] - us[rising]) if rising and us[0] > us[rising] else 0.0
+    return float(figures[0] + rate * max(0, end_us - int(us[0])))

@@ -1,152 +1,93 @@
-"""The bounds of a pair: outflows together, and queue by queue."""
+"""The bounds of a pair: what its outflows take with them, in all and queue by queue."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Final, Self
+from typing import Self
 
 from dr_ctl.core.model import Role
-from dr_ctl.rpo.bounds.looks import Looks
-from dr_ctl.rpo.bounds.outflow import Outflow, Part, since_of
-from dr_ctl.rpo.bounds.received import Arrived, Received
+from dr_ctl.rpo.bounds.direction import Direction, Part
+from dr_ctl.rpo.bounds.looks import NA, SHARED, Looks
 from dr_ctl.rpo.bounds.staged import done_and_there
-from dr_ctl.rpo.bounds.things import Counter, Thing
-from dr_ctl.rpo.history.newest import OUTFLOWS, WINDOW_US, Count, Recent
-from dr_ctl.rpo.series.columns import SHARED
-
-SENDS: Final = ("mirror", "mixed")
-ACKS: Final = ("acks", "mixed")
+from dr_ctl.rpo.history.newest import Recent
 
 
 @dataclass(frozen=True)
 class Pair:
     """`left`: by queue what lost acknowledgements have left at the other site (None: not read); `delivering`: by queue
-    the most that clients had."""
+    the most that clients had. A pair whose outflow was not read has no looks."""
 
     name: str
-    outflows: Sequence[Outflow]
-    queues: dict[str, Thing]
-    left: dict[str, int | None]
-    delivering: dict[str, int | None]
-    end_us: int
+    looks: Looks | None
+    messages: Direction | None = None
+    acknowledgements: Direction | None = None
+    left: Mapping[str, int | None] = None  # type: ignore[assignment]
+    delivering: Mapping[str, int | None] = None  # type: ignore[assignment]
 
     @classmethod
-    def of(cls, name: str, looks: Looks | None, seen: Recent, end_us: int, received: Received | None = None) -> Self:
-        things = {} if looks is None else looks.things
-        of_pair = {key[1:]: thing for key, thing in things.items() if key[0] == name}
-        flows = {key: thing for key, thing in of_pair.items() if key[0] in OUTFLOWS}
-        last_us = max((thing.last_us for thing in flows.values()), default=0)
-        # A queue unknown to the last minutes is gone; a queue missing only in the last look may not have been read.
-        kept = {
-            key[1]: thing for key, thing in of_pair.items() if key[0] == "queue" and thing.last_us > last_us - WINDOW_US
-        }
-        left = _left(seen, name, [flow for kind, flow in flows if kind == "acks" and flow != SHARED])
-        counts = seen.queues(name)
-        come = (lambda _, __: Arrived()) if received is None else partial(received.since, name)
-        outflows = [] if looks is None else [
-            Outflow(kind, looks.number(name, flow), thing, _served(kept, kind, flow, list(flows)), looks, end_us, come,
-                    (left.get(flow) or 0) if kind == "acks" else 0)
-            for (kind, flow), thing in flows.items()
-        ]  # fmt: skip
-        return cls(name, outflows, kept, left, {queue: _most_delivering(counts[queue]) for queue in kept}, end_us)
+    def of(cls, name: str, seen: Recent, end_us: int) -> Self:
+        looks = Looks.of(name, seen)
+        if looks is None:
+            return cls(name, None, left={}, delivering={})
+        own = [flow for kind, flow in looks.outflows.names if kind == "acks" and flow != SHARED]
+        left = {flow: done_and_there(looks, flow, seen.saw(Role.SERVING)) for flow in own}
+        known = {flow: count for flow, count in left.items() if count is not None}
+        messages, acknowledgements = (Direction(looks, counted, end_us, known) for counted in ("added", "acked"))
+        delivering = {queue: _most_delivering(looks, place) for queue, place in looks.place.items()}
+        return cls(name, looks, messages, acknowledgements, left, delivering)
 
     @property
     def lost(self) -> Part | None:
-        return added([each.lost for each in self._of(SENDS)])
+        return None if self.messages is None else self.messages.whole
 
     @property
     def twice(self) -> int | None:
-        shipping = added([each.twice for each in self._of(ACKS)])
+        shipping = None if self.acknowledgements is None else self.acknowledgements.whole
         return total([None if shipping is None else shipping.at_most, *self.delivering.values()])
 
     @property
     def lost_read_us(self) -> int | None:
-        return _read_us(self._of(SENDS), [each.lost for each in self._of(SENDS)])
+        return _read_us(self.messages, self.lost)
 
     @property
     def twice_read_us(self) -> int | None:
-        return _read_us(self._of(ACKS), [each.twice for each in self._of(ACKS)])
+        shipping = self.acknowledgements
+        return _read_us(shipping, None if shipping is None else shipping.whole)
 
     @property
     def age_us(self) -> int | None:
         """Of the oldest that its outflows may take with them."""
-        ages = [each.age_us for each in self._of(SENDS)]
-        known = [each for each in ages if each is not None]
-        return max(known, default=None) if len(known) == len(ages) else None
+        return None if self.messages is None else self.messages.oldest_us
 
     def queue_lost(self, name: str) -> int | None:
-        """At most what the queue held and got, and what its outflow can take with it."""
-        if name not in self.queues:
-            return 0 if self.outflows else None
-        own = total([int(self.queues[name].depth[-1]), self._grown(name, "added", SENDS)])
-        shipping = [each.lost for each in self._of(SENDS) if name in each.queues]
-        return least([own, *(None if each is None else each.at_most for each in shipping)])
+        if self.messages is None:
+            return None
+        return self.messages.by_queue.get(name, 0)
 
     def queue_twice(self, name: str) -> int | None:
         """At most what lay in the outflow, what clients acknowledged since and what they had in delivery."""
-        if name not in self.queues:
-            return 0 if self.outflows else None
-        waiting = [max(int(each.looked.depth[-1]), self.left.get(name) or 0) for each in self._of(ACKS)
-                   if name in each.queues]  # fmt: skip
-        own = total([*waiting, self._grown(name, "acked", ACKS), self.delivering[name]]) if waiting else None
-        return least([own, self.twice])
+        if self.acknowledgements is None:
+            return None
+        if name not in self.delivering:
+            return 0
+        return least([total([self.acknowledgements.by_queue.get(name), self.delivering[name]]), self.twice])
 
-    def class_lost(self, names: Sequence[str]) -> int | None:
-        """The loss of a class. A class without a queue so far can lose at most the additions since the look."""
-        whole = self.lost
-        if names:
-            return least([total([self.queue_lost(name) for name in names]), None if whole is None else whole.at_most])
-        return total([since_of([each.pace], self.end_us - each.looked.last_us) for each in self._of(SENDS)] or [None])
-
-    def _of(self, kinds: Sequence[str]) -> list[Outflow]:
-        return [each for each in self.outflows if each.kind in kinds]
-
-    def _grown(self, name: str, counter: Counter, kinds: Sequence[str]) -> int | None:
-        """Since its last look, at its pace and with a burst of what its outflows of these kinds get: the queue itself
-        is looked at too seldom to know one."""
-        queue = self.queues[name]
-        took_us = self.end_us - queue.last_us
-        bursts = [each.burst for each in self._of(kinds) if took_us and name in each.queues]
-        return total([since_of([queue.pace(counter)], took_us), max(bursts, default=0)])
+    def class_lost(self, patterns: Sequence[str]) -> int | None:
+        return None if self.messages is None else self.messages.of_class(patterns)
 
 
-def _served(queues: dict[str, Thing], kind: str, flow: str, flows: Sequence[tuple[str, str]]) -> dict[str, Thing]:
-    """The queues of an outflow: the queue of its name, or all queues without an own outflow in this direction."""
-    own = {name for of_kind, name in flows if of_kind in (SENDS if kind in SENDS else ACKS)}
-    return {name: thing for name, thing in queues.items() if (name if name in own else SHARED) == flow}
+def _most_delivering(looks: Looks, place: int) -> int | None:
+    counts = looks.queues.delivering[place]
+    last = looks.last(looks.queues, place)
+    return None if last is None or counts[last] == NA else max(0, int(counts.max()))
 
 
-def _left(seen: Recent, pair: str, names: Sequence[str]) -> dict[str, int | None]:
-    flows, queues, staged = seen.outflows(pair), seen.queues(pair), seen.staged(pair)
-    serving = {us for us, role in seen.roles if role == Role.SERVING.value}
-    return {
-        name: done_and_there(staged.get(name, ()), queues.get(name, ()), flows.get(("mirror", name), ()), serving)
-        for name in names
-    }
-
-
-def _most_delivering(looks: Sequence[Count]) -> int | None:
-    if looks[-1].delivering is None:
+def _read_us(direction: Direction | None, part: Part | None) -> int | None:
+    """The oldest of the looks that it rests on."""
+    if direction is None:
         return None
-    return max(each.delivering or 0 for each in looks if each.us > looks[-1].us - WINDOW_US)
-
-
-def _read_us(outflows: Sequence[Outflow], parts: Sequence[Part | None]) -> int | None:
-    """The oldest of the looks that they rest on."""
-    times = [each.looked.last_us if part is None else part.us for each, part in zip(outflows, parts, strict=True)]
-    return min(times, default=None)
-
-
-def added(parts: Sequence[Part | None]) -> Part | None:
-    """The sum of the parts, as of their oldest look; an unknown part makes the sum unknown."""
-    known = [each for each in parts if each is not None]
-    if not known or len(known) < len(parts):
-        return None
-    there, since = (sum(getattr(each, of) for each in known) for of in ("there", "since"))
-    rate, received = sum(each.rate for each in known), sum(each.received for each in known)
-    return Part(there, since, min(each.us for each in known), rate, received)
+    return direction.read_us if part is None else part.us
 
 
 def total(parts: Iterable[int | None]) -> int | None:

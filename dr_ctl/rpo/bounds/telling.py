@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.model import Finding, some
 from dr_ctl.rpo.bounds.death import STALE_US, Death, How
-from dr_ctl.rpo.bounds.outflow import Part
-from dr_ctl.rpo.bounds.pair import Pair, added
+from dr_ctl.rpo.bounds.direction import Part, added
+from dr_ctl.rpo.bounds.pair import Pair
 from dr_ctl.rpo.findings import (
     LIES_AT_SURVIVOR,
+    LOOKS_AHEAD,
     NEWEST_LOOK_OLD,
+    NOBODY_LOOKED,
     ONE_PAIR_ONLY,
     OUTFLOW_NOT_READ,
     SURVIVOR_NOT_READ,
@@ -20,6 +23,11 @@ from dr_ctl.rpo.findings import (
 from dr_ctl.rpo.history.newest import US
 from dr_ctl.rpo.history.row import moment
 
+_WORD: Final = (
+    "Where somebody knows when its service ended: `--silent-since T --reason TEXT`. Let `dr-ctl monitor` run on: it "
+    "sees that the site stays down."
+)
+
 
 def because(pairs: Sequence[Pair], death: Death, likely: int | None) -> str | None:
     """The sum of the possible loss, in messages; None where the loss is not known."""
@@ -27,26 +35,36 @@ def because(pairs: Sequence[Pair], death: Death, likely: int | None) -> str | No
     if lost is None:
         return None
     expected = "" if likely is None else f"likely {likely}, at most {lost.at_most}, because "
-    less = f" less {lost.received} that the other site received since," if lost.received else ""
     text = (
         f"{expected}{lost.at_most} = {lost.there} neither shipped nor consumed at the look of "
-        f"{stamp(moment(lost.us))}, + at most {lost.since} that may have come{_pace(lost, death)}{less} until "
-        f"{death.text}"
+        f"{stamp(moment(lost.us))}, + at most {lost.since} sent in the {lost.took_us / US:.1f} s until {death.text}"
+        f"{_busiest(lost)}"
     )
-    if death.how is How.OPEN:
-        return f"{text}; it grows by up to {lost.rate:.0f} a second until then"
+    if death.grows:
+        return f"{text}; it grows by up to {lost.rate:.0f} a second until {_until(death)}"
     return f"{text}; it does not shrink or grow by waiting"
 
 
-def _pace(lost: Part, death: Death) -> str:
-    elapsed_s = max(0, death.us - lost.us) / US
-    at_once = int(lost.since - lost.rate * elapsed_s)
-    burst = f" and {at_once} at once" if at_once > 0 else ""
-    return f" in {elapsed_s:.1f} s, at up to {lost.rate:.1f} a second{burst} as before it," if lost.since else ""
+def _busiest(lost: Part) -> str:
+    return ": as many as in the busiest such time of the minutes before" if lost.since else ""
 
 
-def findings(site: str, pairs: Sequence[Pair], death: Death, *, is_summed: bool) -> Iterable[Finding]:
-    """Findings on the bounds of each pair. With `is_summed` the sum of all pairs already tells the counts."""
+def _until(death: Death) -> str:
+    return "it is seen down" if death.how is How.OPEN else "a monitor looks again"
+
+
+def findings(site: str, pairs: Sequence[Pair], death: Death, *, later: int, is_summed: bool) -> Iterator[Finding]:
+    """Findings on what the bounds rest on. With `is_summed` the sum of all pairs already tells the counts."""
+    if later:
+        text = f"{later} look(s) at {site} are stamped later than now, and are left out"
+        yield LOOKS_AHEAD(text, "Set the clocks of this machine and of the monitor's (NTP).")
+    if death.unwatched is not None and death.how is not How.WORD:
+        since, until = (stamp(moment(us)) for us in death.unwatched)
+        text = f"{site} was seen down at {since}, and nobody looked until {until}: it may have served meanwhile"
+        yield NOBODY_LOOKED(text, _WORD)
+    elif death.how is How.UNWATCHED:
+        text = f"{site} is down, and no monitor has looked since it was last read: the bounds count up to now, and grow"
+        yield NOBODY_LOOKED(text, _WORD)
     for pair in pairs:
         yield from _of_pair(site, pair, death, is_summed=is_summed)
 
@@ -67,7 +85,7 @@ def _of_pair(site: str, pair: Pair, death: Death, *, is_summed: bool) -> Iterato
     if pair.lost is None or pair.twice is None:
         yield _unbounded(pair.lost_read_us, where, elapsed_us)
     elif not is_summed:
-        yield _rests_on(pair, where, elapsed_us, death)
+        yield _rests_on(pair.lost, where, death)
     yield from _left(pair, site)
 
 
@@ -88,16 +106,15 @@ def _left(pair: Pair, site: str) -> Iterator[Finding]:
 
 
 def _unbounded(read_us: int, where: str, elapsed_us: int) -> Finding:
-    why = "there are too few looks before it for a rate, or not every figure was read"
+    why = "there are too few looks before it to tell a pace, or not every figure was read"
     why = "it lies in the future of this machine's clock" if elapsed_us < 0 else why
     text = f"{where}: what changed after the look at {stamp(moment(read_us))} has no bound: {why}"
     return UNBOUNDED_SINCE_LOOK(text, "Let `dr-ctl monitor` run, on a machine whose clock is set.")
 
 
-def _rests_on(pair: Pair, where: str, elapsed_us: int, death: Death) -> Finding:
-    rate = 0.0 if pair.lost is None else pair.lost.rate
+def _rests_on(lost: Part, where: str, death: Death) -> Finding:
     text = (
-        f"{where}: the bounds rest on the look at {stamp(moment(pair.lost_read_us or 0))} and on at most {rate:.1f} a "
-        f"second since, the highest rate of the minutes before it, for {elapsed_us / US:.1f} s until {death.text}"
+        f"{where}: the bounds rest on the look at {stamp(moment(lost.us))} and on at most {lost.since} sent in the "
+        f"{lost.took_us / US:.1f} s until {death.text}{_busiest(lost)}"
     )
     return ONE_PAIR_ONLY(text, "A shorter `history.every` makes them narrower.")

@@ -46,16 +46,20 @@ SCHEMA: Final = pa.schema(
         ("pending", pa.int64()),
         ("link", pa.bool_()),
         ("start", pa.string()),
+        ("took_ms", pa.int64()),
+        ("queues_added", pa.int64()),
+        ("queues_acked", pa.int64()),
     ]
 )
 """The columns of a file. `date` and `site` are its directories and not in it."""
+ADDED: Final = ("took_ms", "queues_added", "queues_acked")
+"""Columns that files of earlier versions lack: nothing is known there."""
 
 OWN: Final = re.compile(r"(?P<begin>\d{8}T\d{6})-[0-9a-f]{32}\.parquet")
 """What a file of the history is called: the time of its first look, and what makes it the only one."""
-TAIL: Final = "_tail.parquet"
-"""What waits of the outflows and roles of a site, and its last looks at everything, in the directory of its day:
-written anew each second, read by who asks what a site took with it. Readers of the history pass its name over: all of
-it comes with the next file."""
+TAILS: Final = "_tail-*.arrows"
+"""The last minute's looks at a site, whole, in the directory of their day: grown each second, read by who asks what a
+site took with it. Readers of the history pass the name over: what belongs there comes with the next file."""
 Part = tuple[date, str]
 """A day and a site: what a file is of."""
 
@@ -185,11 +189,26 @@ def newest_first(root: Path, site: str) -> Iterator[Path]:
 
 
 def tails(root: Path, site: str) -> Iterator[Path]:
-    """The files with the monitor's newest rows, before they are written whole."""
+    """The files with a monitor's last minute, which may not be in the history yet."""
     for day in sorted(root.glob("date=*"), reverse=True)[:2]:
-        path = day / f"site={site}" / TAIL
-        if path.exists():
-            yield path
+        yield from sorted((day / f"site={site}").glob(TAILS), reverse=True)
+
+
+def rows_of_tail(path: Path) -> pa.Table:
+    """The rows of a tail as far as it was written: it may end within a look. Raises FileNotFoundError."""
+    batches: list[pa.RecordBatch] = []
+    with path.open("rb") as file, suppress(pa.ArrowException, OSError):
+        for batch in pa.ipc.open_stream(file):
+            batches.append(batch)  # noqa: PERF402 - what came before an error counts
+    return pa.Table.from_batches(batches, SCHEMA)
+
+
+def completed(table: pa.Table) -> pa.Table:
+    """The table with the columns that files of earlier versions lack."""
+    for name in ADDED:
+        if name not in table.column_names:
+            table = table.append_column(SCHEMA.field(name), pa.nulls(table.num_rows, SCHEMA.field(name).type))
+    return table
 
 
 def left_out(path: Path, root: Path) -> Finding | None:
@@ -222,7 +241,9 @@ def _why_not_readable(path: Path) -> str | None:
         raise
     except (pa.ArrowException, OSError) as error:
         return f"it cannot be opened ({str(error).splitlines()[0]})"
+    lacks = [field.name for field in SCHEMA if field.name not in schema.names and field.name not in ADDED]
     wrong = [
-        field.name for field in SCHEMA if field.name not in schema.names or schema.field(field.name).type != field.type
+        *lacks,
+        *(field.name for field in SCHEMA if field.name in schema.names and schema.field(field.name).type != field.type),
     ]
     return f"columns missing or of another type: {', '.join(wrong)}" if wrong else None

@@ -29,7 +29,10 @@ class Row:
     """A thing at a look. `kind` is `mirror`, `acks`, `mixed`, `queue`, `staged` (copies at the other site of that
     queue's flow, delivered there or not) or `site` (`name` is then the role).
 
-    `name` is `*` for an outflow that serves all queues of its pair. `ts` must know its time zone.
+    `name` is `*` for an outflow that serves all queues of its pair. `ts` must know its time zone: it is the moment of
+    the reply. `took_ms`, of a `site` row, is how long before it the question went out: what a look counted is of a
+    moment between the two. `queues_added` and `queues_acked`, of a `mixed` row, are what the queues of the pair count
+    together, where the look read them.
     """
 
     site: str
@@ -46,6 +49,9 @@ class Row:
     pending: int | None = None
     link: bool | None = None
     start: str | None = None
+    took_ms: int | None = None
+    queues_added: int | None = None
+    queues_acked: int | None = None
 
     @property
     def day(self) -> date:

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dr_ctl.rpo.history.files import OWN, SCHEMA, TAIL, hidden_until_whole, name_of, read_through
+from dr_ctl.rpo.history.files import ADDED, OWN, SCHEMA, TAILS, completed, hidden_until_whole, name_of, read_through
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -125,7 +125,7 @@ def _clear(folder: Path) -> None:
     """Remove what is the history's own, and the folders where nothing else lies in them."""
     for file in folder.iterdir():
         begun = file.name.startswith(".") and file.name.endswith(".part")  # a monitor was killed while it wrote it
-        if begun or file.name == TAIL or OWN.fullmatch(file.name):
+        if begun or file.match(TAILS) or OWN.fullmatch(file.name):
             file.unlink(missing_ok=True)
     for each in (folder, folder.parent):
         if not any(each.iterdir()):
@@ -157,9 +157,12 @@ def _parts(file: Path) -> list[str]:
 def _is_ours(file: Path) -> bool:
     """Say whether it can be read and has the history's own columns; any other stays as it is."""
     try:
-        return bool(pq.read_schema(file).remove_metadata().equals(SCHEMA))
+        told = pq.read_schema(file).remove_metadata()
     except (pa.ArrowException, OSError):
         return False
+    return bool(
+        told.equals(pa.schema([field for field in SCHEMA if field.name in told.names or field.name not in ADDED]))
+    )
 
 
 def _write_joined(files: list[Path], folder: Path) -> None:
@@ -175,7 +178,7 @@ def _of_kind(files: Iterable[Path], *, of_queues: bool) -> Iterator[pa.Table]:
     for each in files:
         with pq.ParquetFile(each) as file:
             for number in range(file.num_row_groups):
-                rows = file.read_row_group(number)
+                rows = completed(file.read_row_group(number))
                 is_queue = pc.is_in(rows["kind"], _QUEUES)
                 yield rows.filter(is_queue if of_queues else pc.invert(is_queue))
 

@@ -1,35 +1,89 @@
-"""Holds looks that are not in the history yet, and writes them whatever the disk does."""
+"""Holds looks that are not in the history yet, and writes them whatever the disk does.
+
+The files keep one look at everything each so often, and every look at outflows and roles, so that a history does not
+grow with how often a monitor can look. The last minute is kept whole beside them (`tail`); where a site changes its
+state, and at the end, all of it goes into the files too: what a site took with it is told by the looks just before."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from dr_ctl.core.clock import SystemClock
 from dr_ctl.core.errors import EnvironmentFault
-from dr_ctl.rpo.history.files import TAIL, Part, folder_of, name_of, tables_of, write_table, write_whole
+from dr_ctl.rpo.history.files import Part, tables_of, write_table
 from dr_ctl.rpo.history.row import GLANCED
+from dr_ctl.rpo.history.tail import Tail, take_over
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime
     from pathlib import Path
 
     from dr_ctl.core.clock import Clock
     from dr_ctl.rpo.history.row import Row
 
 MOST_WAITING: Final = 50_000
-"""Rows that wait at most, whatever the time: of up to two thousand queues at two sites a minute's looks are fewer."""
+"""Rows that wait at most, whatever the time: a minute's looks are fewer where they take a twentieth of it."""
 MOST_KEPT: Final = 200_000
 """Rows that wait at most for a disk that takes none."""
 AGAIN_S: Final = 10.0
 """How long after a write that failed the next is tried."""
 TAIL_EVERY_S: Final = 1.0
-TAIL_KINDS: Final = pa.array(GLANCED)
-TAIL_ROWS: Final = 20_000
-"""So many rows of looks at everything stand in a tail, and at least the last of these looks."""
+GLANCED_KINDS: Final = pa.array(GLANCED)
+EARLY_S: Final = 0.1
+"""Looks come a little early and late."""
+MINUTE: Final = timedelta(minutes=1)
+
+
+@dataclass(slots=True)
+class _Held:
+    """What is held of one site's day. `waiting`: looks that no file holds. `left_out`: the queues of looks that files
+    hold without them. `unsaved`: looks that no tail holds. `tails`: the one that grows last, each with its last
+    look."""
+
+    waiting: list[pa.Table] = field(default_factory=list)
+    left_out: list[pa.Table] = field(default_factory=list)
+    unsaved: list[pa.Table] = field(default_factory=list)
+    tails: list[tuple[Tail, datetime | None]] = field(default_factory=list)
+    grows: bool = False
+
+    def save(self, part: Part, root: Path, now: datetime) -> None:
+        """Have all looks in a tail. Raises EnvironmentFault; then the next tail begins with all that waits."""
+        if not self.unsaved:
+            return
+        try:
+            if not self.grows:
+                self.tails.append((Tail(part, root, now), None))
+                self.grows = True
+            tail, _ = self.tails[-1]
+            tail.add(self.unsaved)
+        except EnvironmentFault:
+            self.unsaved = [*self.left_out, *self.waiting]
+            if self.grows:
+                self.grows = False
+                self.tails.pop()[0].remove()
+            raise
+        self.tails[-1] = tail, _newest(self.unsaved)
+        self.unsaved = []
+
+    def let_go_before(self, moment: datetime | None) -> None:
+        """Keep what a tail or the memory holds of later looks; without a moment nothing. Raises EnvironmentFault."""
+        self.grows = False
+        self.left_out = [look for look in self.left_out if moment is not None and _newest([look]) > moment]
+        for tail, last in list(self.tails):
+            if moment is None or last is None or last <= moment:
+                tail.remove()
+                self.tails.remove((tail, last))
+
+
+def _newest(looks: Sequence[pa.Table]) -> datetime:
+    newest: datetime = max(pc.max(look["ts"]).as_py() for look in looks)
+    return newest
 
 
 class Writer:
@@ -40,32 +94,38 @@ class Writer:
     oldest looks at queues are dropped first, then the oldest of all; `dropped` counts them.
     """
 
-    def __init__(self, root: Path, *, every_s: float = 60.0, clock: Clock | None = None) -> None:
+    def __init__(
+        self, root: Path, *, every_s: float = 60.0, whole_every_s: float = 5.0, clock: Clock | None = None
+    ) -> None:
+        """`whole_every_s`: how often the files keep a look at everything. Takes over what a killed monitor left."""
         self._root = root
-        self._every_s = every_s
+        self._every_s, self._whole_every = every_s, timedelta(seconds=whole_every_s - EARLY_S)
         self._clock = clock or SystemClock()
-        self._waiting: dict[Part, list[pa.Table]] = {}
+        self._parts: dict[Part, _Held] = {}
+        self._kept_whole: dict[str, datetime] = {}  # by site
         self.files = 0
         self.dropped = 0
         self.trouble: str | None = None
-        self._tail_at = self._clock.monotonic()
-        self._tried_at = self._clock.monotonic()
-        self._adopt()
+        self._tail_at = self._tried_at = self._clock.monotonic()
+        try:
+            take_over(root)
+        except (EnvironmentFault, pa.ArrowException, OSError) as error:
+            self.trouble = f"what another monitor left cannot be taken over: {error}"
 
     @property
     def waiting(self) -> int:
         """The rows that no file holds yet."""
-        return sum(table.num_rows for tables in self._waiting.values() for table in tables)
+        return sum(look.num_rows for held in self._parts.values() for look in held.waiting)
 
     def add(self, rows: Iterable[Row]) -> list[Path]:
         """Take the rows of a look; returns the files written because it was time."""
-        for part, table in tables_of(rows):
-            self._waiting.setdefault(part, []).append(table)
-        if self._is_due():
-            return self.flush()
+        for part, look in tables_of(rows):
+            held = self._parts.setdefault(part, _Held())
+            held.waiting.append(look)
+            held.unsaved.append(look)
         if self._clock.monotonic() - self._tail_at >= TAIL_EVERY_S:
-            self._write_tails()
-        return []
+            self._save()
+        return self._write(whole_minute=False) if self._is_due() else []
 
     def _is_due(self) -> bool:
         passed_s = self._clock.monotonic() - self._tried_at
@@ -74,73 +134,86 @@ class Writer:
         return passed_s >= self._every_s or self.waiting >= MOST_WAITING
 
     def flush(self) -> list[Path]:
-        """Write all waiting rows now; rows that the disk refuses keep waiting."""
+        """Write all waiting rows now, and the last minute whole; rows that the disk refuses keep waiting."""
+        return self._write(whole_minute=True)
+
+    def _save(self) -> None:
+        self._tail_at = self._clock.monotonic()
+        for part, held in self._parts.items():
+            try:
+                held.save(part, self._root, self._clock.now())
+            except EnvironmentFault as error:
+                self.trouble = self.trouble or str(error)
+
+    def _write(self, *, whole_minute: bool) -> list[Path]:
         self.trouble, self._tried_at = None, self._clock.monotonic()
         written = []
-        for part, tables in list(self._waiting.items()):
-            whole = pa.concat_tables(tables)
+        for part, held in list(self._parts.items()):
+            before = self._kept_whole.get(part[1])
+            kept, left_out, last = _thinned(held.waiting, self._whole_every, before)
+            looks = [*held.left_out, *held.waiting] if whole_minute else kept
             try:
-                written.append(write_table(whole, part, self._root))
+                if looks:
+                    written.append(write_table(pa.concat_tables(looks), part, self._root))
             except EnvironmentFault as error:
                 self.trouble = str(error)
-                self._waiting[part] = [whole.combine_chunks()]  # a table a look takes more room than its rows
-            else:
-                del self._waiting[part]
-                self._remove_tail(part)
+                held.waiting = [pa.concat_tables(held.waiting).combine_chunks()] if held.waiting else []
+                continue
+            if last is not None:
+                self._kept_whole[part[1]] = last
+            self._keep_minute(part, held, None if whole_minute else left_out)
         self.files += len(written)
         if self.trouble is not None:
             self._drop()
         return written
 
+    def _keep_minute(self, part: Part, held: _Held, left_out: Sequence[pa.Table] | None) -> None:
+        """Let go of what the files hold; of the last minute what they lack stays, in memory and on disk."""
+        newest = _newest(held.waiting) if held.waiting and left_out is not None else None
+        try:
+            if newest is not None:
+                held.save(part, self._root, self._clock.now())
+            held.left_out += left_out or ()
+            held.waiting, held.unsaved = [], []
+            held.let_go_before(newest - MINUTE if newest is not None else None)
+        except EnvironmentFault as error:
+            self.trouble = str(error)
+        if newest is None and not held.tails:
+            del self._parts[part]
+
     def _drop(self) -> None:
         before = self.waiting
-        kept = without_oldest({part: tables[0] for part, tables in self._waiting.items()}, MOST_KEPT)
-        self._waiting = {part: [table] for part, table in kept.items()}
+        tables = {part: pa.concat_tables(held.waiting) for part, held in self._parts.items() if held.waiting}
+        kept = without_oldest(tables, MOST_KEPT)
+        for part, held in self._parts.items():
+            held.waiting = [kept[part]] if part in kept else []
         self.dropped += before - self.waiting
 
-    def _write_tails(self) -> None:
-        self._tail_at = self._clock.monotonic()
-        for part, tables in self._waiting.items():
-            rows = tail_of(tables)
-            newest = rows.slice(max(0, rows.num_rows - MOST_WAITING))
-            try:
-                write_whole(newest, folder_of(part, self._root), TAIL)
-            except EnvironmentFault as error:
-                self.trouble = self.trouble or str(error)
 
-    def _remove_tail(self, part: Part) -> None:
-        try:
-            (folder_of(part, self._root) / TAIL).unlink(missing_ok=True)
-        except OSError as error:
-            self.trouble = f"{TAIL} cannot be removed: {error}"
-
-    def _adopt(self) -> None:
-        """Turn the tails of a killed monitor into ordinary files. If that monitor still lives, its rows are there
-        twice, and readers count a row once."""
-        for tail in self._root.glob(f"date=*/site=*/{TAIL}"):
-            try:
-                first = pc.min(pq.ParquetFile(tail).read(columns=["ts"])["ts"]).as_py()
-                if first is not None:
-                    tail.rename(tail.with_name(name_of(first)))
-            except (pa.ArrowException, OSError) as error:
-                self.trouble = f"{tail} cannot be taken over: {error}"
-
-
-def tail_of(looks: list[pa.Table]) -> pa.Table:
-    """The last looks whole, and of all earlier looks the rows of outflows and roles."""
-    room, parts = TAIL_ROWS, list[pa.Table]()
-    for look in reversed(looks):
-        short = look.filter(pc.is_in(look["kind"], TAIL_KINDS))
-        is_whole = short.num_rows < look.num_rows and (room == TAIL_ROWS or look.num_rows <= room)
-        room -= look.num_rows if is_whole else 0
-        parts.append(look if is_whole else short)
-    return pa.concat_tables(reversed(parts))
+def _thinned(
+    looks: Sequence[pa.Table], apart: timedelta, kept_at: datetime | None
+) -> tuple[list[pa.Table], list[pa.Table], datetime | None]:
+    """What the files keep of looks, what they leave out, and the last look at everything that they keep."""
+    kept: list[pa.Table] = []
+    left_out: list[pa.Table] = []
+    for look in looks:
+        is_short = pc.is_in(look["kind"], GLANCED_KINDS)
+        at = _newest([look])
+        if pc.all(is_short).as_py():
+            kept.append(look)
+        elif kept_at is None or abs(at - kept_at) >= apart:
+            kept.append(look)
+            kept_at = at
+        else:
+            kept.append(look.filter(is_short))
+            left_out.append(look.filter(pc.invert(is_short)))
+    return kept, left_out, kept_at
 
 
 def without_oldest(tables: Mapping[Part, pa.Table], most: int) -> dict[Part, pa.Table]:
     """At most so many rows: the oldest looks at queues go first, and what is left of their looks last."""
     kept = dict(tables)
-    for spared in (TAIL_KINDS, TAIL_KINDS.slice(0, 0)):
+    for spared in (GLANCED_KINDS, GLANCED_KINDS.slice(0, 0)):
         over = sum(table.num_rows for table in kept.values()) - most
         if over <= 0:
             break

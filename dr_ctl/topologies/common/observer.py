@@ -195,9 +195,11 @@ class Observer(ABC, Generic[V_co, A_co]):
         def view(access: Access[V_co]) -> V_co | Silent | None:
             return self._answer(access, partial(access.moving if whole else access.glance, timeout_s=READ_S))
 
+        began = self.clock.monotonic()
         answers, ago_s = self._watch.ask(self.all(), view, small=not whole)
+        took_s = self.clock.monotonic() - began - ago_s
         views = [each for each in answers if each is not None]
-        return Glance(self._told(views), ago_s) if len(views) == len(answers) else None
+        return Glance(self._told(views), ago_s, took_s) if len(views) == len(answers) else None
 
     def _told(self, answers: Sequence[V_co | Silent]) -> Seen[V_co]:
         views = dict(zip(((each.site, each.pair) for each in self.all()), answers, strict=True))

@@ -14,7 +14,9 @@ from dr_ctl.topologies.common.seen import Silent
 A = TypeVar("A", bound=Access[Any])
 T = TypeVar("T")
 LATE_S: Final = 1.0
-"""For an answer of a few figures, or of a broker that gave none the last time."""
+"""For an answer of a few figures, of a broker that gave none the last time, or that is known to answer sooner."""
+USUAL: Final = 3
+"""So many times as long as its last look at everything a broker is waited for."""
 
 
 class Watch:
@@ -25,21 +27,26 @@ class Watch:
         self._pool, self._clock = pool, clock
         self._late: dict[Access[Any], Future[Any]] = {}
         self._silent: dict[Access[Any], Silent] = {}
+        self._took_s: dict[Access[Any], float] = {}
 
     def ask(self, of: Sequence[A], ask: Callable[[A], T | Silent], *, small: bool) -> tuple[list[T | Silent], float]:
-        """The answers, and how long the last in time has waited for the late ones. `small` asks for few figures."""
+        """The answers, and how long ago the last came that was not late. `small` asks for few figures."""
         for access in [each for each, future in self._late.items() if future.done()]:
             self._noted(access, self._late.pop(access).result())
         replied: list[float] = []
+        began = self._clock.monotonic()
 
         def timed(access: A) -> T | Silent:
             answer = ask(access)
             replied.append(self._clock.monotonic())
+            if not small and not isinstance(answer, Silent):
+                self._took_s[access] = replied[-1] - began
             return answer
 
         asked = {access: self._pool.submit(timed, access) for access in of if access not in self._late}
-        hurried = [future for access, future in asked.items() if small or access in self._silent]
-        wait(hurried, LATE_S)
+        known = self._took_s.keys() | self._silent.keys()
+        hurried = [future for access, future in asked.items() if small or access in known]
+        wait(hurried, LATE_S if small else max([LATE_S, *(USUAL * self._took_s.get(access, 0.0) for access in asked)]))
         wait([future for future in asked.values() if future not in hurried])
         self._late |= {access: future for access, future in asked.items() if not future.done()}
         answers = [

@@ -36,7 +36,7 @@ class TopologyWithWorkloads(Generic[S]):
 
     def glance(self, *, whole: bool = False) -> Glance[SeenWithWorkloads[Seen]] | None:
         bare = glance_of(self._bare, whole=whole)
-        return Glance(SeenWithWorkloads(bare.seen, ()), bare.ago_s) if bare is not None else None
+        return Glance(SeenWithWorkloads(bare.seen, ()), bare.ago_s, bare.took_s) if bare is not None else None
 
     def observe(self) -> SeenWithWorkloads[S]:
         return self._beside(self._bare.observe)
