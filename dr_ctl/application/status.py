@@ -150,6 +150,11 @@ def not_one(judge: Judge) -> Iterator[Finding]:
         return  # nobody answered; the topology says what else it knows
     elif not serving and len(waiting) == len(seen.roles):
         remedy = "`dr-ctl activate SITE` opens one; without a receipt only where nothing is under way between them."
+        answering = sorted({each.site for each in seen.brokers if each.doors})
+        if len(answering) == 1:
+            remedy = (
+                f"`dr-ctl release {answering[0]}` lets clients in there again; no broker of the other site answers."
+            )
         if (away := lost_alone(seen.debts)) is not None:
             site = next(site for site in seen.roles if site != away)
             remedy = f"`dr-ctl release {site}`, else `dr-ctl failover --to {site}`: {away} was lost before."

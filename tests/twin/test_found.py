@@ -18,7 +18,7 @@ from dr_ctl.settings.loader import load
 from dr_ctl.topologies.common.sender import Sender
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.classic.brokersync.broker import BrokerSyncBroker
-from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, MIRROR
+from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, MIRROR, SHARED_STORE
 from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.topologies.fanout import test_moves as fanned_out
@@ -193,3 +193,17 @@ def test_a_failover_back_to_a_site_that_was_lost_counts_all_that_the_other_took_
     refused = dr_ctl("failover", "--to", "london", "--yes", "--accept-loss", "0")
 
     assert (refused.code, refused.document["data"]["bounds"]["lost"]["at_most"]) == (11, 5), refused.document
+
+
+@pytest.mark.parametrize("topology", [SHARED_STORE])
+def test_a_closed_holder_of_the_store_is_opened_by_what_status_and_a_refusal_name(
+    twin: PlayedTwin, dr_ctl: Command
+) -> None:
+    done(dr_ctl("fence", "london", "--yes"))
+
+    refused = dr_ctl("activate", "london", "--yes")
+
+    assert (refused.code, "DR-STORE-011" in found(refused)) == (10, True), refused.document
+    assert remedies(refused) == remedies(dr_ctl("status")) == {"release london"}
+    done(dr_ctl("release", "london", "--yes"))
+    assert serving(twin) == ("london",)

@@ -105,7 +105,7 @@ GIVER_NOT_WAITING: Final = FindingKind(
 HOLDS_AND_SERVES_NOBODY: Final = FindingKind(
     "DR-STORE-011",
     Severity.ERROR,
-    "The site to leave answers, lets nobody in and holds the store. Nobody can take it from there.",
+    "A site answers, lets nobody in and holds the store: nobody can take it from there, and it has nothing to take.",
     "`dr-ctl drain --to SITE`, then `dr-ctl activate SITE`, makes it give up the store; or `dr-ctl release SITE` lets "
     "its clients in again.",
     "Clients are out until it is done.",

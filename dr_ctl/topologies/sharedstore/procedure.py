@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from dr_ctl.core.model import Finding
-from dr_ctl.engine.operations import FAILOVER, FENCE
+from dr_ctl.engine.operations import ACTIVATE, FAILOVER, FENCE
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.classic import drafts as classic
 from dr_ctl.topologies.classic.acts import quiesce
@@ -59,12 +59,19 @@ class StoreRecipe(common.Recipe[BrokerView]):
 
     def why_not(self, seen: Seen[BrokerView], move: Move) -> Sequence[Finding]:
         found = super().why_not(seen, move)
-        holds = any(view.has_the_store for view in seen.views(move.source))
-        if move.ask.operation != FAILOVER or not holds or any(view.open for view in seen.views(move.source)):
+        if move.ask.operation == ACTIVATE and _holds_closed(seen, move.target) and not move.sent:
+            text = f"{move.target} holds the store already, and is closed: there is nothing to take"
+            return [HOLDS_AND_SERVES_NOBODY(text, f"`dr-ctl release {move.target}` lets clients in there."), *found]
+        if move.ask.operation != FAILOVER or not _holds_closed(seen, move.source):
             return found
         text = f"{move.source} answers, is closed and holds the store: {move.target} cannot take it"
         remedy = f"`dr-ctl drain --to {move.target}`, then `dr-ctl activate {move.target}`, makes it give that up."
         return [HOLDS_AND_SERVES_NOBODY(text, remedy), *found]
+
+
+def _holds_closed(seen: Seen[BrokerView], site: str) -> bool:
+    views = seen.views(site)
+    return any(view.has_the_store for view in views) and not any(view.open for view in views)
 
 
 CHECKS: Final = Checks(
