@@ -120,14 +120,24 @@ def silent_of(broker: BrokerSeen) -> list[Finding]:
 def _open_again(seen: Seen, interrupted: Interrupted | None) -> Iterator[Finding]:
     """A lost site that serves again although it was to be kept closed. Beside an open run nothing else begins than what
     closes a site."""
-    for debt in seen.debts:
-        if debt.kind is DebtKind.FENCE and seen.roles.get(debt.about) is Role.SERVING:
-            text = f"{debt.about} was lost and is open again, beside {debt.kept_at}"
-            remedy = f"`dr-ctl reinstate {debt.about}` closes it at once, says what it did meanwhile, and takes it in."
-            if interrupted is not None:
-                name = interrupted.run.files.name
-                remedy = f"`dr-ctl fence {debt.about}` closes it at once; then `dr-ctl resume` ends {name}."
-            yield LOST_SITE_OPEN(text, remedy)
+    about = {debt.about: debt.kept_at for debt in seen.debts if seen.roles.get(debt.about) is Role.SERVING}
+    for site, survivor in about.items():
+        remedy = f"`dr-ctl reinstate {site}` closes it at once, says what it did meanwhile, and takes it in."
+        if interrupted is not None:
+            remedy = f"`dr-ctl fence {site}` closes it at once; then `dr-ctl resume` ends {interrupted.run.files.name}."
+        elif seen.roles.get(survivor) is Role.STANDBY:
+            remedy = (
+                f"`dr-ctl failover --to {site}` lets it go on, with what it costs; then `dr-ctl reinstate {survivor}`. "
+                f"Else `dr-ctl fence {site}`, then `dr-ctl release {survivor}`, and `dr-ctl reinstate {site}`."
+            )
+            if site in _survivors(seen):
+                continue  # it took over itself since
+        yield LOST_SITE_OPEN(f"{site} was lost and is open again, beside {survivor}", remedy)
+
+
+def _survivors(seen: Seen) -> set[str]:
+    """The sites that a failover has opened, and whose peer is not taken in again."""
+    return {debt.kept_at for debt in seen.debts if debt.kind is DebtKind.QUARANTINE}
 
 
 def not_one(judge: Judge) -> Iterator[Finding]:
@@ -158,6 +168,11 @@ def not_one(judge: Judge) -> Iterator[Finding]:
         if (away := lost_alone(seen.debts)) is not None:
             site = next(site for site in seen.roles if site != away)
             remedy = f"`dr-ctl release {site}`, else `dr-ctl failover --to {site}`: {away} was lost before."
+        elif seen.debts:
+            remedy = (
+                "Each was lost once: `dr-ctl failover --to SITE` opens one, at its price; `dr-ctl history` says which "
+                "of them served last. Then `dr-ctl reinstate SITE` of the other."
+            )
         if run is not None:
             remedy = "The run that is under way opens its target, or what served before."
             remedy = remedy if run.lives else "The open run: `dr-ctl resume` or `dr-ctl abort`, as said beside it."

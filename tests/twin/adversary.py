@@ -454,7 +454,11 @@ class Siege:
 
     def _state(self) -> str:
         ended = self._command("here", ["status"])
-        return f"{self.serving()} {ended and ended.told}"
+        more = ""
+        if isinstance(self.stage, PlayedTwin):
+            more = f"; open at each {[sorted(open_at(self.stage, site)) for site in self.stage.sites]}"
+            more += f"; paused {paused(self.stage)}"
+        return f"{self.serving()}{more} {ended and ended.told}"
 
     def _reconciled(self) -> None:
         verdict = self.traffic.stop(drain_s=60 if isinstance(self.stage, PlayedTwin) else 300)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,13 @@ from dr_ctl.settings.loader import load
 from dr_ctl.topologies.common.sender import Sender
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.classic.brokersync.broker import BrokerSyncBroker
-from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, MIRROR, SHARED_STORE
+from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, MIRROR, REPLICA, SHARED_STORE
 from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.topologies.fanout import test_moves as fanned_out
 from tests.twin.classic_subject import ORDERS
-from tests.twin.matrix import done, lose_and_return, put, serving
+from tests.twin.conftest import prompt
+from tests.twin.matrix import done, lose_and_return, paused, put, serving
 from tests.twin.subject import until
 from tests.twin.test_crashes import Death, Died, consume_all
 from tests.twin.test_remedies import filled, remedies
@@ -207,3 +209,59 @@ def test_a_closed_holder_of_the_store_is_opened_by_what_status_and_a_refusal_nam
     assert remedies(refused) == remedies(dr_ctl("status")) == {"release london"}
     done(dr_ctl("release", "london", "--yes"))
     assert serving(twin) == ("london",)
+
+
+LOSABLE = [MIRROR, CONTINUITY, BRIDGES, BROKERSYNC, FANOUT, REPLICA]
+
+
+def typed(dr_ctl: Command, site: str, words: str) -> Ended:
+    """A command that a remedy names, with that site where the remedy leaves it open."""
+    more = ("--accept-loss", "unknown") if words.startswith("failover") else ()
+    return dr_ctl(*words.replace("SITE", site).split(), *more, "--yes")
+
+
+@pytest.mark.parametrize("topology", LOSABLE)
+def test_where_each_site_was_lost_once_status_names_the_command_that_opens_one(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prompt(monkeypatch)
+    put(twin, "london", ORDERS, 3)
+    for lost, to in (("london", "paris"), ("paris", "london")):
+        twin.kill(lost)
+        typed(dr_ctl, to, "failover --to SITE")
+        twin.start(lost)
+        twin.close_clients(lost)
+        if lost == "london":
+            twin.kill("paris")
+    done(dr_ctl("fence", "london", "--yes"))
+    assert serving(twin) == ()
+
+    [remedy] = [each["remedy"] for each in dr_ctl("status").document["findings"] if each["id"] == "DR-ROLE-015"]
+    opened = typed(dr_ctl, "london", "failover --to SITE")
+    taken_in = typed(dr_ctl, "paris", "reinstate SITE")
+
+    assert "`dr-ctl failover --to SITE`" in remedy
+    assert "`dr-ctl reinstate SITE`" in remedy
+    assert (opened.code in (0, 21), taken_in.code, serving(twin)) == (True, 0, ("london",)), taken_in.document
+    assert (dr_ctl("status").document["debts"], paused(twin)) == ([], [])
+
+
+@pytest.mark.parametrize("topology", [each for each in LOSABLE if each != CONTINUITY])  # it keeps one site closed
+def test_a_lost_site_that_serves_in_place_of_its_survivor_is_told_with_what_ends_that(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody fenced the wrong one of two that were open."""
+    prompt(monkeypatch)
+    put(twin, "london", ORDERS, 3)
+    lose_and_return(twin, dr_ctl)
+    done(dr_ctl("fence", "paris", "--yes"))
+    twin.open_clients("london")
+    assert serving(twin) == ("london",)
+
+    [told] = [each for each in dr_ctl("status").document["findings"] if each["id"] == "DR-RETURN-003"]
+    words = re.findall("`dr-ctl ([^`]+)`", told["remedy"])
+    ended = [typed(dr_ctl, "", each) for each in words[:2]]
+
+    assert words[:2] == ["failover --to london", "reinstate paris"]
+    assert [each.code for each in ended] == [0, 0], [each.document for each in ended]
+    assert (serving(twin), dr_ctl("status").document["debts"]) == (("london",), [])

@@ -61,6 +61,8 @@ def draft(rules: Rules, step: RunbookStep, seen: ContinuitySeen, move: Move) -> 
         calls += _removing(view, move)
         calls += in_part("deliver", (resume(view, flow.in_mirror) for flow in view.flows))
         calls += in_part("deliver", (start(view, flow.target_bridge, "deliver again by") for flow in view.flows))
+    # Each site may have been lost: either may keep commands for the other.
+    for view in (*seen.views(move.source), *returned):
         if view.commands is not None and view.commands.out.paused:
             calls += in_part("talk", [resume(view, view.commands.out)])
     return Draft(
