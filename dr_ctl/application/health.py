@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from dr_ctl.application import rehearsing
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.debts import owed_now
 from dr_ctl.application.estimates import with_age
@@ -14,6 +15,7 @@ from dr_ctl.application.opened import Opened
 from dr_ctl.application.price import FailoverPrice
 from dr_ctl.application.result import Result
 from dr_ctl.application.verdicts import OpenRun
+from dr_ctl.core.clock import stamp
 from dr_ctl.core.errors import DrCtlError
 from dr_ctl.core.model import ExitCode, Health, Json, Role, some
 from dr_ctl.engine.debts import Debt
@@ -77,6 +79,10 @@ def _judged(caller: Caller, opened: Opened, seen: Seen) -> Result:
         "failover ready" if price is not None and not against else "",
         f"newest look {duration(round(look_s, 1))} old" if look_s is not None else "",
     ]
+    rehearsed = rehearsing.last(caller.runs())
+    if rehearsed is not None:
+        days = (caller.clock.now() - rehearsed).days
+        well.append(f"rehearsed {days} d ago" if days else "rehearsed today")
     worst = sorted(problems, key=lambda each: each.health.rank, reverse=True)
     line = f"{health.name} - {'; '.join(filter(None, [*(each.text for each in worst), *well]))}"
     data: dict[str, Json] = {
@@ -85,6 +91,7 @@ def _judged(caller: Caller, opened: Opened, seen: Seen) -> Result:
         "problems": [{"health": each.health.name.lower(), "text": each.text} for each in worst],
         "open_run": run.files.name if run is not None else None,
         "newest_look_s": look_s,
+        "rehearsed_at": stamp(rehearsed) if rehearsed is not None else None,
         "bounds": dict(bounds) if bounds is not None else None,
     }
     code = ExitCode.OK if health is Health.OK else ExitCode.UNKNOWN

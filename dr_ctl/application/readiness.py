@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dr_ctl.application import lock
+from dr_ctl.application import lock, rehearsing
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.findings import GATE_SHUT_SERVING, NO_CLIENT_GREETED
 from dr_ctl.application.installed import installed
@@ -14,6 +14,7 @@ from dr_ctl.application.result import Result
 from dr_ctl.application.status import silent
 from dr_ctl.application.verdicts import Judge, Verdict, targets
 from dr_ctl.application.ways_out import open_run_findings
+from dr_ctl.core.clock import stamp
 from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, some
 from dr_ctl.engine.onlooker import Onlooker
@@ -49,6 +50,7 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
         "operations": {each.operation: each.as_json() for each in verdicts},
         "pairs": [unit.as_json() for unit in seen.units],
         "fence": {site: seen.fence_strength(site) for site in seen.roles},
+        "rehearsed_at": stamp(at) if (at := rehearsing.last(caller.runs())) is not None else None,
     }
     if verbose:
         data["checks"] = [each.as_json(age_s) for each in checks]

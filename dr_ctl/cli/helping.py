@@ -17,7 +17,7 @@ SECTIONS: Final[dict[str, tuple[str, ...]]] = {
     "One step at a time": ("quiesce", "fence", "drain", "activate", "release", "link", "trim"),
     "Go on, or back": ("resume", "abort"),
     "Keep a Classic standby clean": ("sync",),
-    "Prepare and practise": ("init", "runbook", "lab", "demo"),
+    "Prepare and practise": ("init", "rehearse", "runbook", "lab", "demo"),
 }
 _WHOLE: Final = 10_000  # characters: no first sentence is longer
 

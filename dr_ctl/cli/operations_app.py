@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -151,6 +151,34 @@ _operation(
     "trim paris --dry-run",
     StepOptions,
 )
+
+
+@command(operations_app, "rehearse", example="rehearse --on canary", changes=ChangeOptions)
+def rehearse(
+    session: Session,
+    how: RunOptions,
+    *,
+    what: Annotated[
+        Literal["clean"] | None,
+        typer.Argument(metavar="[clean]", help="Remove at both sites what rehearsals have left."),
+    ] = None,
+    on: Annotated[
+        Literal["canary", "twin"],
+        typer.Option("--on", help="The real brokers, with a queue of dr-ctl's own; or a twin of the installation."),
+    ] = "canary",
+    variations: Annotated[
+        int, typer.Option("--variations", metavar="N", min=1, help="On a twin: how many, each with other faults.")
+    ] = 20,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="On a twin: of the first variation.")] = 1,
+) -> Result:
+    """The whole path with nothing at stake: with messages of its own, or on a twin with faults."""
+    from dr_ctl.application import rehearsing  # noqa: PLC0415
+
+    if what == "clean":
+        return rehearsing.clean(session, how)
+    if on == "canary":
+        return rehearsing.on_canary(session, how)
+    return rehearsing.on_twin(session, variations=variations, seed=seed)
 
 
 @command(operations_app, "resume", example="resume --dry-run", changes=StepwiseOptions)

@@ -50,6 +50,8 @@ class Patience:
     """For doors that were told to open to be open: the plugin opens them up to a tenth of a second after its answer."""
     again_s: float = 0.5
     """Between tries to open a pair that was refused beside others that opened."""
+    canary_s: float = 30.0
+    """For a rehearsal's messages to be seen at the other site, and for their acknowledgements."""
     probe_s: float = 10.0
     """For one message to go in and come out."""
     undo_s: float = 30.0

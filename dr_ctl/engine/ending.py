@@ -21,6 +21,8 @@ from dr_ctl.engine.operations import (
     KEEP_ASIDE,
     PUT_BACK,
     QUIESCE,
+    REHEARSE,
+    REHEARSE_CLEAN,
     REINSTATE,
     RELEASE,
     RESTART,
@@ -185,6 +187,8 @@ _IN_PLACE: Final[Mapping[str, str]] = {
     TRIM: "what is known to be processed is removed at {}",
     KEEP_ASIDE: "what nothing proves is kept aside at {}",
     PUT_BACK: "what was kept aside at {} is back",
+    REHEARSE: "the rehearsal's messages went the whole path from {}",
+    REHEARSE_CLEAN: "no queue of a rehearsal is left",
 }
 
 

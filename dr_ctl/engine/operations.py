@@ -25,12 +25,14 @@ RESTART: Final = "link restart"
 TRIM: Final = "trim"
 KEEP_ASIDE: Final = "sync settle"
 PUT_BACK: Final = "sync put-back"
+REHEARSE: Final = "rehearse"
+REHEARSE_CLEAN: Final = "rehearse clean"
 # Operations at the site they name; every other names the site that shall serve.
 AT_SOURCE: Final = (QUIESCE, FENCE, RELEASE, RESTART, TRIM, KEEP_ASIDE, PUT_BACK)
 # Operations that send the clients to another site.
 MOVING: Final = (SWAPOVER, FAILOVER, FAILBACK, ACTIVATE)
 # Operations that leave every client where it is.
-IN_PLACE: Final = (RESTART, TRIM, KEEP_ASIDE, PUT_BACK)
+IN_PLACE: Final = (RESTART, TRIM, KEEP_ASIDE, PUT_BACK, REHEARSE, REHEARSE_CLEAN)
 # Operations after which no site serves.
 CLOSING: Final = (FENCE, DRAIN)
 
@@ -44,6 +46,8 @@ _ABOUT: Final[Mapping[str, str]] = {
     TRIM: "Remove from the waiting site what both sites have processed.",
     KEEP_ASIDE: "Keep aside at the waiting site the copies that nothing proves, by a person's word.",
     PUT_BACK: "Put back what was kept aside at a site, so that clients get it.",
+    REHEARSE: "Send a few messages of dr-ctl's own through the whole path; no business queue is touched.",
+    REHEARSE_CLEAN: "Remove at both sites what rehearsals have left.",
 }
 _LINES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     QUIESCE: (("quiesce", "serving"),),
@@ -55,6 +59,8 @@ _LINES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     TRIM: (("trim", "source"),),
     KEEP_ASIDE: (("keep-aside", "source"),),
     PUT_BACK: (("put-back", "source"),),
+    REHEARSE: (("canary", "source"),),
+    REHEARSE_CLEAN: (("clean-canary", "both"),),
 }
 ALONE: Final = tuple(_LINES)
 

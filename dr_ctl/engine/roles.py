@@ -41,6 +41,8 @@ from dr_ctl.engine.operations import (
     MOVING,
     PUT_BACK,
     QUIESCE,
+    REHEARSE,
+    REHEARSE_CLEAN,
     RELEASE,
     RESTART,
     RETURNS,
@@ -152,11 +154,11 @@ def _alone(seen: Observation, ask: Ask, *, cut_off: bool) -> str | Finding:
     answers = seen.roles[source] in _ANSWERING
     if (surprise := unexpected(seen, ask)) is not None:
         return surprise
-    if ask.operation == QUIESCE and not answers:
-        return SILENT_SITE(f"{source} cannot be quiesced: {summary}", f"Bring {source}'s management back.")
-    if ask.operation == RESTART and not answers:
-        text = f"the link of {source} cannot be restarted: {summary}"
-        return SILENT_SITE(text, f"Bring {source}'s management back.")
+    if ask.operation in (QUIESCE, RESTART) and not answers:
+        what = (
+            f"{source} cannot be quiesced" if ask.operation == QUIESCE else f"the link of {source} cannot be restarted"
+        )
+        return SILENT_SITE(f"{what}: {summary}", f"Bring {source}'s management back.")
     if ask.operation == FENCE and not answers and not cut_off:
         return CANNOT_BE_FENCED(
             f"{source} cannot be fenced: {summary}",
@@ -166,11 +168,24 @@ def _alone(seen: Observation, ask: Ask, *, cut_off: bool) -> str | Finding:
     if ask.operation == TRIM and not (answers and seen.roles[ask.target] is Role.SERVING):
         text = f"what of {source} is processed is told by what {ask.target} serves: {summary}"
         return SILENT_SITE(text, "Both sites must answer, and the other one serve: `dr-ctl status` says more.")
-    if ask.operation in (KEEP_ASIDE, PUT_BACK):
-        return _settled(seen, ask) or source
+    if ask.operation in (KEEP_ASIDE, PUT_BACK, REHEARSE, REHEARSE_CLEAN):
+        settles = ask.operation in (KEEP_ASIDE, PUT_BACK)
+        return (_settled(seen, ask) if settles else _rehearsed(seen, ask)) or source
     if ask.operation in (QUIESCE, FENCE, RESTART, TRIM):
         return source
     return _of_both(seen, ask) or source
+
+
+def _rehearsed(seen: Observation, ask: Ask) -> Finding | None:
+    """Refuse to rehearse where one site does not serve, or the other does not wait."""
+    source, summary = other(seen, ask.target), _summary(seen)
+    here, there = seen.roles[source], seen.roles[ask.target]
+    if ask.operation == REHEARSE and (here, there) != (Role.SERVING, Role.STANDBY):
+        text = f"a rehearsal goes from a site that serves to one that waits: {summary}"
+        return SILENT_SITE(text, "`dr-ctl status` says what each site is.")
+    if not {here, there} & {*_ANSWERING}:
+        return SILENT_SITE(f"nothing can be cleaned: {summary}", "Bring the sites back first.")
+    return None
 
 
 def _settled(seen: Observation, ask: Ask) -> Finding | None:

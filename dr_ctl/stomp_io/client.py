@@ -61,18 +61,18 @@ def _send_and_receive(connection: Connection, queue: str, body: str, token: str,
         {"subscription-type": "ANYCAST", "selector": f"{PROBE_HEADER} = '{token}'", "receipt": "subscribed"},
     )
     connection.stomp.send(queue, body, headers={"destination-type": "ANYCAST", PROBE_HEADER: token, "receipt": "sent"})
-    inbox = _Inbox(connection, until)
-    inbox.wait(_receipt("subscribed"), "the subscription was not confirmed")
-    inbox.wait(_receipt("sent"), "the message was not confirmed")
+    inbox = Inbox(connection, until)
+    inbox.wait(receipt("subscribed"), "the subscription was not confirmed")
+    inbox.wait(receipt("sent"), "the message was not confirmed")
     message = inbox.wait(
         lambda frame: frame.cmd == "MESSAGE" and frame.headers.get(PROBE_HEADER) == token,
         "the message did not come back",
     )
     connection.stomp.ack(message.headers["ack"], receipt="acked")
-    inbox.wait(_receipt("acked"), "the acknowledgement was not confirmed")
+    inbox.wait(receipt("acked"), "the acknowledgement was not confirmed")
 
 
-class _Inbox:
+class Inbox:
     """Frames in the order of arrival; callers wait for the frame they want."""
 
     def __init__(self, connection: Connection, until: float) -> None:
@@ -92,5 +92,5 @@ class _Inbox:
             self._frames += self._connection.receive(left)
 
 
-def _receipt(name: str) -> Callable[[Frame], bool]:
+def receipt(name: str) -> Callable[[Frame], bool]:
     return lambda frame: frame.cmd == "RECEIPT" and frame.headers.get("receipt-id") == name

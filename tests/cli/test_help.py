@@ -37,6 +37,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "release": ("SITE", *ALONE),
     "link restart": ("SITE", *ALONE),
     "trim": ("SITE", "--queues", *ALONE),
+    "rehearse": ("[clean]", "--on", "--variations", "--seed", "--yes", "--dry-run", "--steal", "--reason"),
     "resume": ("--step", *ALONE),
     "abort": ("--yes", "--dry-run", "--expect-serving", "--steal", "--reason"),
     "escalate": ("[RUN]", "--step", "--accept-loss", *ALONE),

@@ -32,6 +32,8 @@ WITHOUT: Final = {
     "classic/calls.py:aside": ASIDE,
     "classic/calls.py:moves": ASIDE,
     "classic/drafts.py:probe": OWN,
+    "classic/operations.py:ClassicRequests.remove_queue": OWN,
+    "common/drafts/canary.py:draft": OWN,
     "continuity/acts/reconcile.py:_moves": ASIDE,
     "continuity/copies.py:may_remove": PLANNED,
     "continuity/drafts/reinstate.py:_without_commands": COMMANDS,

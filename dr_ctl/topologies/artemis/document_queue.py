@@ -45,6 +45,9 @@ class Papers(Protocol):
     def probe(self, name: str) -> Operation:
         """Create a queue that messages pass through, and that no peer gets."""
 
+    def canary(self, name: str) -> Operation:
+        """Create a durable queue as clients have them, which the peer gets."""
+
     def text(self, fields: Fields) -> str:
         """The text, as read back."""
 
@@ -69,6 +72,10 @@ class _InUser:
     def probe(self, name: str) -> Operation:
         # Neither an internal queue nor its messages reach the peer, whatever the link's address filter says.
         queue = {"name": name, "address": name, "routing-type": "ANYCAST", "durable": False, "internal": True}
+        return CREATE_QUEUE, (json.dumps(queue), True)
+
+    def canary(self, name: str) -> Operation:
+        queue = {"name": name, "address": name, "routing-type": "ANYCAST", "durable": True, "auto-delete": False}
         return CREATE_QUEUE, (json.dumps(queue), True)
 
     def text(self, fields: Fields) -> str:

@@ -65,3 +65,9 @@ class ArtemisRequests:
 
     def probe(self, name: str) -> Request:
         return self.of_server(self.document_queue.probe(name))
+
+    def canary(self, name: str) -> Request:
+        return self.of_server(self.document_queue.canary(name))
+
+    def remove_queue(self, name: str) -> Request:
+        return self.remove(name)

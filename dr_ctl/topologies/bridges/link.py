@@ -13,7 +13,7 @@ from dr_ctl.engine.plan import Call
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.common.evidence import total
-from dr_ctl.topologies.common.link import Link
+from dr_ctl.topologies.common.link import Carries, Link
 from dr_ctl.topologies.common.residue import Residue
 from dr_ctl.topologies.common.view import Acceptor, Queue
 from dr_ctl.topologies.topology import LinkSeen, Stake, drain_s
@@ -30,6 +30,14 @@ class BridgesLink(Link["BrokerView"]):
     @property
     def attached(self) -> bool | None:
         return all(flow.attached for flow in self.view.carrying) if self.view.flows else None
+
+    def carries(self, queue: str) -> Carries:
+        """A copy stays until it is trimmed: what is processed is told by ids, which consumers send."""
+        return Carries.MESSAGES if any(flow.unit == queue for flow in self.view.flows) else Carries.NOTHING
+
+    @property
+    def needs(self) -> str:
+        return "Add a divert and a bridge for {} to broker.xml, as for the other queues, and the queue at both sites."
 
     @property
     def hears_peer(self) -> bool:

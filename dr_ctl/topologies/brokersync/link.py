@@ -12,7 +12,7 @@ from dr_ctl.engine.plan import Call
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.common.evidence import total
-from dr_ctl.topologies.common.link import Link
+from dr_ctl.topologies.common.link import Carries, Link
 from dr_ctl.topologies.common.residue import Residue
 from dr_ctl.topologies.common.view import Acceptor, Queue
 from dr_ctl.topologies.topology import LinkSeen, Stake, drain_s
@@ -29,6 +29,15 @@ class SyncLink(Link["BrokerView"]):
         if view.network is None:
             return False if view.copying else None
         return view.network.to is not None and all(each.consumers for each in view.copying.values() if each.depth)
+
+    def carries(self, queue: str) -> Carries:
+        """Copies of consumed messages go when the agent deletes them, which may be later."""
+        del queue
+        return Carries.MESSAGES
+
+    @property
+    def needs(self) -> str:
+        return "Add a composite queue for {} to activemq.xml, as for the other queues."
 
     @property
     def to_ship(self) -> int | None:

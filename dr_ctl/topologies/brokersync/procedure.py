@@ -43,6 +43,8 @@ PROCEDURE: Final[Procedure[Rules, Seen[BrokerView], SyncTools]] = Procedure(
     Row("verify", drafts.proving.verify, acts.proving.verify),
     Row("activate", drafts.activate.draft, own_acts.activate.act, acts.activate.undo),
     Row("probe", classic.probe, probe),
+    Row("canary", drafts.canary.draft, acts.canary.act, acts.canary.undo),
+    Row("clean-canary", drafts.canary.clean, acts.canary.clean),
     Row("release", drafts.release.draft, acts.release.act, acts.put_back),
     Row("restart-link", own_drafts.shipping.restart, own_acts.shipping.restart, own_acts.shipping.start),
     Row("keep-aside", own_drafts.settling.keep_aside, own_acts.settling.keep_aside),

@@ -15,7 +15,6 @@ from dr_ctl.jolokia.client import Answer, Changer, Wire
 from dr_ctl.settings.model import Installation
 from dr_ctl.settings.topologies.classic import ClassicBroker as Settings
 from dr_ctl.stomp_io.address import parse_address
-from dr_ctl.stomp_io.answers import RoundTrip
 from dr_ctl.topologies.classic import look
 from dr_ctl.topologies.classic.broker import B_co
 from dr_ctl.topologies.classic.document_files import Papers
@@ -72,8 +71,9 @@ class Access(ConsoleAccess[B_co]):
     def uncovered(self) -> list[str]:
         return []
 
-    def round_trip(self, queue: str, *, timeout_s: float) -> RoundTrip | None:
-        return super().round_trip(f"/queue/{queue}", timeout_s=timeout_s)
+    @staticmethod
+    def destination(queue: str) -> str:
+        return f"/queue/{queue}"
 
 
 class Channel:

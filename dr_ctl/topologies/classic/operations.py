@@ -121,3 +121,9 @@ class ClassicRequests:
     def probe(self, name: str) -> Request:
         """Sending to a queue makes it: the probe needs no call before."""
         return {DOCUMENT: name, TEXT: ""}
+
+    def canary(self, name: str) -> None:
+        del name
+
+    def remove_queue(self, name: str) -> Request:
+        return request(beans.broker(self.broker), REMOVE_QUEUE, (name,))

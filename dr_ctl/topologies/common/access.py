@@ -200,7 +200,35 @@ class Access(ABC, Generic[V_co]):
         gate = self.gate()
         if gate is None:
             return None
-        return round_trip(gate.address, gate.login, gate.tls, queue=queue, body="dr-ctl probe", timeout_s=timeout_s)
+        return round_trip(
+            gate.address, gate.login, gate.tls, queue=self.destination(queue), body="dr-ctl probe", timeout_s=timeout_s
+        )
+
+    def put_some(self, queue: str, token: str, count: int, *, timeout_s: float) -> RoundTrip | None:
+        """Send durable messages as a producer; None where the settings name no STOMP address."""
+        from dr_ctl.stomp_io.canary import put  # noqa: PLC0415
+
+        gate = self.gate()
+        if gate is None:
+            return None
+        name = self.destination(queue)
+        return put(gate.address, gate.login, gate.tls, queue=name, token=token, count=count, timeout_s=timeout_s)
+
+    def take_some(self, queue: str, token: str | None, count: int, *, timeout_s: float) -> RoundTrip | None:
+        """Receive and acknowledge these messages, or any of a rehearsal, as a consumer; None where the settings name no
+        STOMP address."""
+        from dr_ctl.stomp_io.canary import take  # noqa: PLC0415
+
+        gate = self.gate()
+        if gate is None:
+            return None
+        name = self.destination(queue)
+        return take(gate.address, gate.login, gate.tls, queue=name, token=token, count=count, timeout_s=timeout_s)
+
+    @staticmethod
+    def destination(queue: str) -> str:
+        """How a client names a queue over STOMP."""
+        return queue
 
     def _secret(self) -> str:
         if self._password is None:

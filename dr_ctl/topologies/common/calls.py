@@ -53,6 +53,12 @@ class Requests(Protocol):
     def probe(self, name: str) -> Request:
         """Create a queue that messages pass through, and that no peer gets."""
 
+    def canary(self, name: str) -> Request | None:
+        """Create a queue as clients have them, which the peer gets; None where sending to it makes it."""
+
+    def remove_queue(self, name: str) -> Request:
+        """Remove a queue that is no document."""
+
 
 def call(
     view: Broker, goal: Goal, thing: str, request: Request, about: str, when: str | None = None, at_most: int = 1

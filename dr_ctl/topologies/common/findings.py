@@ -130,6 +130,19 @@ LINK_ROLE_KEPT_OUT: Final = FindingKind(
     "The link reconnects.",
     check="a fence leaves the bridges alone",
 )
+CANARY_IN_PART: Final = FindingKind(
+    "DR-REHEARSE-001",
+    Severity.WARNING,
+    "A part of the path was not rehearsed.",
+    "Do what the finding says; a swapover to and fro, announced to the clients, tries all of it.",
+)
+REHEARSAL_LEFT: Final = FindingKind(
+    "DR-REHEARSE-002",
+    Severity.WARNING,
+    "A queue of a rehearsal is left at a site. It has a name of dr-ctl's own and holds no message of a client.",
+    "`dr-ctl rehearse clean` removes it; where that fails, the console of that broker does.",
+    "Nothing: no move looks at it.",
+)
 FENCE_ENDS_AT_RESTART: Final = FindingKind(
     "DR-FENCE-007",
     Severity.WARNING,

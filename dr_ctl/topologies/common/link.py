@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from dr_ctl.core.model import Json
 
@@ -17,6 +18,14 @@ if TYPE_CHECKING:
     from dr_ctl.topologies.topology import LinkSeen, Stake
 
 V = TypeVar("V", bound="Broker")
+
+
+class Carries(Enum):
+    """What a link brings to the peer by itself of a queue that somebody makes."""
+
+    WHOLE = "messages and acknowledgements"
+    MESSAGES = "messages"
+    NOTHING = "nothing"
 
 
 class Link(ABC, Generic[V]):
@@ -95,6 +104,25 @@ class Link(ABC, Generic[V]):
         tells that. A count that grows between two looks is a sign that the peer lives."""
         return None
 
+    def carries(self, queue: str) -> Carries:
+        """What of a rehearsal's messages in that queue can be seen at the peer."""
+        del queue
+        return Carries.WHOLE
+
+    @property
+    def needs(self) -> str:
+        """What an operator has to configure for the queue of a rehearsal, as a sentence; empty where nothing."""
+        return ""
+
+    def holds_of(self, queue: str) -> int | None:
+        """How many messages of a queue lie here, wherever the link keeps those that arrived; None without that queue,
+        or where it is not counted."""
+        lying = self.view.named.get(queue)
+        return lying.depth if lying is not None and lying.counted else None
+
+    keeps: ClassVar[bool] = False
+    """Whether a queue that the link carries stays, because removing it would break the link."""
+
     @property
     def counters(self) -> Iterable[Queue]:
         """The queues whose counters a receipt rests on."""
@@ -126,6 +154,10 @@ class Link(ABC, Generic[V]):
 
 class NoLink(Link[V]):
     """Brokers that nothing joins: neither ships, and neither waits for the other."""
+
+    def carries(self, queue: str) -> Carries:
+        del queue
+        return Carries.NOTHING
 
     @property
     def attached(self) -> bool | None:

@@ -15,7 +15,9 @@ CLUSTER_PREFIX: Final = "$.artemis.internal.sf."
 DOCUMENT: Final = re.compile(r"dr-ctl\.(lock|debt|receipt)\.")
 QUARANTINE_PREFIX: Final = f"{OWN}quarantine."
 # Names that brokers keep for themselves, and names of dr-ctl's own: no client's queues.
-OTHERS: Final = ("activemq.management", "activemq.notifications", "$.artemis.", "$sys.", OUTFLOW_PREFIX, OWN)
+REHEARSAL: Final = "rehearsal.dr-ctl."
+"""Of a rehearsal's queue, which the peer has to get: the filters of mirrors leave out what begins with `dr-ctl.`"""
+OTHERS: Final = ("activemq.management", "activemq.notifications", "$.artemis.", "$sys.", OUTFLOW_PREFIX, OWN, REHEARSAL)
 
 
 def quarantine_queue(site: str, queue: str) -> str:

@@ -41,6 +41,10 @@ class InFilter:
         """A durable queue for messages that are kept out of the way, and are shipped to nobody."""
         return CREATE_FILTERED, (f"{name}.{self.prefix}", "ANYCAST", name, None, True, -1, False, True)
 
+    def canary(self, name: str) -> Operation:
+        """A durable queue as clients have them: the plugin makes a flow of it, at both sites."""
+        return CREATE_FILTERED, (name, "ANYCAST", name, None, True, -1, False, True)
+
     def text(self, fields: Fields) -> str:
         found = _HELD.fullmatch(fields.any_text("Filter"))
         return found[1].replace("''", "'") if found is not None else ""

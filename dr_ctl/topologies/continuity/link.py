@@ -41,6 +41,14 @@ class ContinuityLink(Link["SiteView"]):
             return None
         return all(queue.consumers for flow in view.flows for queue in flow.outflow) and view.commands.out.consumers > 0
 
+    def holds_of(self, queue: str) -> int | None:
+        """Messages that have arrived lie staged until this site is activated."""
+        lying = self.view.lying(queue)
+        return sum(each.depth for each in lying) if lying and all(each.counted for each in lying) else None
+
+    # The plugin goes on asking for the queues of a flow that were removed, until its broker is started again.
+    keeps = True
+
     @property
     def hears_peer(self) -> bool:
         """One bridge is enough: the others may be stopped."""

@@ -41,6 +41,8 @@ PROCEDURE: Final[Procedure[Rules, ContinuitySeen, ContinuityTools]] = Procedure(
     Row("verify", drafts.proving.verify, acts.proving.verify),
     Row("activate", drafts.activate.draft, own_acts.activate.act, acts.activate.undo),
     Row("probe", own_drafts.probe.draft, own_acts.activate.probe),
+    Row("canary", drafts.canary.draft, acts.canary.act, acts.canary.undo),
+    Row("clean-canary", drafts.canary.clean, acts.canary.clean),
     Row("release", drafts.release.draft, acts.release.act, acts.put_back),
     # How a lost site is taken in again.
     Row("residue", drafts.fence.of_returned, own_acts.residue.act),

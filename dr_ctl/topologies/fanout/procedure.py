@@ -35,6 +35,8 @@ PROCEDURE: Final[Procedure[Rules, Seen[BrokerView], FanoutTools]] = Procedure(
     Row("verify", drafts.proving.verify, acts.proving.verify),
     Row("activate", drafts.activate.draft, acts.activate.act, acts.activate.undo),
     Row("probe", classic.probe, probe),
+    Row("canary", drafts.canary.draft, acts.canary.act, acts.canary.undo),
+    Row("clean-canary", drafts.canary.clean, acts.canary.clean),
     Row("release", drafts.release.draft, acts.release.act, acts.put_back),
     Row("trim", own_drafts.levelling.trim, own_acts.levelling.trim),
     # How a lost site is taken in again.

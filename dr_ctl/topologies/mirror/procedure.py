@@ -33,6 +33,8 @@ PROCEDURE: Final[Procedure[Rules, MirrorSeen, MirrorTools]] = Procedure(
     Row("verify", drafts.proving.verify, acts.proving.verify),
     Row("activate", drafts.activate.draft, acts.activate.act, acts.activate.undo),
     Row("probe", drafts.proving.probe, acts.proving.probe),
+    Row("canary", drafts.canary.draft, acts.canary.act, acts.canary.undo),
+    Row("clean-canary", drafts.canary.clean, acts.canary.clean),
     Row("release", drafts.release.draft, acts.release.act, acts.put_back),
     Row("restart-link", own_drafts.shipping.restart, own_acts.shipping.restart, own_acts.shipping.start),
     # How a lost site is taken in again.

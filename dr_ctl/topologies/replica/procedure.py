@@ -35,6 +35,8 @@ PROCEDURE: Final[Procedure[Rules, Seen[BrokerView], ReplicaTools]] = Procedure(
     Row("verify", drafts.proving.verify, acts.proving.verify),
     Row("activate", own_drafts.activate.draft, own_acts.activate.act, acts.activate.undo),
     Row("probe", classic.probe, probe),
+    Row("canary", drafts.canary.draft, acts.canary.act, acts.canary.undo),
+    Row("clean-canary", drafts.canary.clean, acts.canary.clean),
     Row("release", drafts.release.draft, own_acts.doors.release, acts.put_back),
     # How a lost site is taken in again.
     Row("residue", drafts.fence.of_returned, own_acts.reinstate.residue),

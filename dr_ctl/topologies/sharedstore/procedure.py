@@ -43,6 +43,8 @@ PROCEDURE: Final[Procedure[Rules, Seen[BrokerView], StoreTools]] = Procedure(
     Row("verify", drafts.proving.verify, acts.proving.verify),
     Row("activate", own_drafts.activate.draft, own_acts.activate.act),
     Row("probe", classic.probe, acts.proving.probe),
+    Row("canary", drafts.canary.draft, acts.canary.act, acts.canary.undo),
+    Row("clean-canary", drafts.canary.clean, acts.canary.clean),
     Row("release", drafts.release.draft, acts.release.act, acts.put_back),
     # How a lost site is taken in again.
     Row("residue", drafts.nothing("it holds nothing of its own"), acts.nothing),

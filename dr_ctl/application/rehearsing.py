@@ -1,0 +1,72 @@
+"""`rehearse`: the whole path with nothing at stake, on the real brokers or on a twin of the installation."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from importlib.metadata import entry_points
+from typing import Final, Protocol
+
+from dr_ctl.application import run
+from dr_ctl.application.caller import Caller
+from dr_ctl.application.opened import Opened
+from dr_ctl.application.result import Result
+from dr_ctl.application.run_options import RunOptions
+from dr_ctl.core.errors import UsageError
+from dr_ctl.core.model import ExitCode, Role
+from dr_ctl.engine.operations import REHEARSE, REHEARSE_CLEAN
+from dr_ctl.engine.plan import Ask
+from dr_ctl.engine.runs import RunFiles, Runs
+from dr_ctl.topologies.topology import Seen
+
+GROUP: Final = "dr_ctl.rehearsals"
+
+
+class OnTwin(Protocol):
+    """What another package does for `rehearse --on twin`."""
+
+    def __call__(self, caller: Caller, *, variations: int, seed: int) -> Result:
+        """Play so many variations of moves on a twin of the caller's installation, each from its own seed."""
+
+
+def on_canary(caller: Caller, how: RunOptions) -> Result:
+    """A run from the site that serves to the one that waits, with a queue of dr-ctl's own."""
+    return run.run(caller, Ask(REHEARSE, _waiting(caller), reason=how.theft.reason), how)
+
+
+def clean(caller: Caller, how: RunOptions) -> Result:
+    """Remove at both sites what rehearsals have left."""
+    return run.run(caller, Ask(REHEARSE_CLEAN, _waiting(caller), reason=how.theft.reason), how)
+
+
+def on_twin(caller: Caller, *, variations: int, seed: int) -> Result:
+    """Hand over to the package that has twins. Raises `UsageError` without one."""
+    for entry_point in entry_points(group=GROUP, name="twin"):
+        play: OnTwin = entry_point.load()
+        return play(caller, variations=variations, seed=seed)
+    remedy = "Install the whole distribution of dr-ctl, or rehearse on the real brokers: `dr-ctl rehearse --on canary`."
+    raise UsageError("no package here has a twin to rehearse on", remedy=remedy)
+
+
+def last(runs: Runs) -> datetime | None:
+    """When the last rehearsal on the real brokers began that ended well, by the runs of this STATE."""
+    for files in reversed(runs.all()):
+        name = files.name.split("-")
+        if name[1:2] == [REHEARSE] and name[2:3] != ["clean"] and _went_well(files):
+            return datetime.strptime(name[0], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+    return None
+
+
+def _went_well(files: RunFiles) -> bool:
+    try:
+        return bool(json.loads(files.result.read_bytes())["exit_code"] in (ExitCode.OK, ExitCode.WARNINGS))
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def _waiting(caller: Caller) -> str:
+    """The site to which messages would go: the one that does not serve, else the second of the settings."""
+    with Opened.of(caller) as opened:
+        seen: Seen = opened.topology.look()
+        serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
+        return opened.other(serving[0]) if len(serving) == 1 else opened.sites[1]
