@@ -13,10 +13,11 @@ import pytest
 
 from dr_ctl.agents.monitor import recording
 from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.outcome import Outcome
+from dr_ctl.engine.outcome import Outcome, Refused
 from dr_ctl.engine.plan import Call
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.common.sender import Sender
+from dr_ctl.topologies.common.verifier import Verifier
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.classic.brokersync.broker import BrokerSyncBroker
 from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, MIRROR, REPLICA, SHARED_STORE
@@ -40,6 +41,19 @@ def bounds_said() -> list[Any]:
     journals = sorted(Path(os.environ["DR_CTL_STATE_DIR"]).glob("**/runs/*/journal.jsonl"))
     lines = [json.loads(line) for line in journals[-1].read_text(encoding="utf-8").splitlines()]
     return [line["evidence"]["bounds"] for line in lines if "bounds" in line["evidence"]]
+
+
+def dies_once_open(patch: pytest.MonkeyPatch) -> None:
+    """Have the process die as soon as it has opened a site."""
+    post = Sender._post
+
+    def posted(sender: Sender, calls: Sequence[Call]) -> Sequence[Outcome]:
+        outcomes = post(sender, calls)
+        if any(call.goal is Goal.OPEN for call in calls):
+            raise Died
+        return outcomes
+
+    patch.setattr(Sender, "_post", posted)
 
 
 @pytest.fixture
@@ -127,16 +141,8 @@ def test_a_failover_that_is_gone_on_with_says_what_it_said_before_clients_worked
         twin.kill("london")
         dry = ("failover", "--to", "paris", "--dry-run")
         until(lambda: dr_ctl(*dry).document["data"]["bounds"]["twice"]["at_most"] != 0)
-        post = Sender._post
-
-        def dies_once_open(sender: Sender, calls: Sequence[Call]) -> Sequence[Outcome]:
-            outcomes = post(sender, calls)
-            if any(call.goal is Goal.OPEN for call in calls):
-                raise Died
-            return outcomes
-
         with monkeypatch.context() as patch:
-            patch.setattr(Sender, "_post", dies_once_open)
+            dies_once_open(patch)
             with pytest.raises(Died):
                 dr_ctl("failover", "--to", "paris", "--yes", "--accept-loss", "unknown")
     [said] = bounds_said()
@@ -265,3 +271,37 @@ def test_a_lost_site_that_serves_in_place_of_its_survivor_is_told_with_what_ends
     assert words[:2] == ["failover --to london", "reinstate paris"]
     assert [each.code for each in ended] == [0, 0], [each.document for each in ended]
     assert (serving(twin), dr_ctl("status").document["debts"]) == (("london",), [])
+
+
+@pytest.mark.parametrize(("topology", "again"), [(BROKERSYNC, ()), (FANOUT, ()), (MIRROR, ("london",))])
+def test_a_run_is_not_undone_once_its_target_may_have_served_and_was_started_anew(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, topology: str, again: tuple[str, ...]
+) -> None:
+    """Clients consumed there, which no link of these brokers tells the other site; a mirror tells it."""
+    for broker in twin.brokers(BrokerSyncBroker):
+        if broker.agent is not None:
+            broker.agent.stop()
+    if topology == FANOUT:
+        fanned_out.send(twin, *"abcde")
+    else:
+        put(twin, "london", ORDERS, 5)
+        twin.wait_mirrored()
+    with monkeypatch.context() as patch:
+        dies_once_open(patch)
+        with pytest.raises(Died):
+            dr_ctl("swapover", "--to", "paris", "--yes")
+    assert serving(twin) == ("paris",)
+    if topology == FANOUT:
+        fanned_out.consume(twin, "paris", *"abc", noted=False)
+    else:
+        consume_all(twin, "paris")
+    twin.wait_mirrored()
+    twin.kill("paris")
+    twin.start("paris")
+    twin.close_clients("paris")
+    monkeypatch.setattr(Verifier, "verify", lambda *_: Refused("the gate is shut"))
+
+    ended = dr_ctl("resume", "--yes")
+
+    assert (ended.code, serving(twin)) == (20 if again else 23, again), ended.document
+    assert again or "paris is closed, and may have served before a new start" in ended.document["summary"]

@@ -69,6 +69,10 @@ class SyncLink(Link["BrokerView"]):
         return self.only_door(lambda each: "OPENWIRE" in each.protocols)
 
     @property
+    def tells_consumed(self) -> bool:
+        return False
+
+    @property
     def reserved(self) -> Collection[str]:
         """The agent's own door, too."""
         return {*super().reserved, *filter(None, [self.view.own.agent])}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from dr_ctl.core.model import Json
 from dr_ctl.engine.lease import LOCK, LockDocument
@@ -14,10 +14,17 @@ from dr_ctl.topologies.common.names import numbered
 from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.common.view import Broker
 
+START: Final = "start"
+
 
 def baseline(seen: Seen[Broker]) -> Mapping[str, Json]:
-    """Doors, links, pauses and debts of every broker that answered, by site and pair."""
-    return {site: {view.pair: _of(view) for view in seen.views(site)} for site in seen.sites}
+    """Doors, links, pauses and debts of every broker that answered, and its start, by site and pair."""
+    return {site: {view.pair: {**_of(view), START: view.start} for view in seen.views(site)} for site in seen.sites}
+
+
+def started_since(move: Move, view: Broker) -> bool:
+    """Say whether a broker was started anew since the run began, as far as that is known."""
+    return bool(before(move, view).get(START, view.start) != view.start)
 
 
 def before(move: Move, view: Broker) -> dict[str, Any]:

@@ -86,6 +86,11 @@ class Link(ABC, Generic[V]):
         return bool(self.ships) and all(self.ships.values())
 
     @property
+    def tells_consumed(self) -> bool:
+        """Say whether the peer gets to know by the link itself what clients consume here."""
+        return True
+
+    @property
     def hears_peer(self) -> bool:
         """Say whether a link between the two is attached, in either direction: a sign that the peer lives. By its own
         link only: a broker lists its peer's connection for up to a minute after the peer was killed (seen for 53 s)."""

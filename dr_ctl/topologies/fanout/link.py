@@ -25,6 +25,10 @@ class FanoutLink(NoLink["BrokerView"]):
         return [replace(each, depth=0, added=0) for each in self.view.business.values()]
 
     @property
+    def tells_consumed(self) -> bool:
+        return False
+
+    @property
     def hears_peer(self) -> bool:
         """The peer's network connectors carry no messages here, but show that the peer lives."""
         return bool(self.view.bridges)

@@ -10,6 +10,7 @@ from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.topologies.common.baseline import started_since
 from dr_ctl.topologies.common.effects import holds, left_of, still
 from dr_ctl.topologies.common.tools import ROLES, Tools
 from dr_ctl.topologies.common.view import Broker
@@ -81,17 +82,38 @@ def _open_again(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand,
     beside = {call.unit: seen.view(move.target, call.unit) for call in left}
     opened = sorted(pair for pair, view in beside.items() if view is not None and view.open)
     unseen = sorted(pair for pair, view in beside.items() if view is None and sent)
-    why = _opened(tools, [call for call in left if call.unit not in (*opened, *unseen)], move, hand)
+    here_now = {view.pair: view for view in views}
+    served = sorted(
+        pair
+        for pair, view in beside.items()
+        if view is not None and pair not in opened and sent and _may_have_served(here_now[pair], view, move)
+    )
+    why = _opened(tools, [call for call in left if call.unit not in (*opened, *unseen, *served)], move, hand)
     if why is not None:
         return Refused(f"{move.source}: {why}")
     if opened:
         return Refused(f"{_named(tools, move.target, opened)} open: {move.source} stays closed", code=ExitCode.STRANDED)
+    if served:
+        text = (
+            f"{_named(tools, move.target, served)} closed, and may have served before a new start: what clients did "
+            f"there is not known at {move.source}, which stays closed"
+        )
+        return Refused(text, code=ExitCode.STRANDED)
     if unseen:
         text = f"{_named(tools, move.target, unseen)} silent, and may have been opened: {move.source} stays closed"
         return Unknown(text)
     if away := sorted({call.unit for call in inverse} - here):
         return Refused(f"{_named(tools, move.source, away)} silent: whether clients are let in there is not known")
     return Done(f"{move.source} lets clients in again") if left else NotNeeded(f"{move.source} is open")
+
+
+def _may_have_served(source: Broker, target: Broker, move: Move) -> bool:
+    """Say whether clients may have worked at a target that the run tried to open, and that was started anew since, so
+    that its closed doors prove nothing: unless all that they did there has come over."""
+    if not started_since(move, target):
+        return False
+    back = target.link.tells_consumed and source.link.unapplied == 0 and not [*target.link.left_to_ship()]
+    return not back
 
 
 def _opened(tools: Tools[Broker], calls: Sequence[Call], move: Move, hand: Hand) -> str | None:
