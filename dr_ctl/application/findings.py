@@ -45,6 +45,14 @@ TO_DECIDE: Final = FindingKind(
     "Some lines of the settings that `init` wrote are for a person to decide: brokers do not tell them.",
     "Edit the lines that say DECIDE; then `dr-ctl validate`.",
 )
+REHEARSED_BADLY: Final = FindingKind(
+    "DR-REHEARSE-003",
+    Severity.ERROR,
+    "A variation of a rehearsal on a twin ended as it must not: more messages were lost or doubled than was said, both "
+    "sites were open, or no command helped.",
+    "Play that seed again, and report it with its evidence: on simulated brokers that is a defect of dr-ctl.",
+    "Nothing: no real broker is touched.",
+)
 AS_IF_LOST: Final = FindingKind(
     "DR-PLAN-002",
     Severity.INFO,

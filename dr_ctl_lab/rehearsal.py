@@ -1,0 +1,333 @@
+"""`rehearse --on twin`: moves of the caller's own installation on simulated brokers, with faults from a seed.
+
+The twin has the installation's sites, pairs and queues, as many messages as lie there now, and its own runbooks and
+settings; hooks are not carried out. Every variation is judged by the clients' ledger and by the brokers' doors.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+from uuid import uuid4
+
+import yaml
+
+from dr_ctl.agents.monitor import recording
+from dr_ctl.application.caller import Caller
+from dr_ctl.application.findings import REHEARSED_BADLY
+from dr_ctl.application.opened import folder
+from dr_ctl.application.result import Result
+from dr_ctl.cli.app import run
+from dr_ctl.cli.session import Time
+from dr_ctl.core.clock import stamp
+from dr_ctl.core.errors import BrokerError, DrCtlError
+from dr_ctl.core.model import ExitCode, Finding, Json, some
+from dr_ctl.core.patience import Patience
+from dr_ctl.engine.runs import write
+from dr_ctl.settings.loader import load
+from dr_ctl.topologies import registry
+from dr_ctl.topologies.topology import Seen
+from dr_ctl_lab.lab.kinds import KINDS as LABS
+from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.twin.classic.fanout.broker import ID_HEADER, FanoutBroker
+from dr_ctl_lab.twin.faults import Faults
+from dr_ctl_lab.twin.messages import Message
+
+MOST_LYING: Final = 500
+"""Messages that are put into a queue at most: deeper queues are rehearsed with so many."""
+MOST_QUEUES: Final = 50
+WORKED_ON: Final = 2
+"""Queues that clients send to and receive from; in the others lie the messages of the look."""
+RATE: Final = 100.0
+SENT: Final = 20  # messages before a variation begins
+DRAIN_S: Final = 20.0
+BACK_S: Final = 10.0
+OWN_QUEUES: Final = ("DLQ", "ExpiryQueue")
+USUAL: Final = ("orders.in", "orders.out")
+SCENES: Final = ("swapover", "swapover with faults", "failover", "failover with faults", "failback")
+# A simulated broker answers in milliseconds: nobody waits for one as for a real one.
+PATIENCE: Final = replace(
+    Patience(), fence_s=2.0, undo_s=4.0, activate_s=4.0, rates_s=0.01, catch_up_s=5.0, quiesce_s=1.0, settle_s=1.0,
+    link_attach_s=2.0, link_lost_s=0.5, link_between_s=1.0, greet_s=1.0, flag_s=1.0, last_look_s=0.5, probe_s=3.0,
+    store_starts_s=5.0, store_ends_s=5.0,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Like:
+    """The installation that a twin is made like, and what of it was not known."""
+
+    settings: Mapping[str, Any]
+    topology: str
+    sites: tuple[str, str]
+    pairs: Sequence[str]
+    depths: Mapping[str, int]
+    notes: Sequence[str] = ()
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        return tuple(self.depths) or USUAL
+
+
+@dataclass(slots=True)
+class Played:
+    """One variation: what was typed, how each command ended, and what was wrong with that."""
+
+    seed: int
+    scene: str
+    ends: list[tuple[str, int, str]] = field(default_factory=list)
+    outage_s: float | None = None
+    wrong: list[str] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Json]:
+        ends: list[Json] = [{"command": words, "exit_code": code, "summary": text} for words, code, text in self.ends]
+        return {
+            "seed": self.seed,
+            "scene": self.scene,
+            "commands": ends,
+            "outage_s": self.outage_s,
+            "wrong": [*self.wrong],
+        }
+
+
+def rehearse(caller: Caller, *, variations: int, seed: int) -> Result:
+    """Play them one after the other; 0 where nothing was wrong, 11 where the judge found something."""
+    like = _like(caller)
+    began, played = time.monotonic(), list[Played]()
+    for number in range(variations):
+        each = _variation(like, seed + number)
+        played.append(each)
+        word = "; ".join(each.wrong) or "well"
+        caller.say(f"{number + 1}/{variations} seed {each.seed}, {each.scene}: {_codes(each)}: {word}")
+    wrong = [each for each in played if each.wrong]
+    outages = sorted(each.outage_s for each in played if each.outage_s is not None)
+    findings: list[Finding] = [
+        REHEARSED_BADLY(
+            f"seed {each.seed}, {each.scene}: {some(each.wrong)}",
+            f"`dr-ctl rehearse --on twin --variations 1 --seed {each.seed}` plays it again.",
+        )
+        for each in wrong
+    ]
+    evidence = caller.state() / "rehearsals" / f"{caller.clock.now():%Y%m%dT%H%M%SZ}-twin.json"
+    ends = Counter(code for each in played for _, code, _ in each.ends)
+    data: dict[str, Json] = {
+        "at": stamp(caller.clock.now()),
+        "topology": like.topology,
+        "sites": [*like.sites],
+        "queues": dict(like.depths),
+        "notes": [*like.notes],
+        "variations": [each.as_json() for each in played],
+        "ends": {str(code): count for code, count in sorted(ends.items())},
+        "outage_s": {"median": outages[len(outages) // 2], "most": outages[-1]} if outages else None,
+        "took_s": round(time.monotonic() - began, 1),
+        "evidence": str(evidence),
+    }
+    evidence.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write(evidence, data)
+    longest = f"; clients were out for {outages[-1]:.2f} s at most" if outages else ""
+    summary = f"{len(played)} variation(s) on a twin, {len(wrong)} judged badly{longest}; evidence: {evidence}"
+    return Result(ExitCode.LOSS_REFUSED if wrong else ExitCode.OK, summary, findings, data, text="\n".join(like.notes))
+
+
+def _codes(each: Played) -> str:
+    return ", ".join(f"{words.split()[0]} {code}" for words, code, _ in each.ends)
+
+
+def _like(caller: Caller) -> Like:
+    """Names from the settings; queues and depths from a look, where the brokers answer."""
+    installation = caller.installation()
+    settings = installation.settings
+    first, second = settings.sites
+    pairs = [broker.name for broker in settings.sites[first].brokers]
+    topology = registry.opened(installation, caller.clock, caller.patience, caller.runs().documents)
+    depths, notes = dict[str, int](), []
+    with contextlib.closing(topology):
+        try:
+            seen: Seen = topology.look()
+            for broker in seen.brokers:
+                for name, depth in broker.depths.items():
+                    if name in OWN_QUEUES or name.startswith("ActiveMQ."):
+                        continue  # a twin has its own dead letters
+                    depths[name] = max(depths.get(name, 0), min(depth or 0, MOST_LYING))
+            silent = [f"{each.site}/{each.pair}" for each in seen.brokers if each.silent is not None]
+        except DrCtlError as error:
+            silent = [str(error)]
+    if not depths:
+        notes.append(f"no broker told its queues ({some(silent)}): rehearsed with {' and '.join(USUAL)}")
+    if len(depths) > MOST_QUEUES:
+        notes.append(f"{MOST_QUEUES} of {len(depths)} queues are rehearsed with")
+        depths = dict([*depths.items()][:MOST_QUEUES])
+    deep = [name for name, depth in depths.items() if depth == MOST_LYING]
+    notes += [f"{some(deep)}: {MOST_LYING} messages stand for all that lie there"] if deep else []
+    taken: dict[str, Any] = {
+        "name": settings.name,
+        "drain": {"timeout": "10s", "poll": "20ms", "stable": settings.drain.stable, "stall": "3s"},
+        "runbooks": str(folder(installation).resolve()),
+        "hooks": {name: {"run": [sys.executable, "-c", "pass"]} for name in settings.hooks},
+    }
+    notes += [f"hooks are not carried out: {some(list(settings.hooks))}"] if settings.hooks else []
+    return Like(taken, settings.topology, (first, second), pairs, depths, notes)
+
+
+def _variation(like: Like, seed: int) -> Played:
+    scene = SCENES[seed % len(SCENES)]
+    played = Played(seed, scene)
+    with tempfile.TemporaryDirectory(prefix="dr-ctl-rehearsal-") as home, _twin(like, Path(home)) as twin:
+        play = _Play(twin, Path(home) / "state", played)
+        with (
+            twin.load(RATE, queues=like.queues[:WORKED_ON], work_ms=1) as traffic,
+            recording(load(twin.settings_path), every_s=0.2),
+        ):
+            traffic.wait_for(SENT)
+            play.scene(faults="faults" in scene, operation=scene.split()[0])
+            traffic.wait_for(traffic.counts().sent + SENT)
+            verdict = traffic.stop(drain_s=DRAIN_S)
+        if len(verdict.lost) > (play.may_lose or 0):
+            played.wrong.append(f"{len(verdict.lost)} message(s) lost, at most {play.may_lose or 0} were announced")
+        if len(verdict.consumed_twice) > (play.may_double or 0):
+            twice = len(verdict.consumed_twice)
+            played.wrong.append(f"{twice} message(s) came twice, at most {play.may_double or 0} were announced")
+    return played
+
+
+@contextlib.contextmanager
+def _twin(like: Like, home: Path) -> Iterator[PlayedTwin]:
+    """Brokers like the installation's, with as many messages, the first site serving."""
+    up = PlayedTwin.up(
+        home / "twin",
+        sites=like.sites,
+        serving=like.sites[0],
+        queues=like.queues,
+        pairs=like.pairs,
+        topology=like.topology,
+    )
+    with up as twin:
+        document = yaml.safe_load(twin.settings_path.read_text(encoding="utf-8"))
+        twin.settings_path.write_text(yaml.safe_dump({**document, **like.settings}), encoding="utf-8")
+        for name in like.queues[WORKED_ON:]:
+            _put(twin, name, like.depths[name])
+        yield twin
+
+
+def _put(twin: PlayedTwin, queue: str, count: int) -> None:
+    """Messages as producers send them: to both sites where producers write to both."""
+    brokers = [twin.host(twin.sites[0]).broker]
+    if isinstance(brokers[0], FanoutBroker):
+        brokers.append(twin.host(twin.sites[1]).broker)
+    with twin.still():
+        for number in range(count):
+            given = str(uuid4())
+            for broker in brokers:
+                headers = {"n": str(number), ID_HEADER: given}
+                body = f"message {number}".encode()
+                message = Message(
+                    broker.next_number(), queue, body, text=True, headers=headers, timestamp_ms=broker.now_ms()
+                )
+                broker.route(message)
+
+
+class _Play:
+    """Types the commands of one variation, and judges where they leave the sites."""
+
+    def __init__(self, twin: PlayedTwin, state: Path, played: Played) -> None:
+        self._twin, self._state, self._played = twin, state, played
+        self._here, self._there = twin.sites
+        self.may_lose: float | None = 0
+        self.may_double: float | None = 0
+
+    def scene(self, *, faults: bool, operation: str) -> None:
+        if operation == "swapover":
+            self._faulty(faults, *self._twin.sites)
+            self._type("swapover", "--to", self._there, "--yes")
+        else:
+            self._twin.kill(self._here)
+            self._faulty(faults, self._there)
+            ended = self._type("failover", "--to", self._there, "--yes", *ACCEPTED)
+            self._announced(ended)
+        self._well()
+        if operation == "failback":
+            self._type("failback", "--to", self._here, "--yes")
+            self._well()
+        self._until_served()
+
+    def _faulty(self, faults: bool, *sites: str) -> None:
+        for number, site in enumerate(sites):
+            for pair in self._twin.pairs if faults else ():
+                self._twin.host(site, pair).faults = Faults.from_seed(2 * self._played.seed + number, count=2)
+
+    def _announced(self, ended: Mapping[str, Any]) -> None:
+        bounds = ended.get("data", {}).get("bounds") or {}
+        lost, twice = (bounds.get(key, {}).get("at_most") for key in ("lost", "twice"))
+        self.may_lose = float("inf") if lost is None else lost
+        self.may_double = float("inf") if twice is None else twice
+
+    def _well(self) -> None:
+        """What was broken is repaired; brokers that died are started."""
+        for site in self._twin.sites:
+            for pair in self._twin.pairs:
+                self._twin.host(site, pair).faults.clear()
+        until = time.monotonic() + BACK_S
+        for site in self._twin.sites:
+            self._twin.start(site)
+            while not self._twin.host(site).broker.alive and time.monotonic() < until:
+                time.sleep(0.01)
+
+    def _until_served(self) -> None:
+        """Where nobody serves after all is repaired, what an operator would type has to help."""
+        ways = (("resume",), ("abort",), ("release", self._here), ("activate", self._there))
+        for words in ways:
+            if self.serving():
+                return
+            self._type(*words, "--yes")
+        if not self.serving():
+            self._played.wrong.append("no command made a site serve again")
+
+    def serving(self) -> list[str]:
+        """The sites that let clients in and let them work, as their brokers show it."""
+        if self._twin.kind.topology not in LABS:  # nobody but the twin itself knows its console
+            brokers = {site: self._twin.host(site).broker for site in self._twin.sites}
+            return [site for site, each in brokers.items() if each.alive and each.acceptors[each.clients_door].started]
+        found = []
+        for site in self._twin.sites:
+            try:
+                if self._twin.admin(site).served(self._twin.queues):
+                    found.append(site)
+            except BrokerError:
+                continue
+        return found
+
+    def _type(self, *words: str) -> Mapping[str, Any]:
+        """The command as it is typed, in this process."""
+        out, quiet = io.StringIO(), io.StringIO()
+        options = ("--config", str(self._twin.settings_path), "--state-dir", str(self._state), "--json", "--quiet")
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(quiet):
+            code = run([*words, *options], Time(patience=PATIENCE))
+        document: Mapping[str, Any] = json.loads(out.getvalue())
+        self._played.ends.append((" ".join(words), code, str(document["summary"])))
+        outage = document["data"].get("outage_s")
+        if outage is not None:
+            self._played.outage_s = max(outage, self._played.outage_s or 0.0)
+        self._judged(words, code, document)
+        return document
+
+    def _judged(self, words: Sequence[str], code: int, document: Mapping[str, Any]) -> None:
+        serving = self.serving()
+        if len(serving) > 1 and words[0] in ("swapover", "failover", "failback"):
+            self._played.wrong.append(f"both sites let clients in after `{' '.join(words)}`")
+        if code == ExitCode.INTERNAL:
+            self._played.wrong.append(f"a defect: {document['summary']}")
+        told = [pair["serving"] for pair in document["data"].get("pairs", ())]
+        if code == ExitCode.OK and words[0] in ("swapover", "failover") and told and self._there not in told:
+            self._played.wrong.append(f"{words[0]} ended 0, and {self._there} does not serve")
+
+
+ACCEPTED: Final = ("--accept-loss", "unknown", "--accept-twice", "unknown")

@@ -1,0 +1,95 @@
+"""`rehearse --on twin`: the caller's own names and settings, faults from a seed, each variation judged."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from dr_ctl_lab import rehearsal
+from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.twin.kinds import CONTINUITY, KINDS, MIRROR
+from tests.conftest import Command
+from tests.twin.conftest import prompt
+
+ALL = [pytest.param(each, marks=() if each == MIRROR else pytest.mark.deep) for each in KINDS]
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[PlayedTwin]:
+    """A pair of brokers that stand for the real ones."""
+    topology = getattr(request, "param", MIRROR)
+    if topology == CONTINUITY:
+        prompt(monkeypatch)
+    with PlayedTwin.up(
+        tmp_path / "installed", sites=("gent", "brugge"), serving="gent", queues=("a", "b", "c"), topology=topology
+    ) as twin:
+        monkeypatch.setenv("DR_CTL_CONFIG", str(twin.settings_path))
+        yield twin
+
+
+@pytest.mark.parametrize("installed", ALL, indirect=True)
+def test_each_scene_is_played_on_the_callers_names_and_nothing_of_theirs_is_touched(
+    installed: PlayedTwin, inside: Command
+) -> None:
+    before = installed.changes()
+
+    ended = inside("rehearse", "--on", "twin", "--variations", str(len(rehearsal.SCENES)), "--quiet")
+
+    data = ended.document["data"]
+    assert ended.code == 0, ended.document
+    assert data["sites"] == ["gent", "brugge"]
+    assert {"a", "b", "c"} <= {*data["queues"]}
+    assert {each["scene"] for each in data["variations"]} == {*rehearsal.SCENES}
+    assert all("--to brugge" in each["commands"][0]["command"] for each in data["variations"])
+    assert json.loads(Path(data["evidence"]).read_text(encoding="utf-8"))["variations"] == data["variations"]
+    assert installed.changes() == before
+
+
+def test_own_runbooks_are_rehearsed_and_hooks_are_not_carried_out(
+    installed: PlayedTwin, inside: Command, tmp_path: Path
+) -> None:
+    told = tmp_path / "carried out"
+    document = yaml.safe_load(installed.settings_path.read_text(encoding="utf-8"))
+    document["hooks"] = {"tell": {"run": ["touch", str(told)]}}
+    books = tmp_path / "books"
+    books.mkdir()
+    for path in (Path(__file__).parents[2] / "runbooks").glob("*.yaml"):
+        (books / path.name).write_text(
+            path.read_text(encoding="utf-8").replace("  - probe: target", "  - probe: target\n  - hook: tell"),
+            encoding="utf-8",
+        )
+    document["runbooks"] = str(books)
+    installed.settings_path.write_text(yaml.safe_dump(document), encoding="utf-8")
+
+    ended = inside("rehearse", "--on", "twin", "--variations", "1", "--seed", "5", "--quiet")
+
+    assert (ended.code, told.exists()) == (0, False), ended.document
+    assert "hooks are not carried out: tell" in ended.document["data"]["notes"]
+
+
+def test_without_brokers_that_answer_usual_queues_stand_for_theirs(installed: PlayedTwin, inside: Command) -> None:
+    for site in installed.sites:
+        installed.kill(site)
+
+    ended = inside("rehearse", "--on", "twin", "--variations", "1", "--seed", "5", "--quiet")
+
+    assert ended.code == 0, ended.document
+    assert "no broker told its queues" in ended.document["data"]["notes"][0]
+
+
+def test_a_bad_end_is_told_with_its_seed(
+    installed: PlayedTwin, inside: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del installed
+    monkeypatch.setattr(rehearsal._Play, "serving", lambda self: list(self._twin.sites))
+
+    ended = inside("rehearse", "--on", "twin", "--variations", "1", "--seed", "5", "--quiet")
+
+    assert ended.code == 11
+    [finding] = ended.document["findings"]
+    assert (finding["id"], "both sites let clients in" in finding["text"]) == ("DR-REHEARSE-003", True)
+    assert "--variations 1 --seed 5" in finding["remedy"]
