@@ -33,7 +33,7 @@ def request(installation: Installation) -> Request:
     """The estimate that the settings ask for."""
     settings = installation.settings
     return Request(
-        history=installation.path(settings.history.path),
+        history=str(installation.path(settings.history.path)),
         objectives=objectives(installation),
         include=settings.queues.include,
         exclude=settings.queues.exclude,

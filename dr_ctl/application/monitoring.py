@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from dr_ctl.agents.exposing import exposing
@@ -36,7 +36,7 @@ def monitor(caller: Caller, lasting_s: float | None, *, pay_debts: bool, metrics
         exposing(metrics) as board,
         Opened.of(caller) as opened,
         closing(Monitor(installation, opened.topology, clock)) as watching,
-        closing(Refresher(replace(request(installation), may_take_time=True))) as refreshing,
+        closing(Refresher(request(installation))) as refreshing,
     ):
         try:
             while until is None or clock.monotonic() < until or not watching.looks:

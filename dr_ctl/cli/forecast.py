@@ -52,7 +52,6 @@ def estimate(session: Session, window: Window, horizon: str, report: Path | None
         # A failover needs an estimate of the whole history.
         store=window.since is None and window.until is None,
         settled=not full,
-        may_take_time=True,
     )
     answer = make_estimate(asked, charted=report is not None)
     data: Any = answer.as_json()

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dr_ctl.rpo.backtest.backtest import Backtest, BacktestAnswer, backtest_in
+from dr_ctl.rpo.backtest.backtest import Backtest, BacktestAnswer, backtest
 from dr_ctl.rpo.backtest.calibration import UNITS, BoundRow, Calibration, Fold, Row, ahead, unconditional
 from dr_ctl.rpo.estimate.curves import Curves
 from dr_ctl.rpo.estimate.horizon import Changes
 from dr_ctl.rpo.estimate.request import Request
-from dr_ctl.rpo.history.files import usable_files, write
+from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.series.histogram import Histogram
 from tests.rpo.simulator import LOADS, history
 
@@ -46,7 +46,7 @@ def moved(*moments: tuple[int, int, bool]) -> dict[str, Changes]:
     fold, change, stalled = (np.repeat(np.array(each), 40) for each in zip(*moments, strict=True))
     count = len(fold)
     one = np.ones(count, np.int64)
-    found = Changes(fold * FOLD_US + FOLD_US // 2, np.full(count, 3), stalled.astype(bool), change, one, one)
+    found = Changes(one * 0, fold * FOLD_US + FOLD_US // 2, np.full(count, 3), stalled.astype(bool), change, one, one)
     return dict.fromkeys(UNITS, found)
 
 
@@ -121,14 +121,7 @@ def test_a_backtest_that_tested_no_quantile_is_unknown(
 def simulated(folder: Path) -> Backtest:
     rows, _ = history(LOADS[3], 7, hours=1.5, pair="orders-1")
     write(rows, folder)
-    files, findings = usable_files(folder)
-    answer = backtest_in(
-        None,
-        [str(file) for file in files],
-        findings,
-        asked=Request(history=folder),
-        horizons_s=(60.0, 300.0),
-    )
+    answer = backtest(Request(history=folder), horizons_s=(60.0, 300.0))
     assert answer.backtest is not None
     return answer.backtest
 

@@ -15,14 +15,13 @@ import pytest
 
 from dr_ctl.rpo.estimate.estimate import BLOCKS
 from dr_ctl.rpo.estimate.figures import interval
-from dr_ctl.rpo.estimate.request import Request
-from dr_ctl.rpo.estimate.work import Work
 from dr_ctl.rpo.history.files import usable_files, write
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.rpo.series.columns import NA
 from dr_ctl.rpo.series.histogram import Histogram, covered_blocks
 from dr_ctl.rpo.series.steps import Steps
 from tests.rpo.simulator import EPOCH, EVERY_S, LOADS, STEP_S, STRETCHED, Load, Truth, history
+from tests.rpo.whole import course_of
 
 METRICS = {"loss": ("loss", 1.0), "duplicates": ("duplicates", 1.0), "age_ms": ("age_s", 1000.0)}
 RESOLVED = 5
@@ -51,25 +50,23 @@ class Estimated:
 
 def estimated(rows: list[Row], folder: Path) -> Estimated:
     """Estimate many histories at once, each a pair of its own."""
-    return estimated_of([str(path) for path in write(rows, folder)], folder)
+    return estimated_of([str(path) for path in write(rows, folder)])
 
 
-def estimated_of(paths: list[str], folder: Path) -> Estimated:
+def estimated_of(paths: list[str]) -> Estimated:
     """The same, from files that are there."""
-    work = Work.of(None, paths, Request(history=folder, site="london"))
-    assert isinstance(work, Work)
+    course = course_of(paths)
     found = Estimated({}, {}, {})
-    for flow, series in zip(work.flows, work.of_flow, strict=True):
-        steps = series.steps
+    whole = course.steps(0)
+    for number, (pair, _) in enumerate(course.flows.keys):
+        steps = whole.take(np.flatnonzero(whole.flow == number))
         at = np.flatnonzero(steps.covered)
         block = covered_blocks(steps.weight[at], np.ones(len(at), bool), BLOCKS)
         for metric in METRICS:
-            found.histograms[flow.pair, metric] = Histogram.of(steps.bound[metric][at], steps.weight[at], block, BLOCKS)
-            ends = np.concatenate([end[metric][at] for end in steps.likely])
-            found.likely[flow.pair, metric] = Histogram.of(
-                ends, np.tile(steps.weight[at], 2), np.tile(block, 2), BLOCKS
-            )
-        found.bounds[flow.pair] = _bounds(steps, at.tolist())
+            found.histograms[pair, metric] = Histogram.of(steps.bound.of(metric)[at], steps.weight[at], block, BLOCKS)
+            ends = np.concatenate([end.of(metric)[at] for end in steps.likely])
+            found.likely[pair, metric] = Histogram.of(ends, np.tile(steps.weight[at], 2), np.tile(block, 2), BLOCKS)
+        found.bounds[pair] = _bounds(steps, at.tolist())
     return found
 
 
@@ -77,9 +74,9 @@ def _bounds(steps: Steps, at: list[int]) -> list[Bound]:
     bounds = []
     for n in at:
         from_s, to_s = (float(each[n]) / 1e6 - EPOCH.timestamp() for each in (steps.begin, steps.end))
-        age_ms = int(steps.bound["age_ms"][n])
+        age_ms = int(steps.bound.age_ms[n])
         age_s = None if steps.is_floor[n] or age_ms == NA else age_ms / 1000
-        bounds.append(Bound(from_s, to_s, int(steps.bound["loss"][n]), age_s, int(steps.bound["duplicates"][n])))
+        bounds.append(Bound(from_s, to_s, int(steps.bound.loss[n]), age_s, int(steps.bound.duplicates[n])))
     return bounds
 
 
@@ -203,7 +200,7 @@ def test_intervals_hold_the_quantile_of_the_process(tmp_path: Path, load: Load, 
     """
     among = days(load, HISTORIES, tmp_path)
 
-    found = estimated_of([str(path) for path in usable_files(tmp_path)[0]], tmp_path)
+    found = estimated_of([str(path) for path in usable_files(tmp_path)[0]])
 
     wrong: list[str] = []
     for metric in METRICS:
@@ -230,7 +227,7 @@ def test_intervals_of_a_few_histories_hold_the_quantile_of_the_process(tmp_path:
     load = LOADS[3]
     among = days(load, 10, tmp_path)
 
-    found = estimated_of([str(path) for path in usable_files(tmp_path)[0]], tmp_path)
+    found = estimated_of([str(path) for path in usable_files(tmp_path)[0]])
 
     for name, value in PROCESS[load.name].items():
         of = held(found, among, "loss", INTERVALS[name], value)

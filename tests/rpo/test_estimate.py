@@ -10,24 +10,29 @@ import subprocess
 import time
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from dr_ctl.core.errors import EnvironmentFault, UsageError
-from dr_ctl.rpo.estimate.estimate import estimate, estimate_in
+from dr_ctl.rpo.estimate.estimate import estimate
 from dr_ctl.rpo.estimate.request import Request, command
 from dr_ctl.rpo.estimate.result import EstimateAnswer, LossClass, LossLimit, Objectives, Verdict
-from dr_ctl.rpo.history.files import usable_files, write
+from dr_ctl.rpo.estimate.run import Do, here
+from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from tests.rpo.fifo import at
 from tests.rpo.torn import tear
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    import pyarrow as pa
     from pyspark.sql import SparkSession
+
+    from dr_ctl.rpo.estimate.slices import Slice
 
 WITHIN_S = 90.0
 
@@ -70,9 +75,14 @@ def history(site: str = "01", looks: int = 13, pair: str = "orders-1", offset: f
 
 
 def estimated(spark: SparkSession | None, root: Path, *, now_s: float = 120, **more: object) -> EstimateAnswer:
-    files, findings = usable_files(root)
-    asked = Request(history=root, **more)  # type: ignore[arg-type]
-    return estimate_in(spark, [str(file) for file in files], findings, asked=asked, clock=FixedClock(at(now_s)))
+    do: Do = here if spark is None else partial(tasks_of(), spark)
+    return estimate(Request(history=root, **more), clock=FixedClock(at(now_s)), do=do)  # type: ignore[arg-type]
+
+
+def tasks_of() -> Callable[[SparkSession, Sequence[Slice]], pa.Table]:
+    from dr_ctl.rpo.spark.tasks import done  # noqa: PLC0415 - the fast tests do without Spark
+
+    return done
 
 
 @pytest.mark.spark
@@ -192,7 +202,7 @@ def test_without_java_the_remedy_says_so(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.delenv("JAVA_HOME", raising=False)
 
     with pytest.raises(EnvironmentFault, match="needs Java") as fault:
-        estimate(Request(history=tmp_path))
+        estimate(Request(history=tmp_path, few_rows=0))
 
     assert "JAVA_HOME" in fault.value.remedy
 
@@ -217,7 +227,7 @@ def test_what_is_no_request_is_refused(text: str) -> None:
 
 def started(tmp_path: Path) -> subprocess.Popen[str]:
     request = tmp_path / "request.json"
-    request.write_text(Request(history=tmp_path / "history").to_json())
+    request.write_text(Request(history=tmp_path / "history", few_rows=0).to_json())
     (tmp_path / "scratch").mkdir()
     environment = {**os.environ, "TMPDIR": str(tmp_path / "scratch")}
     return subprocess.Popen(
@@ -266,7 +276,7 @@ def test_a_spark_whose_own_files_lie_elsewhere_reads_the_history_at_its_odd_plac
     place = tmp_path / "a[1] {b}* ü%20? b\\c"
     write(history(), place)
     conf = {"spark.hadoop.fs.defaultFS": "hdfs://127.0.0.1:1"}
-    (tmp_path / "request.json").write_text(Request(history=place, conf=conf).to_json())
+    (tmp_path / "request.json").write_text(Request(history=place, conf=conf, few_rows=0).to_json())
 
     done = subprocess.run(
         command(tmp_path / "request.json"), capture_output=True, text=True, check=False, timeout=WITHIN_S

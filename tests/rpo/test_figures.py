@@ -117,7 +117,7 @@ def changes(*moments: tuple[int, int, int]) -> Changes:
     columns = [np.repeat([each[place] for each in moments], [each[2] for each in moments]) for place in (0, 1)]
     count = len(columns[0])
     one = np.ones(count, np.int64)
-    return Changes(np.arange(count), columns[0], np.zeros(count, bool), columns[1], one, one)
+    return Changes(one * 0, np.arange(count), columns[0], np.zeros(count, bool), columns[1], one, one)
 
 
 @pytest.mark.parametrize(("loss", "magnitude"), [(0, 0), (1, 1), (2, 2), (3, 2), (4, 3), (1023, 10), (1024, 11)])

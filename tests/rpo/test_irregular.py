@@ -163,7 +163,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
     root = tmp_path_factory.mktemp("irregular")
     _files(_lives(), root)
     files, findings = usable_files(root)
-    found = estimated_of([str(file) for file in files], root)
+    found = estimated_of([str(file) for file in files])
     return Told(found.bounds, found.histograms, findings)
 
 

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from dr_ctl.rpo.estimate.request import Request
-from dr_ctl.rpo.estimate.result import LossClass, LossLimit, Objectives
-from dr_ctl.rpo.estimate.work import Work
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.rpo.series.columns import NA, Ints
+from dr_ctl.rpo.series.fold import fold
 from dr_ctl.rpo.series.histogram import Histogram, bucket_of
-from dr_ctl.rpo.series.steps import METRICS, URGE, WAITS, Steps, fold, scope_of
+from dr_ctl.rpo.series.now import Now
+from dr_ctl.rpo.series.rates import drain_ms
+from dr_ctl.rpo.series.silence import Silence
+from dr_ctl.rpo.series.steps import Course, Figures, Steps
 from tests.rpo.fifo import FifoSite, Style, Truth, at
+from tests.rpo.whole import course_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -49,27 +51,28 @@ def bounds(
     exclude: tuple[str, ...] = (),
 ) -> Bounds:
     paths = [str(path) for path in write(rows, root)]
-    objectives = Objectives(LossLimit(), tuple(LossClass(each, LossLimit()) for each in classes))
-    work = Work.of(None, paths, Request(history=root, site="london", exclude=exclude, objectives=objectives))
-    assert isinstance(work, Work)
+    course = course_of(paths, classes=classes, exclude=exclude)
     found: Bounds = {}
-    last = {flow.pair: max(int(each.us[-1]) for each in work.flows if each.pair == flow.pair) for flow in work.flows}
-    for flow in work.flows:
-        for number, name in enumerate(["total", *(f"class:{place}" for place in range(len(classes)))]):
-            told = scope_of(flow, number, last[flow.pair])
-            if told.here is not None:
-                found[flow.pair, flow.name, name, NOW] = bound(told.here.bound, covered=True, is_floor=False)
-            steps = told.steps
-            for n in range(len(steps.begin)):
-                figures = {m: None if each[n] == NA else int(each[n]) for m, each in steps.bound.items()}
-                covered, floor = bool(steps.covered[n]), bool(steps.is_floor[n])
-                found[flow.pair, flow.name, name, n + 1] = bound(figures, covered=covered, is_floor=floor)
+    for number, name in enumerate(["total", *(f"class:{place}" for place in range(len(classes)))]):
+        steps, now = course.steps(number), Now.of(course, number)
+        for flow, key in enumerate(course.flows.keys):
+            here = now.of_flow(flow)
+            if here is not None:
+                found[(*key, name, NOW)] = bound(course, here.bound, 0, covered=True, is_floor=False)
+            mine = steps.take(np.flatnonzero(steps.flow == flow))
+            for n in range(len(mine.begin)):
+                covered, floor = bool(mine.covered[n]), bool(mine.is_floor[n])
+                found[(*key, name, n + 1)] = bound(course, mine.bound, n, covered=covered, is_floor=floor)
     return found
 
 
-def bound(figures: dict[str, int | None], *, covered: bool, is_floor: bool) -> Bound:
-    age_s, drain_s = (None if each is None else each / 1000 for each in (figures["age_ms"], figures["drain_ms"]))
-    return Bound(figures["loss"], age_s, figures["duplicates"], drain_s, covered, is_floor)
+def bound(course: Course, told: Figures, n: int, *, covered: bool, is_floor: bool) -> Bound:
+    rates = course.rates[int(told.waits_acks[n])][int(told.waits_flow[n])]
+    took = drain_ms(told.waits[n : n + 1], rates)
+    loss, age_ms, twice, drain = (None if each == NA else int(each)
+                                  for each in (told.loss[n], told.age_ms[n], told.duplicates[n], took[0]))  # fmt: skip
+    age_s, drain_s = (None if each is None else each / 1000 for each in (age_ms, drain))
+    return Bound(loss, age_s, twice, drain_s, covered, is_floor)
 
 
 def queue(
@@ -339,16 +342,31 @@ def test_buckets_are_exact_below_64_and_two_percent_wide_above() -> None:
 
 
 def steps(edges: list[int], loss: list[int], age_ms: list[int], covered: list[bool], idle: list[bool]) -> Steps:
-    figures = dict.fromkeys((*METRICS, WAITS, URGE), ints(*[0] * len(loss))) | {
-        "loss": ints(*loss),
-        "age_ms": ints(*age_ms),
-    }
+    zero = ints(*[0] * len(loss))
+    figures = Figures(ints(*loss), ints(*age_ms), *(zero,) * 5)
     holds, none = np.array(covered), np.zeros(len(loss), bool)
-    return Steps(ints(*edges[:-1]), ints(*edges[1:]), figures, (figures, figures), holds, np.array(idle), none, none, none)  # fmt: skip  # noqa: E501
+    ends = ints(*edges[:-1]), ints(*edges[1:])
+    return Steps(zero, *ends, figures, (figures, figures), holds, np.array(idle), none, none, none)
+
+
+def folded(*parts: Steps) -> Steps:
+    """Outflows one after the other, each with a number of its own."""
+
+    def joined(values: list[Any]) -> Any:
+        if isinstance(values[0], tuple):
+            return tuple(joined([each[end] for each in values]) for end in (0, 1))
+        if isinstance(values[0], Figures):
+            return Figures(*(np.concatenate([getattr(each, f.name) for each in values]) for f in fields(Figures)))
+        return np.concatenate(values)
+
+    numbered = [replace(part, flow=part.flow + number) for number, part in enumerate(parts)]
+    whole = Steps(*(joined([getattr(part, each.name) for part in numbered]) for each in fields(Steps)))
+    none = ints()
+    return fold(whole, np.zeros(len(parts), bool), Silence(none, none, none > 0))
 
 
 def told(found: Steps) -> list[tuple[int, int, int, int, bool]]:
-    columns = (found.begin, found.weight, found.bound["loss"], found.bound["age_ms"], found.covered)
+    columns = (found.begin, found.weight, found.bound.loss, found.bound.age_ms, found.covered)
     return list(zip(*(each.tolist() for each in columns), strict=True))
 
 
@@ -357,7 +375,7 @@ def test_pairs_that_are_looked_at_in_turn_are_added_up_at_every_moment() -> None
     q = steps([4, 14, 20], [10, 20], [5, 30], [True, False], [False, False])
 
     # q counts from its first look on, at 4.
-    assert told(fold([p, q])) == [
+    assert told(folded(p, q)) == [
         (0, 4, 1, 10, True),
         (4, 6, 11, 10, True),
         (10, 4, 12, 20, True),
@@ -369,6 +387,6 @@ def test_a_pair_that_has_moved_away_risks_nothing_here() -> None:
     stays = steps([0, 10, 20], [1, 2], [10, 20], [True, True], [False, False])
     moved = steps([0, 10, 20], [5, 900], [10, 900], [True, False], [False, True])
 
-    assert told(fold([stays, moved])) == [(0, 10, 6, 10, True), (10, 10, 2, 20, True)]
+    assert told(folded(stays, moved)) == [(0, 10, 6, 10, True), (10, 10, 2, 20, True)]
     both = steps([0, 10, 20], [5, 900], [10, 900], [True, False], [False, True])
-    assert [each[-1] for each in told(fold([moved, both]))] == [True, False]
+    assert [each[-1] for each in told(folded(moved, both))] == [True, False]

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
-from dr_ctl.core.clock import stamp
+from dr_ctl.core.clock import Clock, SystemClock, stamp
 from dr_ctl.core.model import Finding
-from dr_ctl.rpo.backtest import calibration, every_second
+from dr_ctl.rpo.backtest import calibration
 from dr_ctl.rpo.backtest.calibration import BoundRow, Calibration, Row
-from dr_ctl.rpo.estimate.curves import BINS, Curves, curves
-from dr_ctl.rpo.estimate.horizon import Changes
-from dr_ctl.rpo.estimate.work import Work
-from dr_ctl.rpo.history import reading
-from dr_ctl.rpo.history.row import moment
+from dr_ctl.rpo.estimate import notes, run
+from dr_ctl.rpo.estimate.curves import BINS, Curves, curves_of
+from dr_ctl.rpo.estimate.left_out import SUMS
+from dr_ctl.rpo.estimate.rows import MILLI, Rows
+from dr_ctl.rpo.estimate.run import Do
+from dr_ctl.rpo.estimate.scope import Scope, looked
+from dr_ctl.rpo.history.row import micros, moment
 from dr_ctl.rpo.series.histogram import Histogram, wall_blocks
-from dr_ctl.rpo.series.steps import Steps
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
-
-    from pyspark.sql import SparkSession
 
     from dr_ctl.core.model import Json
     from dr_ctl.rpo.estimate.request import Request
@@ -78,38 +74,40 @@ class BacktestAnswer:
         return {"site": None, "window": None, "verdict": self.verdict.value, "bound": None, "quantiles": []}
 
 
-def backtest(asked: Request, *, horizons_s: Sequence[float] = HORIZONS_S) -> BacktestAnswer:
-    """Test the estimate that is asked for on its own past, whatever its objectives. Contacts no broker."""
-    asked = replace(asked, objectives=None, may_take_time=True)
-    return reading.over(asked, partial(backtest_in, asked=asked, horizons_s=horizons_s), BacktestAnswer)
-
-
-def backtest_in(
-    spark: SparkSession | None,
-    files: Sequence[str],
-    findings: Sequence[Finding],
-    *,
-    asked: Request,
-    horizons_s: Sequence[float],
+def backtest(
+    asked: Request, *, horizons_s: Sequence[float] = HORIZONS_S, clock: Clock | None = None, do: Do | None = None
 ) -> BacktestAnswer:
-    """Do the same in a session that is already there; without one, in this process."""
-    work = Work.of(spark, files, asked)
-    if isinstance(work, Finding):
-        return BacktestAnswer(None, (*findings, work))
-    steps, span = work.total.steps, work.span_us
-    rows = calibration.unconditional({metric: _folded(steps, metric, span) for metric in calibration.UNITS})
+    """Test the estimate that is asked for on its own past, whatever its objectives. Contacts no broker. `do` does the
+    slices of the work, where that is not left to the request."""
+    asked = replace(asked, objectives=None, settled=False, store=False, tested=True, horizons_s=tuple(horizons_s))
+    told = run.rows_of(asked, micros((clock or SystemClock()).now()), do)
+    if isinstance(told, Finding):
+        return BacktestAnswer(None, (told,))
+    plan, tables, findings = told
+    rows = Rows(tables)
+    if not rows.flows:
+        return BacktestAnswer(None, (*findings, notes.nothing_of(plan.site, {plan.site})))
+    total = Scope.total(rows)
+    times = [looked(rows, flow) for flow in rows.flows]
+    span = min(first for first, _ in times), max(last for _, last in times)
+    tested = calibration.unconditional({metric: _folded(total, metric, span) for metric in calibration.UNITS})
     for horizon_s in horizons_s:
-        us = int(horizon_s * 1e6)
-        changes = {m: Changes.of(steps, m, horizon_us=us, since_us=span[0]) for m in calibration.UNITS}
-        rows += calibration.ahead(changes, horizon_s=horizon_s, span_us=span, folds=FOLDS)
+        changes = {metric: total.changes(metric, int(horizon_s * 1e6), span[0]) for metric in calibration.UNITS}
+        tested += calibration.ahead(changes, horizon_s=horizon_s, span_us=span, folds=FOLDS)
     window = (moment(span[0]), moment(span[1]))
-    half = Work.of(spark, files, replace(asked, site=work.site), every_second.grid_us(work))
-    bound = BoundRow(0, 0, None, None) if isinstance(half, Finding) else every_second.against_left_out(work, half)
-    drawn = curves(steps, span, BINS)
-    return BacktestAnswer(Backtest(work.site, window, bound, tuple(rows), drawn), tuple(findings))
+    drawn = curves_of(total, plan.calendar, span, BINS)
+    return BacktestAnswer(Backtest(plan.site, window, _bound(rows), tuple(tested), drawn), tuple(findings))
 
 
-def _folded(steps: Steps, metric: str, span_us: tuple[int, int]) -> Histogram:
-    at = np.flatnonzero(steps.covered)
-    block = wall_blocks(steps.begin[at], span_us, FOLDS)
-    return Histogram.of(steps.bound[metric][at], steps.weight[at], block, FOLDS)
+def _folded(total: Scope, metric: str, span_us: tuple[int, int]) -> Histogram:
+    told = total.part("figure", metric)
+    return Histogram.of(told.values, told.weight, wall_blocks(told.cell, span_us, FOLDS), FOLDS)
+
+
+def _bound(rows: Rows) -> BoundRow:
+    told = {metric: rows.part("check", metric=metric) for metric in SUMS}
+    moments = int(told["covered"].count.sum())
+    if not moments:
+        return BoundRow(0, 0, None, None)
+    covered, was, excess, bias, error = (float(told[metric].weight.sum()) / MILLI for metric in SUMS)
+    return BoundRow(moments, round(covered), *(each / moments for each in (was, excess, bias, error)))

@@ -20,7 +20,7 @@ from dr_ctl.rpo.estimate.figures import t_value
 from dr_ctl.rpo.estimate.horizon import Changes
 from dr_ctl.rpo.estimate.result import PROBABILITIES
 from dr_ctl.rpo.series.columns import Floats, Ints
-from dr_ctl.rpo.series.histogram import Histogram, wall_blocks, weighted_quantile
+from dr_ctl.rpo.series.histogram import Histogram, bucket_of, wall_blocks, weighted_quantile
 
 if TYPE_CHECKING:
     from dr_ctl.core.model import Json
@@ -172,7 +172,8 @@ def _ahead_folds(
 
 def _fold(number: int, said: Floats, was: Changes, whole: int, unit: float) -> Fold:
     share = was.weight / whole
-    coverage = float(share[was.change <= said].sum())
+    # A change of the same bucket is no larger than what was said.
+    coverage = float(share[bucket_of(was.change) <= bucket_of(np.ceil(said).astype(np.int64))].sum())
     above = float((share * (said - was.change)).sum())
     return Fold(number, float((share * said).sum()) / unit, float((share * was.change).sum()) / unit,
                 min(1.0, coverage), whole, above / unit)  # fmt: skip

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from dr_ctl.rpo.estimate.result import Figures, LossLimit, Number, Quantity, Verdict
-from dr_ctl.rpo.estimate.scopes import Scope
+from dr_ctl.rpo.estimate.scope import Scope
 
 LEAST_US: Final = 3600 * 1_000_000
 """From less covered time nobody can say what holds in 99 of 100 moments, unless independent excursions tell it."""

@@ -32,6 +32,7 @@ class Changes:
     """Changes of a figure one horizon later: by moment its `begin`, the magnitude of the loss and whether it
     stalled, by how much it had changed, and for how long the moment counts; `count` moments that are alike."""
 
+    flow: Ints
     begin: Ints
     level: Ints
     stalled: Flags
@@ -42,19 +43,28 @@ class Changes:
     @classmethod
     def of(cls, steps: Steps, metric: str, *, horizon_us: int, since_us: int) -> Self:
         """Moments whose horizon reaches beyond the history, or over time that is not covered, say nothing."""
-        recent = np.flatnonzero(steps.begin >= since_us)
-        begin, end, covered = steps.begin[recent], steps.end[recent], steps.covered[recent]
-        loss, figure = steps.bound["loss"][recent], steps.bound[metric][recent]
-        holes = np.cumsum(~covered)
-        then = np.searchsorted(begin, begin + horizon_us, "right") - 1
-        good = covered & (holes[then] == holes) & (end[then] >= begin + horizon_us) if len(begin) else covered
-        good &= (loss != NA) & (figure != NA)
-        good &= figure[then] != NA if len(begin) else good
-        magnitude = np.where(loss <= 0, 0, 1 + np.floor(np.log2(np.maximum(loss, 1)))).astype(np.int64)
-        change = figure[then] - figure if len(begin) else figure
+        recent = steps.take(np.flatnonzero(steps.begin >= since_us))
+        begin, loss, figure = recent.begin, recent.bound.loss, recent.bound.of(metric)
+        if not len(begin):
+            return cls(*(np.zeros(0, np.int64),) * 3, np.zeros(0, bool), *(np.zeros(0, np.int64),) * 3)
+        # One after the other, so far apart that no horizon reaches the next.
+        base = recent.flow * (int(recent.end.max() - begin.min()) + horizon_us + 1) - begin.min()
+        then = np.searchsorted(base + begin, base + begin + horizon_us, "right") - 1
+        holes = np.cumsum(~recent.covered)
+        good = recent.covered & (holes[then] == holes) & (recent.end[then] >= begin + horizon_us)
+        good &= (loss != NA) & (figure != NA) & (figure[then] != NA)
         at = np.flatnonzero(good)
-        one = np.ones(len(at), np.int64)
-        return cls(begin[at], magnitude[at], steps.stalled[recent][at], change[at], (end - begin)[at], one)
+        magnitude = np.where(loss <= 0, 0, 1 + np.floor(np.log2(np.maximum(loss, 1)))).astype(np.int64)[at]
+        change = (figure[then] - figure)[at]
+        return cls(
+            recent.flow[at],
+            begin[at],
+            magnitude,
+            recent.stalled[at],
+            change,
+            recent.weight[at],
+            np.ones(len(at), np.int64),
+        )
 
     def similar(self, at: int, *, stalled: bool) -> Changes | None:
         """The changes after moments like this one, or None where even all levels together are too few."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.model import Finding
+from dr_ctl.rpo.estimate.scope import looked, pair_of
 from dr_ctl.rpo.findings import (
     AGE_AT_LEAST,
     CLASS_NOT_READ,
@@ -27,9 +28,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from dr_ctl.rpo.estimate.coverage import Coverage
+    from dr_ctl.rpo.estimate.listing import File
     from dr_ctl.rpo.estimate.result import Estimate, Figures, LossClass, LossLimit, Objectives, SeenWindow
-    from dr_ctl.rpo.estimate.scopes import Scope
-    from dr_ctl.rpo.estimate.work import Summed
+    from dr_ctl.rpo.estimate.rows import Rows
+    from dr_ctl.rpo.estimate.scope import Scope
 
 STALE_POLLS: Final = 5
 STALE_AT_LEAST_S: Final = 30.0
@@ -60,17 +62,16 @@ def waiting(site: str, serving: str | None) -> list[Finding]:
     return [SITE_DOES_NOT_SERVE(text, f"What is at stake: the same with --site {serving}.")]
 
 
-def stale(work: Summed, window: SeenWindow, stale_s: float) -> list[Finding]:
+def stale(rows: Rows, window: SeenWindow, stale_s: float) -> list[Finding]:
     remedy = "See that `dr-ctl monitor` runs and reaches the site; read the figures as of that moment."
-    limit_s = max(
-        STALE_AT_LEAST_S, STALE_POLLS * max((each.spacing_us for each in work.last.values()), default=0) / 1e6
-    )
+    spacing_us = max((int(rows.part("spacing", flow).most.max(initial=0)) for flow in rows.flows), default=0)
+    limit_s = max(STALE_AT_LEAST_S, STALE_POLLS * spacing_us / 1e6)
     found = []
     if stale_s > limit_s:
         text = f"the newest look is {stale_s:.0f} s old ({stamp(window.last)})"
         found.append(NEWEST_LOOK_OLD(text, remedy))
-    for pair, last_us in sorted(work.looked.items()):
-        last = moment(last_us)
+    for pair in sorted({pair_of(flow) for flow in rows.flows}):
+        last = moment(max(looked(rows, flow)[1] for flow in rows.flows if pair_of(flow) == pair))
         behind_s = (window.last - last).total_seconds()
         if behind_s > limit_s:
             text = f"pair {pair} was last read {behind_s:.0f} s before the newest look ({stamp(last)})"
@@ -78,7 +79,15 @@ def stale(work: Summed, window: SeenWindow, stale_s: float) -> list[Finding]:
     return found
 
 
-def ahead(window: SeenWindow, now: datetime) -> list[Finding]:
+def ahead(window: SeenWindow, now: datetime, files: Sequence[File]) -> list[Finding]:
+    """Tell of looks in the future of this machine's clock: of those that are left out, or else of the newest."""
+    if files:
+        last = max(moment(file.last_us) for file in files)
+        text = (
+            f"looks in {len(files)} file(s) lie in the future of this machine's clock, as far as {stamp(last)}: "
+            "they are left out"
+        )
+        return [LOOK_IN_FUTURE(text, "Set the clocks of this machine and of the monitor's.")]
     ahead_s = (window.last - now).total_seconds()
     if ahead_s <= STALE_AT_LEAST_S:
         return []

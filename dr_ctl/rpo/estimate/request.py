@@ -24,13 +24,15 @@ _END_S: Final = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A question to a history, by an estimate or a backtest. `site` defaults to the one serving at the end; with
-    `store` the answer is kept beside the history too, and the summaries that it was made from; without `settled` those
-    that are there are not read."""
+    """A question to a history (a folder or a URL), by an estimate or a backtest. `site` defaults to the one serving at
+    the end; with `store` the answer is kept beside the history too, and the summaries that it was made from; without
+    `settled` those that are there are not read. `tested` has every second look left out too; `horizons_s` are those
+    over which changes are gathered, `horizon_s` is the one to tell. Up to `few_rows` unread rows are read in this
+    process: until Spark has started, they are done."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
-    history: Path
+    history: str
     site: str | None = None
     since: datetime | None = None
     until: datetime | None = None
@@ -42,7 +44,12 @@ class Request:
     conf: Mapping[str, str] = field(default_factory=dict)
     store: bool = False
     settled: bool = True
-    may_take_time: bool = False
+    tested: bool = False
+    horizons_s: tuple[float, ...] = (300,)
+    few_rows: int = 3_000_000
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "history", str(self.history))
 
     def to_json(self) -> str:
         return TypeAdapter(Request).dump_json(self).decode()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dr_ctl.core.clock import stamp
@@ -14,8 +15,6 @@ from dr_ctl.engine.runs import write
 from dr_ctl.rpo.findings import ESTIMATE_UNREADABLE
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from dr_ctl.rpo.estimate.result import EstimateAnswer
 
 STALE_AFTER_S = 3600.0
@@ -45,12 +44,12 @@ class Found:
     findings: tuple[Finding, ...] = field(default_factory=tuple)
 
 
-def place(history: Path, site: str) -> Path:
+def place(history: Path | str, site: str) -> Path:
     """Where it is kept. The name begins as those that readers of the history pass over."""
-    return history / f"_estimate-{site}.json"
+    return Path(history) / f"_estimate-{site}.json"
 
 
-def store(history: Path, answer: EstimateAnswer, now: datetime) -> None:
+def store(history: Path | str, answer: EstimateAnswer, now: datetime) -> None:
     """Keep an estimate, whole or not at all; an answer without one leaves what is there. Raises EnvironmentFault."""
     if answer.estimate is None:
         return

@@ -55,6 +55,8 @@ SCHEMA: Final = pa.schema(
 ADDED: Final = ("took_ms", "queues_added", "queues_acked")
 """Columns that files of earlier versions lack: nothing is known there."""
 
+NAMED: Final = re.compile(r"date=(?P<day>[^/]*)/site=(?P<site>[^/]*)/(?![._])[^/]*\.parquet")
+"""A file that readers of the history read, named from its root."""
 OWN: Final = re.compile(r"(?P<begin>\d{8}T\d{6})-[0-9a-f]{32}\.parquet")
 """What a file of the history is called: the time of its first look, and what makes it the only one."""
 TAILS: Final = "_tail-*.arrows"
@@ -236,14 +238,29 @@ def _day_within(path: Path, since: datetime | None, until: datetime | None) -> b
 
 def _why_not_readable(path: Path) -> str | None:
     try:
-        schema = pq.read_schema(path)
+        return wrong_columns(pq.read_schema(path)) or None
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError) as error:
         return f"it cannot be opened ({str(error).splitlines()[0]})"
+
+
+def day_us(name: str) -> int:
+    """When the day of a file begins, by its folder; 0 where that is no day."""
+    try:
+        begin = datetime.combine(
+            date.fromisoformat(name.partition("/")[0].removeprefix("date=")), datetime.min.time(), UTC
+        )
+    except ValueError:
+        return 0
+    return int(begin.timestamp()) * 1_000_000
+
+
+def wrong_columns(schema: pa.Schema) -> str:
+    """Why a file is none of the history; empty where it is one."""
     lacks = [field.name for field in SCHEMA if field.name not in schema.names and field.name not in ADDED]
     wrong = [
         *lacks,
         *(field.name for field in SCHEMA if field.name in schema.names and schema.field(field.name).type != field.type),
     ]
-    return f"columns missing or of another type: {', '.join(wrong)}" if wrong else None
+    return f"columns missing or of another type: {', '.join(wrong)}" if wrong else ""

@@ -43,7 +43,7 @@ STAGED: Final = ".in.mirror"
 SHIPPED: Final = (".out.mirror", ".out.acks", ".in.acks")
 OWN: Final = (
     "$ACTIVEMQ_ARTEMIS_MIRROR_", "$.artemis.", "$sys.", "activemq.management", "activemq.notifications", "notif.",
-    "continuity.cmd.", "dr-ctl.",
+    "continuity.cmd.", "dr-ctl.", "rehearsal.dr-ctl.",
 )  # fmt: skip
 _SECOND_US: Final = 999_999
 

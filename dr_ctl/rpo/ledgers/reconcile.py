@@ -1,7 +1,6 @@
 """Reconciliation: from ledgers to counts and files of ids. Contacts no broker.
 
-The steps: look at the files > what they count, by queue (`facts`) > of many, digests > the messages of the buckets that
-do not add up.
+The steps: look at the files > what they count, by queue (`facts`) > the fate of each message (`judged`).
 """
 
 from __future__ import annotations
@@ -10,10 +9,8 @@ import json
 import os
 import tempfile
 from collections import Counter, defaultdict
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,23 +19,16 @@ from dr_ctl.core.model import Finding, Json
 from dr_ctl.rpo.findings import CONSUMPTION_NOT_TOLD, HOLDINGS_NOT_TOLD, LEDGER_TORN, QUEUES_OF_BROKERS, SENDS_NOT_TOLD
 from dr_ctl.rpo.history.row import micros
 from dr_ctl.rpo.ledgers import transforms as r
-from dr_ctl.rpo.ledgers.counting import BAD, counts
-from dr_ctl.rpo.ledgers.digests import BUCKETS, Digests, Snapshot
 from dr_ctl.rpo.ledgers.files import Ledger, first_bad, ledgers
-from dr_ctl.rpo.ledgers.transforms import KINDS
+from dr_ctl.rpo.ledgers.transforms import KINDS, Snapshot
 from dr_ctl.rpo.spark import sql
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-    from dr_ctl.rpo.ledgers.counting import Count
-
-FEW_EVENTS: Final = 200_000
-"""Up to so many are judged message by message: that costs no more than to compare their digests."""
-MOST_BUCKETS: Final = 8192
-"""Where more do not add up, to pick their messages out costs more than to judge all."""
+BAD: Final = "bad"
 SHORT_WORK_BYTES: Final = 64 * 1024 * 1024
 _SHOWN: Final = 5
 
@@ -57,13 +47,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Reconciled:
-    """The fate of the messages. `events` counts the ledgers' events by kind. `differing` of `buckets` did not add up;
-    `buckets` is 0 where few messages were judged one by one."""
+    """The fate of the messages. `events` counts the ledgers' events by kind."""
 
     parts: Mapping[str, Part]
     events: Mapping[str, int]
-    buckets: int
-    differing: int
     findings: tuple[Finding, ...] = ()
 
     @property
@@ -75,7 +62,6 @@ class Reconciled:
         return {
             **{kind: part.as_json() for kind, part in self.parts.items()},
             "events": dict(self.events),
-            "buckets": {"all": self.buckets, "differing": self.differing},
         }
 
 
@@ -88,11 +74,6 @@ class _Seen:
     queues: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     events: Counter[str] = field(default_factory=Counter)
     bad: dict[int, int] = field(default_factory=dict)
-
-    @property
-    def unsent(self) -> set[str]:
-        """The queues that no ledger tells of sends to."""
-        return {name for name, events in self.queues.items() if "sent" not in events}
 
     @property
     def newest(self) -> list[Snapshot]:
@@ -120,43 +101,22 @@ def reconcile(
         size = sum(Path(path).stat().st_size for ledger in given for path in ledger.paths)
         from dr_ctl.rpo.spark import session as starting  # noqa: PLC0415 - not before the files are known to be ledgers
 
-        with ThreadPoolExecutor(1) as beside:
-            counted = beside.submit(counts, given)
-            is_short = size < SHORT_WORK_BYTES
-            with starting.session(master=master, conf=conf, is_short=is_short, may_take_time=True) as session:
-                return reconcile_in(session, given, out, counted.result())
+        with starting.session(master=master, conf=conf, is_short=size < SHORT_WORK_BYTES) as session:
+            return reconcile_in(session, given, out)
 
 
-def reconcile_in(
-    spark: SparkSession, given: Sequence[Ledger], out: Path, counted: Mapping[int, Iterable[Count]]
-) -> Reconciled:
-    """Do the same in a session that is there already; `counted`: the ledgers counted without it, by number."""
-    read = [r.read(spark, number, ledger) for number, ledger in enumerate(given)]
-    events = sql.union(read)
-    uncounted = [each for number, each in enumerate(read) if number not in counted]
-    facts = r.facts(sql.union(uncounted)).collect() if uncounted else []
-    seen = _seen([*chain.from_iterable(counted.values()), *facts], given)
+def reconcile_in(spark: SparkSession, given: Sequence[Ledger], out: Path) -> Reconciled:
+    """Do the same in a session that is there already."""
+    events = sql.union([r.read(spark, number, ledger) for number, ledger in enumerate(given)])
+    seen = _seen(r.facts(events).collect(), given)
     findings = [*_bad_lines(seen, given), *_left_out(given), *_gaps(seen)]
-    is_many = sum(seen.events.values()) > FEW_EVENTS
-    buckets = _suspects(events, seen) if is_many else None
-    rows: Iterable[Any] = ()
-    if buckets is None or len(buckets):
-        queues = [
-            (name, bool(kinds & {"sent", "send-in-doubt"}), "consumed" in kinds) for name, kinds in seen.queues.items()
-        ]
-        some = buckets if buckets is not None and len(buckets) <= MOST_BUCKETS else None
-        judged = r.judged(events, some, seen.snapshots, seen.newest, queues)
-        # Into one partition: to cut what is sorted into several, Spark would judge everything twice.
-        rows = judged.repartition(1).sortWithinPartitions("kind", "queue", "id").toLocalIterator()
-    differing = len(buckets) if buckets is not None else 0
-    return Reconciled(_written(rows, out), dict(seen.events), BUCKETS if is_many else 0, differing, tuple(findings))
-
-
-def _suspects(events: DataFrame, seen: _Seen) -> Sequence[int]:
-    sites = sorted(seen.sites)
-    digested = r.digested(events, seen.snapshots, sites, seen.unsent).toArrow()
-    suspects: Sequence[int] = Digests.of(digested).suspects(seen.snapshots, seen.newest, sites).tolist()
-    return suspects
+    queues = [
+        (name, bool(kinds & {"sent", "send-in-doubt"}), "consumed" in kinds) for name, kinds in seen.queues.items()
+    ]
+    judged = r.judged(events, seen.snapshots, seen.newest, queues)
+    # Into one partition: to cut what is sorted into several, Spark would judge everything twice.
+    rows = judged.repartition(1).sortWithinPartitions("kind", "queue", "id").toLocalIterator()
+    return Reconciled(_written(rows if seen.queues else (), out), dict(seen.events), tuple(findings))
 
 
 def _seen(rows: Iterable[Any], given: Sequence[Ledger]) -> _Seen:

@@ -1,38 +1,42 @@
 """Ledgers of message ids against each other: DataFrame in, DataFrame out.
 
-A message is its queue and its id. Counts come first (`facts`). Few events are then judged message by message
-(`judged`). Many events are compared as digests in the driver (`digested`, `digests.py`), and only messages of buckets
-that do not add up are judged.
+A message is its queue and its id. Counts come first (`facts`); then every message is judged (`judged`).
 
 A site holds the messages of its newest snapshot: the `stored` events of one ledger at one site, dated by the last of
 them.
 
-    lost        sent or stored once; never received, and in no site's newest snapshot, taken after it was sent
+    lost        sent or stored once; never received, and in no site's newest snapshot, each taken after it was sent
     doubled     consumed more often than sent; or received, or held by a newest snapshot, after it was consumed
     recovered   a snapshot missed it although it was promised and not consumed by then, and it came there later
     unexpected  consumed, received or stored, and never sent, though the ledgers tell of sends to its queue
     unknown     gone, and the ledgers cannot say where to: its send is in doubt, nobody tells of consumption from
-                its queue, or it was sent after the last snapshot
+                its queue, or it was sent after some site's newest snapshot, and may lie there
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from dr_ctl.rpo.ledgers.digests import BUCKETS, CODES
 from dr_ctl.rpo.ledgers.files import COLUMNS, EVENTS
 from dr_ctl.rpo.spark import sql
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from dr_ctl.rpo.ledgers.digests import Snapshot
     from dr_ctl.rpo.ledgers.files import Ledger
 
 KINDS: Final = ("lost", "doubled", "recovered", "unexpected", "unknown")
-_BUCKET: Final = f"CAST(hash & {BUCKETS - 1}L AS INT)"
+
+
+class Snapshot(NamedTuple):
+    """The messages that a site stored by one ledger, at a moment between `at_us` and `until_us`."""
+
+    site: str
+    ledger: int
+    at_us: int
+    until_us: int
 
 
 def read(spark: SparkSession, number: int, ledger: Ledger) -> DataFrame:
@@ -51,8 +55,7 @@ def read(spark: SparkSession, number: int, ledger: Ledger) -> DataFrame:
         """
         SELECT {number} AS ledger, queue, id, site, unix_micros(at) AS us,
                CASE WHEN torn OR queue IS NULL OR id IS NULL OR site IS NULL OR at IS NULL
-                      OR event IS NULL OR event NOT IN ({known}) THEN 'bad' ELSE event END AS event,
-               xxhash64(queue, id) AS hash
+                      OR event IS NULL OR event NOT IN ({known}) THEN 'bad' ELSE event END AS event
         FROM (SELECT *, try_cast(ts AS TIMESTAMP) AS at FROM {frame})
         WHERE event IS NULL OR event != 'ack-in-doubt'
         """,
@@ -73,49 +76,13 @@ def facts(events: DataFrame) -> DataFrame:
     )
 
 
-def digested(
-    events: DataFrame, snapshots: Sequence[Snapshot], sites: Sequence[str], unsent: Collection[str]
-) -> DataFrame:
-    """The columns of `Digests`: numbers alone, for to group by words takes half as long again. `unsent`: the queues
-    that no ledger tells of sends to."""
-    ats, untils = ({getattr(each, name) for each in snapshots} for name in ("at_us", "until_us"))
-    return sql.over(
-        """
-        SELECT {bucket} AS bucket, {unsent} AS unsent,
-               CASE event {codes} END AS code,
-               CASE WHEN event IN ('stored', 'consumed', 'received')
-                 THEN ledger * {count} + CASE site {sites} END ELSE 0 END AS part,
-               CASE event WHEN 'sent' THEN {ats} WHEN 'consumed' THEN {untils} ELSE 0 END AS epoch,
-               count(*) AS n, bit_xor(hash) AS x, sum(shiftrightunsigned(hash, 34)) AS s
-        FROM {events} WHERE event != 'bad' GROUP BY ALL
-        """,
-        events=events,
-        bucket=_BUCKET,
-        unsent=f"int(queue IN ({_words(unsent)}))" if unsent else "0",
-        codes=" ".join(f"WHEN {sql.text(event)} THEN {code}" for event, code in CODES.items()),
-        count=len(sites),
-        sites=" ".join(f"WHEN {sql.text(site)} THEN {number}" for number, site in enumerate(sites)),
-        ats=_passed(ats),
-        untils=_passed(untils),
-    )
-
-
-def _passed(moments: Collection[int]) -> str:
-    return " + ".join(["0", *(f"int(us > {moment}L)" for moment in sorted(moments))])
-
-
-def _words(given: Collection[str]) -> str:
-    return ", ".join(map(sql.text, sorted(given)))
-
-
 def judged(
     events: DataFrame,
-    buckets: Sequence[int] | None,
     snapshots: Sequence[Snapshot],
     newest: Sequence[Snapshot],
     queues: Sequence[tuple[str, bool, bool]],
 ) -> DataFrame:
-    """The fate of the messages in these buckets, or of all: rows of `kind`, `queue` and `id`.
+    """The fate of all messages: rows of `kind`, `queue` and `id`.
 
     `queues`: whether the ledgers tell of sends to the queue, and of consumption from it.
     """
@@ -123,7 +90,7 @@ def judged(
     return sql.over(
         """
         WITH listed AS (
-          SELECT *, event = 'stored' AND {in_newest} AS is_held FROM {events} WHERE event != 'bad' AND {suspect}),
+          SELECT *, event = 'stored' AND {in_newest} AS is_held FROM {events} WHERE event != 'bad'),
         messages AS (
           SELECT queue, id,
             count_if(event = 'sent') AS sent, count_if(event = 'send-in-doubt') AS doubts,
@@ -136,13 +103,13 @@ def judged(
             {seen} AS seen
           FROM listed GROUP BY queue, id),
         looked AS (
-          SELECT m.*, q.sends, q.consumption, {snapshots} AS snapshots
+          SELECT m.*, q.sends, q.consumption, {snapshots} AS snapshots, {newest} AS newest
           FROM messages m JOIN {queues} q ON q.queue = m.queue),
         findings AS (
           SELECT queue, id,
             stored + consumed + received = 0 AND sent = 0 AS never_seen,
             consumed = 0 AND received = 0 AND held_us IS NULL AS gone,
-            consumption AND (size(snapshots) = 0 OR exists(snapshots, s -> s.at_us >= promised_us)) AS can_tell,
+            consumption AND forall(newest, s -> s.at_us >= promised_us) AS can_tell,
             consumed > greatest(sent, 1) OR received_us > consumed_us OR held_us > consumed_us AS doubled,
             exists(snapshots, s -> s.at_us >= promised_us AND (consumed_us IS NULL OR consumed_us > s.until_us)
               AND NOT exists(seen, e -> e.site = s.site AND e.ledger <=> s.ledger)
@@ -160,13 +127,11 @@ def judged(
         SELECT kind, queue, id FROM named
         """,
         events=events,
-        suspect=f"CAST(hash & {BUCKETS - 1}L AS INT) IN ({', '.join(map(str, buckets))})"
-        if buckets is not None
-        else "true",
         in_newest=f"(site, ledger) IN ({', '.join(places)})" if places else "false",
         # A list for each message costs more than all else; only a snapshot can have missed one.
         seen=f"collect_list({_SEEN})" if snapshots else f"array({_NEVER_SEEN})",
         snapshots=_as_array(snapshots),
+        newest=_as_array(newest),
         queues=sql.rows(
             "queue, sends, consumption",
             [(sql.text(name), str(sends).lower(), str(consumed).lower()) for name, sends, consumed in queues],

@@ -90,6 +90,13 @@ def firsts(*keys: Ints) -> tuple[npt.NDArray[np.intp], Flags]:
     return order, new
 
 
+def in_order(key: Ints, us: Ints) -> npt.NDArray[np.intp] | slice:
+    """The order by key and time; rows that stand in it already are not sorted again."""
+    if len(key) < 2 or bool(((key[1:] > key[:-1]) | ((key[1:] == key[:-1]) & (us[1:] >= us[:-1]))).all()):  # noqa: PLR2004
+        return slice(None)
+    return np.lexsort((us, key))
+
+
 def place_of(keys: Ints, wanted: Ints) -> Ints:
     """Where each wanted key stands among sorted ones; -1 where it does not."""
     if not len(keys):

@@ -9,6 +9,7 @@ looks among which the clock was put back.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -40,7 +41,8 @@ NO_ROLE, SERVING, STANDBY, DOWN = range(4)
 class Side:
     """Messages, or acknowledgements, in an outflow at each look; NA where these were not read.
 
-    `cut_us` is the moment of the look that cuts history, `likely_us` that of the likely cut; NA where not known.
+    `cut_us` is the moment of the look that cuts history (`cut_moment`: its place among `moments` of looks), `likely_us`
+    that of the likely cut; NA where not known.
     """
 
     depth: Ints
@@ -48,6 +50,8 @@ class Side:
     shipped: Ints
     cut_us: Ints
     likely_us: Ints
+    cut_moment: Ints
+    moments: int
 
     @property
     def known(self) -> Flags:
@@ -86,7 +90,10 @@ class Outflows:
         us = told.us
         fresh, begins, was_put_back = _series(told)
         series: Ints = np.cumsum(begins)
-        sent, acked = (_side(each, us, series, begins) for each in (told.sends, told.acks))
+        moments = np.searchsorted(told.times, us), len(told.times)
+        sent = acked = _side(told.sends, us, series, begins, *moments)
+        if not all(np.array_equal(*both) for both in zip(told.sends, told.acks, strict=True)):
+            acked = _side(told.acks, us, series, begins, *moments)
         known = last_true(sent.cut_us != NA, fresh)
         places = np.arange(len(us))
         first = np.maximum.accumulate(np.where(fresh, places, 0)) if len(us) else places
@@ -113,6 +120,14 @@ class Outflows:
         moment = place_of(self.times, us)
         key = np.where((flow >= 0) & (moment >= 0), flow * len(self.times) + moment, -1)
         return place_of(self._places, key)
+
+    def after(self, flow: Ints, us: Ints) -> Ints:
+        """The place behind the last look at these outflows not after these moments."""
+        if not len(self.us):
+            return np.zeros(len(us), np.int64)
+        first = int(self.us.min())
+        span = int(max(self.us.max(), us.max(initial=first))) - first + 1
+        return np.searchsorted(self.flow * span + self.us - first, flow * span + us - first, "right")
 
     @property
     def ends(self) -> Ints:
@@ -196,8 +211,7 @@ def _missed(flow: Ints, us: Ints, known: Flags) -> Flags:
 def _roles(rows: Columns, pair: Ints, us: Ints) -> Ints:
     """The role of the site at each look: told of the pair, or of all pairs where the row names none."""
     of_site = rows.take(np.flatnonzero(rows.kind == SITE))
-    known = {"serving": SERVING, "standby": STANDBY, "down": DOWN}
-    role = np.array([known.get(word, NO_ROLE) for word in rows.words] + [NO_ROLE])[of_site.name]
+    role = roles_of(rows.words)[of_site.name]
     times = np.unique(of_site.us)
     found = np.full(len(us), -1)
     for wanted in (pair, np.full(len(pair), -1)):
@@ -209,6 +223,12 @@ def _roles(rows: Columns, pair: Ints, us: Ints) -> Ints:
             found = np.where((found < 0) & (at >= 0), role[order][np.maximum(at, 0)], found)
     roles: Ints = np.maximum(found, NO_ROLE)
     return roles
+
+
+def roles_of(words: Sequence[str]) -> Ints:
+    """The role that each word names; -1, the last, names none."""
+    known = {"serving": SERVING, "standby": STANDBY, "down": DOWN}
+    return np.array([known.get(word, NO_ROLE) for word in words] + [NO_ROLE])
 
 
 def _series(told: _Told) -> tuple[Flags, Flags, Flags]:
@@ -230,10 +250,10 @@ def _series(told: _Told) -> tuple[Flags, Flags, Flags]:
     return fresh, begins, back
 
 
-def _side(told: list[Ints], us: Ints, series: Ints, begins: Flags) -> Side:
+def _side(told: list[Ints], us: Ints, series: Ints, begins: Flags, moment: Ints, moments: int) -> Side:
     depth, added, shipped = told
     if not len(us):
-        return Side(depth, added, shipped, us, us)
+        return Side(depth, added, shipped, us, us, us, moments)
     known = depth != NA
     put, out = np.where(known, shipped + depth, 0), np.where(known, shipped, 0)
     # Put each series on a height of its own: a single running maximum and a single search serve all of them.
@@ -246,4 +266,5 @@ def _side(told: list[Ints], us: Ints, series: Ints, begins: Flags) -> Side:
     after = np.minimum(cut + 1, here)
     past = (base + out - top[cut]) / np.maximum(1, top[after] - top[cut])
     likely_us = us[cut] + (np.clip(past, 0, 1) * (us[after] - us[cut])).astype(np.int64)
-    return Side(depth, added, shipped, np.where(is_cut, us[cut], NA), np.where(is_cut, likely_us, NA))
+    cuts = np.where(is_cut, us[cut], NA), np.where(is_cut, likely_us, NA)
+    return Side(depth, added, shipped, *cuts, np.where(is_cut, moment[cut], -1), moments)

@@ -1,1 +1,1 @@
-"""Spark itself: session, class archive, SQL texts."""
+"""Spark itself: session, tasks, SQL texts."""

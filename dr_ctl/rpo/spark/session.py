@@ -1,12 +1,8 @@
-"""Starting Spark, trimmed for one short piece of work, and ending it without a trace.
-
-A local session runs in a JVM of its own on the loopback interface, with everything it writes under one private
-directory that is removed with it. Masters elsewhere and Spark Connect addresses are used as they are.
-"""
+"""Spark sessions that start and end with the work: in a JVM of their own, on a cluster, through Spark Connect, or in
+the one that `spark-submit` made."""
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 import signal
@@ -14,11 +10,11 @@ import subprocess
 import sys
 import tempfile
 import threading
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-import pyspark
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
@@ -26,18 +22,10 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from dr_ctl.core.errors import EnvironmentFault
-from dr_ctl.rpo.spark import archive
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 APP: Final = "dr-ctl"
 SESSION_CONF: Final = {
     "spark.sql.session.timeZone": "UTC",
-    # A site may be called 01, and a day stays a word.
-    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
-    # Constraints would only repeat filters that are there already.
-    "spark.sql.constraintPropagation.enabled": "false",
     # Noting the Python line of every column costs more calls to the JVM than making the column.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
@@ -47,24 +35,10 @@ LOCAL_CONF: Final = {
     "spark.sql.catalogImplementation": "in-memory",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-}
-SHORT_WORK_CONF: Final = {
-    # Planning again after every stage costs more than it saves on little data.
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.shuffle.partitions": "2",
-}
-COMPILES: Final = "spark.sql.codegen.wholeStage"
-TINY_WORK_CONF: Final = {
-    # For a few thousand rows, compiling generated classes takes several times as long as interpreting the plan.
-    COMPILES: "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    # A Spark job for a file listing costs too much where the files are small and near.
-    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+    "spark.sql.shuffle.partitions": "8",
 }
 SHORT_WORK_JAVA: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """For work of seconds the first compiler alone is faster; for long work it loses."""
-WHOLE_HEAP: Final = "-Xms1g"
-"""Spark's own default, at once: a heap that grows costs seconds of collecting."""
 LONG_WORK_JAVA: Final = ("-XX:+UseParallelGC",)
 LONG_WORK_CONF: Final = {"spark.driver.memory": "4g"}
 """Of a local session, whose driver does the work. What is sorted beyond that goes to disk."""
@@ -78,45 +52,45 @@ appender.console.target = SYSTEM_ERR
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %p %c{1}: %m%n%ex
 """
-SHORT_WORK_ROWS: Final = 2_000_000
-"""From here on what the second compiler costs is less than what it saves: two thirds of the time of a row."""
-TINY_WORK_ROWS: Final = 100_000
 STOP_LIMIT_S: Final = 10.0
-DUMP_LIMIT_S: Final = 120.0
+_REMEDY: Final = "Look at `spark` in the settings file: master, conf, and that both sides see the history."
 
 
-class Unfinished(EnvironmentFault):
-    """A session was there, and the work in it was not done."""
+def is_submitted() -> bool:
+    """Whether `spark-submit` started this process and holds a JVM for it."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 @contextmanager
 def session(
-    *,
-    master: str = "local[*]",
-    conf: Mapping[str, str] | None = None,
-    is_short: bool = True,
-    may_take_time: bool = False,
+    *, master: str = "local[*]", conf: Mapping[str, str] | None = None, is_short: bool = False
 ) -> Iterator[SparkSession]:
     """Give a session and end it, its JVM included, whatever happens inside. Only one session at a time in a process.
-
-    `may_take_time`: make a missing archive of Spark's classes at the end, in some seconds.
 
     Errors of Spark itself, at the start or in the work, are raised as EnvironmentFault.
     """
     given = dict(conf or {})
-    started = (
-        _connected(master, given)
-        if master.startswith("sc://")
-        else _launched(master, given, is_short=is_short, may_take_time=may_take_time)
-    )
+    started: AbstractContextManager[SparkSession]
+    if is_submitted():
+        started = _submitted(given)
+    elif master.startswith("sc://"):
+        started = _connected(master, given)
+    else:
+        started = _launched(master, given, is_short=is_short)
     with started as spark:
         try:
             yield spark
         except (PySparkException, Py4JError) as error:
-            raise Unfinished(
-                f"Spark did not finish the work: {_first_line(error)}",
-                remedy="Look at `spark` in the settings file: master, conf, and that both sides see the history.",
-            ) from error
+            raise EnvironmentFault(f"Spark did not finish the work: {_first_line(error)}", remedy=_REMEDY) from error
+
+
+@contextmanager
+def _submitted(conf: Mapping[str, str]) -> Iterator[SparkSession]:
+    """The session of `spark-submit`: its master and its settings count, and its JVM ends with it."""
+    builder = SparkSession.builder.appName(APP)
+    for key, value in {**SESSION_CONF, **conf}.items():
+        builder = builder.config(key, value)
+    yield builder.getOrCreate()
 
 
 @contextmanager
@@ -138,7 +112,7 @@ def _connected(address: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
 
 
 @contextmanager
-def _launched(master: str, conf: Mapping[str, str], *, is_short: bool, may_take_time: bool) -> Iterator[SparkSession]:
+def _launched(master: str, conf: Mapping[str, str], *, is_short: bool) -> Iterator[SparkSession]:
     if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
         raise EnvironmentFault(
             "Spark needs Java, and there is no `java` on the PATH",
@@ -147,48 +121,14 @@ def _launched(master: str, conf: Mapping[str, str], *, is_short: bool, may_take_
     # Tasks run in the Python that has what they need: this one.
     os.environ.setdefault("PYSPARK_PYTHON", conf.get("spark.pyspark.python", sys.executable))
     folder = Path(tempfile.mkdtemp(prefix="dr-ctl-spark-"))
-    compiles = conf.get(COMPILES, "true") == "true"
-    kept = archive.place(pyspark.__version__, Path(pyspark.__file__).parent, compiles=compiles)
-    made = archive.fresh(kept) if kept is not None and may_take_time and not kept.exists() else None
-    ended_well = False
-
-    def jvm(sharing: Sequence[str]) -> AbstractContextManager[SparkSession]:
-        settings = _settings(master, conf, folder, sharing, is_short=is_short)
-        limit_s = DUMP_LIMIT_S if made is not None else STOP_LIMIT_S
-        # A cluster wants to know that it is over, and an archive is written at an orderly end.
-        return _jvm(settings, folder, limit_s, is_orderly=made is not None or not master.startswith("local"))
-
     try:
-        with ExitStack() as started:
-            sharing = _sharing(kept, made)
-            try:
-                spark = started.enter_context(jvm(sharing))
-            except EnvironmentFault:
-                if kept is None or made is not None or not sharing:
-                    raise
-                # A JVM that maps half an archive dies, so the archive is deleted and made again later.
-                kept.unlink(missing_ok=True)
-                spark = started.enter_context(jvm(()))
+        with _jvm(_settings(master, conf, folder, is_short=is_short), folder) as spark:
             yield spark
-        ended_well = True
     finally:
-        if kept is not None and made is not None:
-            archive.settle(made, kept, is_whole=ended_well)
         shutil.rmtree(folder, ignore_errors=True)  # the JVM removes parts of it at the same time
 
 
-def _sharing(kept: Path | None, made: Path | None) -> list[str]:
-    """Map the archive, or make one; the JVM's warnings about one that it cannot use are of no interest."""
-    if made is not None:
-        return [f'"-XX:ArchiveClassesAtExit={made}"', "-Xlog:disable"]
-    if kept is not None and kept.exists():
-        return [f'"-XX:SharedArchiveFile={kept}"', "-Xshare:auto", "-Xlog:disable"]
-    return []
-
-
-def _settings(
-    master: str, conf: Mapping[str, str], folder: Path, sharing: Sequence[str], *, is_short: bool
-) -> SparkConf:
+def _settings(master: str, conf: Mapping[str, str], folder: Path, *, is_short: bool) -> SparkConf:
     log4j = folder / "log4j2.properties"
     log4j.write_text(LOG4J)
     java = [
@@ -197,18 +137,17 @@ def _settings(
         "-XX:-UsePerfData",
         f"-XX:ErrorFile={folder / 'crash.log'}",
         *(SHORT_WORK_JAVA if is_short else LONG_WORK_JAVA),
-        *([WHOLE_HEAP] if is_short and "spark.driver.memory" not in conf else []),
-        *sharing,
         conf.get("spark.driver.extraJavaOptions", ""),
     ]
+    is_local = master.startswith("local")
     settings = {
         "spark.app.name": APP,
         "spark.master": master,
         "spark.local.dir": str(folder),
         "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),
         **SESSION_CONF,
-        **(LOCAL_CONF if master.startswith("local") else {}),
-        **(SHORT_WORK_CONF if is_short else LONG_WORK_CONF if master.startswith("local") else {}),
+        **(LOCAL_CONF if is_local else {}),
+        **(LONG_WORK_CONF if is_local and not is_short else {}),
         **conf,
         "spark.driver.extraJavaOptions": " ".join(java).strip(),
     }
@@ -216,8 +155,7 @@ def _settings(
 
 
 @contextmanager
-def _jvm(settings: SparkConf, folder: Path, stop_limit_s: float, *, is_orderly: bool) -> Iterator[SparkSession]:
-    """`is_orderly`: end the JVM in its own way, which takes a second; without, kill the JVM after the work."""
+def _jvm(settings: SparkConf, folder: Path) -> Iterator[SparkSession]:
     said = folder / "jvm.log"
     with said.open("wb") as log:
         try:
@@ -226,7 +164,6 @@ def _jvm(settings: SparkConf, folder: Path, stop_limit_s: float, *, is_orderly: 
         except PySparkException as error:
             raise _did_not_start(said, error) from error
     interrupt = _interrupt_handler()
-    spark: SparkSession | None = None
     try:
         try:
             spark = SparkSession(SparkContext(conf=settings, gateway=gateway))
@@ -236,11 +173,13 @@ def _jvm(settings: SparkConf, folder: Path, stop_limit_s: float, *, is_orderly: 
             # SparkContext takes SIGINT for itself; give SIGINT back to the earlier handler.
             if interrupt is not None:
                 signal.signal(signal.SIGINT, interrupt)
-        yield spark
-        if is_orderly:
-            spark.stop()
+        try:
+            yield spark
+        finally:
+            with suppress(PySparkException, Py4JError, OSError):  # a JVM that is gone needs no end
+                spark.stop()
     finally:
-        _end(gateway, stop_limit_s)
+        _end(gateway)
 
 
 def _did_not_start(said: Path, error: Exception) -> EnvironmentFault:
@@ -257,43 +196,19 @@ def _interrupt_handler() -> Any:
     return signal.getsignal(signal.SIGINT) if in_main_thread else None
 
 
-def _end(gateway: Any, limit_s: float) -> None:
-    """End the JVM for certain and leave no trace of it in this process, so that another session can be started."""
-    was_disabled = logging.root.manager.disable
-    # Whatever still tells the JVM that an object is not needed any more complains when it is gone.
-    logging.disable(logging.ERROR)
-    try:
-        _ended(gateway, limit_s)
-    finally:
-        logging.disable(was_disabled)
-
-
-def _ended(gateway: Any, limit_s: float) -> None:
+def _end(gateway: Any) -> None:
+    """End the JVM for certain, so that another session can be started."""
     process: subprocess.Popen[bytes] = gateway.proc
-    context = SparkContext._active_spark_context  # noqa: SLF001 - no public way to forget a session whose JVM is gone
-    if context is not None:
-        # Drop the context without asking its JVM. The accumulator server of Python's tasks would complain.
-        setattr(context._accumulatorServer, "handle_error", _no_complaint)  # noqa: B010, SLF001
-        gateway._gateway_client.is_connected = False  # noqa: SLF001
-        process.kill()
-        context._jsc = None  # noqa: SLF001
-        context.stop()
-        SparkSession._instantiatedSession = None  # noqa: SLF001
-        SparkSession._activeSession = None  # noqa: SLF001
     gateway.shutdown()
     if process.stdin is not None:
         process.stdin.close()  # the JVM ends when this pipe does
     try:
-        process.wait(limit_s)
+        process.wait(STOP_LIMIT_S)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-    SparkContext._gateway = None  # noqa: SLF001
+    SparkContext._gateway = None  # noqa: SLF001 - no public way to forget a JVM that is gone
     SparkContext._jvm = None  # noqa: SLF001
-
-
-def _no_complaint(*_: object) -> None:
-    """Say nothing."""
 
 
 def _first_line(error: Exception) -> str:

@@ -1,0 +1,279 @@
+"""What adds up: the rows that an hour of a history is summed up in, of whichever task and of whichever time.
+
+A row is of one kind. What it is of stands in typed columns (its keys); rows whose keys are equal are put together:
+weights and counts are added, of `most` the largest counts, of `least` the smallest.
+
+| kind | of | weight | count | most | least |
+| --- | --- | --- | --- | --- | --- |
+| figure | scope, metric, likely, cell, bucket; of a drain `flow` and `acks` | time, us | | largest value | |
+| change | scope, metric, horizon_us, cell, level, stalled, bucket | time, us | moments | largest change | |
+| drained | scope (a flow), acks, level, bucket | | messages | | slowest, thousandths a second |
+| put | scope (a flow), bucket | | intervals | quickest, thousandths a second | |
+| time | scope, metric (covered, late, idle, floor), cell | time, us | intervals | | |
+| looks | scope (a flow), cell | | looks | last, us | first, us |
+| told | scope (a flow) | things put in | of these told by queues | | |
+| read | scope (a class) | | flows that have a queue of it | | |
+| curve | scope, metric, likely, cell; of a drain `flow` and `acks` | | | largest value | |
+| share | scope (a flow), name (a queue), cell | message-milliseconds | | most at a look | |
+| now | scope, metric, likely; of a drain `flow` and `acks`; stalled | | | value at the last look | |
+| since | scope, metric | | | bound of the last covered time | |
+| spacing | scope (a flow) | | | between looks, us | |
+| role | name (a role) | | | last seen, us | |
+| check | metric, cell | a sum over moments | moments | | |
+| fault | metric (torn, gone, short), name (a file, or a version) | | | how far back, us | |
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Final, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dr_ctl.rpo.series.columns import NA, Flags, Floats, Ints
+from dr_ctl.rpo.series.histogram import bucket_of
+
+TOTAL: Final = "total"
+UNKNOWN: Final = -(1 << 30)
+"""The bucket of what is not known."""
+MILLI: Final = 1000
+WORDS: Final = {"kind": "", "scope": "", "metric": "", "flow": "", "name": ""}
+NUMBERS: Final = {"cell": 0, "level": 0, "horizon_us": 0, "bucket": 0}
+FLAGS: Final = {"is_total": False, "likely": False, "acks": False, "stalled": False}
+KEYS: Final = (*WORDS, *NUMBERS, *FLAGS)
+SCHEMA: Final = pa.schema(
+    [
+        *((name, pa.string()) for name in WORDS),
+        *((name, pa.int64()) for name in NUMBERS),
+        *((name, pa.bool_()) for name in FLAGS),
+        *((name, pa.int64()) for name in ("weight", "count", "most", "least")),
+    ]
+)
+"""`is_total`: the row tells of the total too, for its flow is the only one."""
+NEVER: Final = 1 << 62
+
+
+LAST: Final = ("now", "since", "spacing")
+
+
+def class_name(number: int) -> str:
+    return f"class {number}"
+
+
+def flow_name(pair: str, name: str) -> str:
+    return json.dumps([pair, name])
+
+
+def bucket(values: Ints) -> Ints:
+    return np.where(values == NA, UNKNOWN, bucket_of(values))
+
+
+class Gathered:
+    """Gathers the rows of an hour, put together as they come."""
+
+    def __init__(self) -> None:
+        self._parts: list[pa.Table] = []
+
+    def add(
+        self,
+        kind: str,
+        words: Sequence[str],
+        scope: Ints | int,
+        *,
+        weight: Ints | None = None,
+        count: Ints | None = None,
+        most: Ints | None = None,
+        least: Ints | None = None,
+        size: int | None = None,
+        **keys: Any,
+    ) -> None:
+        """Add rows: `scope`, like the keys `flow` and `name`, are places in `words`; `metric` is a word."""
+        told = [each for each in (weight, count, most, least) if each is not None]
+        length = size if size is not None else len(told[0])
+        if not length:
+            return
+        metric = keys.pop("metric", "")
+        given = {"scope": scope, **keys}
+        arrays = {name: np.asarray(each, np.int64) for name, each in given.items()}
+        varied = {name: each for name, each in arrays.items() if each.ndim and bool((each != each[0]).any())}
+        order, first = _grouped(list(varied.values()), length)
+        columns: dict[str, Any] = {}
+        for name, each in arrays.items():
+            columns[name] = each[order][first] if each.ndim else np.full(len(first), each)
+        sums = [None if each is None else np.add.reduceat(each[order], first) for each in (weight, count)]
+        tops = None if most is None else np.maximum.reduceat(most[order], first)
+        lows = None if least is None else np.minimum.reduceat(least[order], first)
+        self._parts.append(_table(kind, metric, words, columns, len(first), (*sums, tops, lows)))
+
+    def one(
+        self,
+        kind: str,
+        scope: str = "",
+        *,
+        weight: int = 0,
+        count: int = 0,
+        most: int = 0,
+        least: int = NEVER,
+        **keys: Any,
+    ) -> None:
+        """Add one row, of words."""
+        row: dict[str, Any] = {
+            **WORDS,
+            **NUMBERS,
+            **FLAGS,
+            "kind": kind,
+            "scope": scope,
+            "weight": weight,
+            "count": count,
+            "most": most,
+            "least": least,
+            **keys,
+        }
+        self._parts.append(pa.Table.from_pylist([row], schema=SCHEMA))
+
+    def table(self) -> pa.Table:
+        return pa.concat_tables([SCHEMA.empty_table(), *self._parts])
+
+
+def _grouped(keys: list[Ints], length: int) -> tuple[npt.NDArray[np.intp] | slice, npt.NDArray[np.intp]]:
+    """The order by these keys, and the places in it at which another begins."""
+    if not keys:
+        return slice(None), np.zeros(1, np.intp)
+    code = np.zeros(length, np.int64)
+    size = 1
+    for key in keys:
+        least = int(key.min())
+        span = int(key.max()) - least + 1
+        size *= span
+        code = code * span + (key - least)
+    order = np.argsort(code, kind="stable") if size < NEVER else np.lexsort(keys[::-1])
+    new = np.ones(length, bool)
+    new[1:] = np.logical_or.reduce([key[order][1:] != key[order][:-1] for key in keys])
+    return order, np.flatnonzero(new)
+
+
+def _table(
+    kind: str, metric: str, words: Sequence[str], keys: dict[str, Ints], length: int, values: tuple[Ints | None, ...]
+) -> pa.Table:
+    """Columns that a kind has not are constant."""
+    columns: list[pa.Array] = []
+    for name, word in {**WORDS, "kind": kind, "metric": metric}.items():
+        if name in keys:
+            columns.append(pa.array(np.array([*words, ""], object)[keys[name]], pa.string()))
+        else:
+            columns.append(pa.repeat(pa.scalar(word, pa.string()), length))
+    columns += [
+        pa.array(keys[name]) if name in keys else pa.repeat(pa.scalar(0, pa.int64()), length) for name in NUMBERS
+    ]
+    columns += [
+        pa.array(keys[name].astype(bool)) if name in keys else pa.repeat(pa.scalar(False), length) for name in FLAGS
+    ]
+    for value, default in zip(values, (0, 0, 0, NEVER), strict=True):
+        columns.append(
+            pa.repeat(pa.scalar(default, pa.int64()), length) if value is None else pa.array(value, pa.int64())
+        )
+    return pa.table(columns, schema=SCHEMA)
+
+
+ADDED: Final = (("weight", "sum"), ("count", "sum"), ("most", "max"), ("least", "min"))
+
+
+def together(tables: Sequence[pa.Table]) -> pa.Table:
+    """Rows with equal keys put together."""
+    whole = pa.concat_tables([SCHEMA.empty_table(), *tables])
+    found = whole.group_by([*KEYS], use_threads=False).aggregate([*ADDED])
+    return found.rename_columns([*KEYS, *(name for name, _ in ADDED)]).select(SCHEMA.names).cast(SCHEMA)
+
+
+def coarsened(tables: Sequence[pa.Table], figures_us: int, curve_us: int) -> pa.Table:
+    """Rows in coarser cells."""
+    whole = pa.concat_tables([SCHEMA.empty_table(), *tables])
+    # Of what was last only the last counts.
+    is_last = pc.is_in(whole["kind"], pa.array(LAST))
+    newest = pc.max(whole["cell"].filter(is_last)).as_py()
+    if newest is not None:
+        whole = whole.filter(pc.or_(pc.invert(is_last), pc.equal(whole["cell"], newest)))
+    length = np.where(pc.equal(whole["kind"], "curve").to_numpy(zero_copy_only=False), curve_us, figures_us)
+    cell = whole["cell"].to_numpy()
+    return together([whole.set_column(whole.column_names.index("cell"), "cell", pa.array(cell - cell % length))])
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Rows of one kind, scope and metric; `flow` and `name` are places in the words of all."""
+
+    flow: Ints
+    name: Ints
+    cell: Ints
+    level: Ints
+    horizon_us: Ints
+    bucket: Ints
+    acks: Flags
+    stalled: Flags
+    weight: Ints
+    count: Ints
+    most: Ints
+    least: Ints
+
+    def take(self, at: Ints | Flags | slice) -> Self:
+        return type(self)(*(getattr(self, each.name)[at] for each in fields(self)))
+
+    @property
+    def values(self) -> Ints:
+        return np.where(self.bucket == UNKNOWN, NA, self.most)
+
+    @property
+    def slowest(self) -> Floats:
+        return self.least / MILLI
+
+    def words(self, of: Rows) -> list[str]:
+        return [of.words[place] for place in self.name.tolist()]
+
+
+class Rows:
+    """All rows of an estimate, by kind, scope and metric."""
+
+    def __init__(self, tables: Sequence[pa.Table]) -> None:
+        whole = pa.concat_tables([SCHEMA.empty_table(), *tables])
+        total = whole.filter(pc.field("is_total"))
+        total = total.set_column(
+            total.column_names.index("scope"), "scope", pa.repeat(pa.scalar(TOTAL), total.num_rows)
+        )
+        whole = pa.concat_tables([whole, total]).combine_chunks()
+        self.words: list[str] = []
+        coded = {name: self._coded(whole[name]) for name in WORDS}
+        columns = {name: whole[name].to_numpy(zero_copy_only=False) for name in SCHEMA.names if name not in WORDS}
+        key = [coded["kind"], coded["scope"], coded["metric"], columns["likely"].astype(np.int64)]
+        order, first = _grouped(key, whole.num_rows) if whole.num_rows else (slice(None), np.zeros(0, np.intp))
+        columns = {**columns, "flow": coded["flow"], "name": coded["name"]}
+        rows = Part(*(columns[each.name][order] for each in fields(Part)))
+        self._parts: dict[tuple[str, str, str, bool], Part] = {}
+        heads = np.stack([each[order][first] for each in key], axis=1).tolist() if len(first) else []
+        for (kind, scope, metric, likely), begin, end in zip(
+            heads, first.tolist(), [*first.tolist(), whole.num_rows][1:], strict=True
+        ):
+            self._parts[self.words[kind], self.words[scope], self.words[metric], likely > 0] = rows.take(
+                slice(begin, end)
+            )
+        self._none = rows.take(slice(0, 0))
+        self.flows = sorted(
+            (scope for kind, scope, *_ in self._parts if kind == "looks" and scope != TOTAL), key=json.loads
+        )
+
+    def _coded(self, column: pa.ChunkedArray) -> Ints:
+        if not len(column):
+            return np.zeros(0, np.int64)
+        told = pc.dictionary_encode(column.combine_chunks())
+        told = told.chunk(0) if isinstance(told, pa.ChunkedArray) else told
+        begin = len(self.words)
+        self.words += told.dictionary.to_pylist()
+        found: Ints = told.indices.to_numpy().astype(np.int64) + begin
+        return found
+
+    def part(self, kind: str, scope: str = "", metric: str = "", *, likely: bool = False) -> Part:
+        return self._parts.get((kind, scope, metric, likely), self._none)

@@ -1,0 +1,352 @@
+"""From looks at queues to bounds: what of each was under way between two looks, at most and likely; added up by look.
+
+With A for what was sent to a queue, K for what was consumed from it:
+
+    loss        sent since the cut, and no more than the queue held
+    age         time since the cut, while anything is lost
+    duplicates  consumed since the cut of the acknowledgements, among the messages that were shipped
+
+Between two looks the truth moves; bounds are taken from the end of the interval that makes them larger (sends at the
+end, cut at the start). No bound is thus below the truth in between. Where a cut is not known (just after a restart)
+what the queue held is the bound of loss. Likely figures are of the looks themselves, by the likely cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
+from typing import Final, Self
+
+import numpy as np
+
+from dr_ctl.rpo.series.columns import NA, QUEUE, SHARED, Columns, Flags, Floats, Ints, in_order
+from dr_ctl.rpo.series.cut import AWAY_US, Outflows, Side
+from dr_ctl.rpo.series.sums import OfQueues, Spread, Sums, added_up
+from dr_ctl.rpo.series.unread import Unread
+
+TOP: Final = 10
+"""So many queues are named of those in which most is under way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A queue's part of what was likely lost: message-milliseconds, and the most at a look."""
+
+    flow: int
+    queue: str
+    message_ms: int
+    most: int
+
+
+@dataclass(slots=True)
+class Queues:
+    """All queues of the outflows. `within` by the look that ends an interval; `likely` of the looks; `last` the bound
+    at each outflow's last look that read a queue too. `told`: things put into the outflow in each interval that the
+    queues' counters account for. `shares`: those in which most was under way."""
+
+    within: Sums
+    likely: Sums
+    last: Sums
+    told: Floats
+    unread: Unread
+    shares: list[Share]
+
+    @classmethod
+    def of(
+        cls,
+        chunks: Iterable[Columns],
+        flows: Outflows,
+        mask_of: Callable[[str], int],
+        scopes: int,
+        within_us: tuple[int, int],
+    ) -> Self:
+        """Bound every queue of the rows, which come in chunks of whole queues; `mask_of` says by bits in which scopes a
+        queue counts (1: in the total). Shares are of looks within that time."""
+        looks, outflows = len(flows.us), len(flows.keys)
+        found = cls(
+            Sums.none(scopes, looks),
+            Sums.none(scopes, looks),
+            Sums.none(scopes, outflows),
+            np.zeros(looks),
+            Unread.none(scopes, looks, outflows),
+            [],
+        )
+        for rows in chunks:
+            found._add(rows, flows, mask_of, scopes, within_us)
+        found.shares = sorted(found.shares, key=lambda each: -each.message_ms)[:TOP]
+        return found
+
+    def _add(
+        self, rows: Columns, flows: Outflows, mask_of: Callable[[str], int], scopes: int, within_us: tuple[int, int]
+    ) -> None:
+        q = _Looks.of(rows, flows)
+        if not len(q.us):
+            return
+        names, at = np.unique(q.queue, return_inverse=True)
+        masks = [mask_of(rows.words[name]) for name in names]
+        counts = np.array([[mask >> scope & 1 for mask in masks] for scope in range(scopes)], bool)[:, at]
+        cut, acked = _Cut.of(q, flows.sends, q.place), _Cut.of(q, flows.acks, q.acks)
+        likely = _likely(q, flows, cut, acked)
+        self.within.add(added_up(_within(q, flows, cut, acked), counts, len(flows.us)))
+        self.likely.add(added_up(likely, counts, len(flows.us)))
+        self.last.add(added_up(_last(q, flows, cut, acked), counts, len(flows.keys)))
+        self.told += _told(q, flows)
+        self.unread.add(q.new, q.us, q.place, q.depth, counts, flows)
+        self.shares += _shares(rows, q, flows, likely.loss * counts[0], within_us)
+
+
+@dataclass(frozen=True, slots=True)
+class _Looks:
+    """Looks at queues, by queue and time, each with the place of the look at the outflow that serves it."""
+
+    thing: Ints
+    queue: Ints
+    place: Ints
+    acks: Ints  # -1 where acknowledgements have no outflow
+    us: Ints
+    moment: Ints  # a place in the times at which outflows were looked at
+    depth: Ints
+    sent: Ints
+    consumed: Ints
+    oldest_us: Ints
+    passed: Ints  # messages ever sent to it, from the queue's own side: at least `sent`
+    new: Flags
+    begins: Flags
+    series: Ints
+
+    @classmethod
+    def of(cls, rows: Columns, flows: Outflows) -> Self:
+        q = rows.take(np.flatnonzero((rows.kind == QUEUE) & (rows.pair >= 0)))
+        place, acks = _served(q, flows)
+        served = np.flatnonzero(place >= 0)
+        q, place, acks = q.take(served), place[served], acks[served]
+        flow = flows.flow[place] if len(place) else place
+        thing = (q.pair * (len(q.words) + 1) + q.name) * max(1, len(flows.keys)) + flow
+        order = in_order(thing, q.us)
+        q, place, acks, thing = q.take(order), place[order], acks[order], thing[order]
+        again = np.zeros(len(thing), bool)
+        again[1:] = (thing[1:] == thing[:-1]) & (q.us[1:] == q.us[:-1])
+        if again.any():  # of two rows of one look the first counts
+            kept = np.flatnonzero(~again)
+            q, place, acks, thing = q.take(kept), place[kept], acks[kept], thing[kept]
+        new = np.ones(len(thing), bool)
+        new[1:] = thing[1:] != thing[:-1]
+        consumed = np.where(q.acked == NA, q.removed, q.acked)
+        era = np.where(acks >= 0, flows.series[np.maximum(acks, 0)], -1) if len(acks) else acks
+        begins = new.copy()
+        begins[1:] |= q.us[1:] - q.us[:-1] > AWAY_US
+        for told in (q.start, flows.series[place] if len(place) else place, era):
+            begins[1:] |= told[1:] != told[:-1]
+        for counter in (q.added, q.removed, consumed):
+            begins[1:] |= counter[1:] < counter[:-1]
+        oldest = np.where(q.oldest_ms == NA, NA, q.oldest_ms * 1000)
+        passed = np.maximum(q.added, q.removed + q.depth)
+        return cls(
+            thing=np.cumsum(new) - 1,
+            queue=q.name,
+            place=place,
+            acks=acks,
+            us=q.us,
+            moment=np.searchsorted(flows.times, q.us),
+            depth=q.depth,
+            sent=q.added,
+            consumed=consumed,
+            oldest_us=oldest,
+            passed=passed,
+            new=new,
+            begins=begins,
+            series=np.cumsum(begins),
+        )
+
+    def newest(self, moment: Ints, times: int) -> Ints:
+        """The queue's newest look not after a moment, and not after this one; below 0, or another's, where none is."""
+        base = self.thing * (times + 1)
+        at = np.searchsorted(base + self.moment, base + moment, "right") - 1
+        return np.minimum(at, np.arange(len(self.us)))
+
+
+def _served(q: Columns, flows: Outflows) -> tuple[Ints, Ints]:
+    """The places of the looks at the outflows of a queue's messages and of its acknowledgements, by its own outflow,
+    where it has one, else by the one that serves all of its pair."""
+    codes = {key: place for place, key in enumerate(flows.keys)}
+    words = [*q.words, None]
+    many = len(words)
+    things, at = np.unique(q.pair * many + q.name, return_inverse=True)
+    pairs, names = ([words[code] for code in codes_.tolist()] for codes_ in (things // many, things % many))
+    own_of = [codes.get((str(pair), str(name)), -1) for pair, name in zip(pairs, names, strict=True)]
+    shared_of = [codes.get((str(pair), SHARED), -1) for pair in pairs]
+    sides = []
+    for side in (flows.sends, flows.acks):
+        chosen = np.full(len(q.us), -1)
+        for of in (shared_of, own_of):  # its own comes last, for it counts first
+            if max(of, default=-1) >= 0:
+                place = flows.at(np.array(of, np.int64)[at], q.us)
+                has = (place >= 0) & side.known[np.maximum(place, 0)]
+                chosen = np.where(has, place, chosen)
+        sides.append(chosen)
+    return sides[0], sides[1]
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """At each look at a queue, the queue's newest look not after the cut (`at`, where it is `known`), and the likely
+    cut: `past` of the way from there to the look after it."""
+
+    at: Ints
+    known: Flags
+    past: Floats
+
+    @classmethod
+    def of(cls, q: _Looks, side: Side, place: Ints) -> Self:
+        here = np.arange(len(q.us))
+        served = place >= 0
+        if not len(side.depth) or not served.any():
+            return cls(np.zeros(len(here), np.int64), np.zeros(len(here), bool), np.zeros(len(here)))
+        placed = np.maximum(place, 0)
+        is_cut = served & (side.cut_us[placed] != NA)
+        at = q.newest(np.where(is_cut, side.cut_moment[placed], -1), side.moments)
+        at = np.maximum(at, 0)
+        known = is_cut & (q.series[at] == q.series)
+        at = np.where(known, at, 0)
+        after = np.minimum(at + 1, here)
+        took = np.maximum(1, q.us[after] - q.us[at])
+        past = np.where(known & (after > at), np.clip((side.likely_us[placed] - q.us[at]) / took, 0, 1), 0.0)
+        return cls(at, known, past)
+
+    def likely(self, counter: Ints) -> Floats:
+        low = np.where(self.known, self.at, np.arange(len(self.at)))
+        high = np.minimum(low + 1, len(counter) - 1)
+        found: Floats = counter[low] + self.past * (counter[high] - counter[low])
+        return found
+
+
+def _pairs(q: _Looks) -> tuple[Ints, Ints]:
+    """The intervals of each queue, by their ends: the rows of both looks."""
+    end = np.flatnonzero(~q.new)
+    end = end[q.us[end] - q.us[end - 1] <= AWAY_US]
+    return end - 1, end
+
+
+def _within(q: _Looks, flows: Outflows, cut: _Cut, acked: _Cut) -> OfQueues:
+    b, e = _pairs(q)
+    rows = _between(q, flows, cut, acked, b, e)
+    # A queue that was just made may have been there before: a queue that is read again was.
+    first = np.flatnonzero(q.new)
+    first = first[flows.goes_on[q.place[first]]]
+    none = np.zeros(len(first), np.int64)
+    unknown = OfQueues(q.place[first], first, none + 1, none, none > 0, none, none, none > 0, none > 0)
+    return OfQueues(
+        *(np.concatenate([getattr(rows, each.name), getattr(unknown, each.name)]) for each in fields(OfQueues))
+    )
+
+
+def _last(q: _Looks, flows: Outflows, cut: _Cut, acked: _Cut) -> OfQueues:
+    """The bound at the last look at each outflow that read a queue too: an interval without length."""
+    newest = np.full(len(flows.keys), -1)
+    flow = flows.flow[q.place]
+    np.maximum.at(newest, flow, q.place)
+    row = np.flatnonzero(q.place == newest[flow])
+    found = _between(q, flows, cut, acked, row, row)
+    told = {each.name: getattr(found, each.name) for each in fields(OfQueues)}
+    known = np.ones(len(row), bool)
+    return OfQueues(**{**told, "place": flow[row], "loss_known": known, "wide": known.astype(np.int64)})
+
+
+def _between(q: _Looks, flows: Outflows, cut: _Cut, acked: _Cut, b: Ints, e: Ints) -> OfQueues:
+    """The bounds from one look at each queue to another."""
+    goes_on = ~q.begins[e] | (b == e)
+    held = q.depth[b] + q.sent[e] - q.sent[b]
+    loss = np.maximum(np.where(cut.known[b], np.minimum(q.sent[e] - q.sent[cut.at[b]], held), held), 0)
+    here = np.arange(len(q.us))
+    passed = np.where(cut.known, np.minimum(q.passed[np.minimum(cut.at + 1, here)], q.passed), q.passed)
+    twice = np.maximum(np.minimum(q.consumed, passed)[e] - q.consumed[acked.at[b]], 0)
+    twice, twice_known = _or_all(twice, acked.known[b], flows, q.acks[b], q.acks[e])
+    took = q.us[e] - q.us[b]
+    # No message in the queue can be older than what was oldest at the start.
+    in_queue = np.where(q.depth[b] == 0, took, np.where(q.oldest_us[b] == NA, NA, q.oldest_us[b] + took))
+    since = q.us[e] - flows.oldest_us[q.place[b]]
+    age, is_floor = _age(loss, since, in_queue, flows.is_floor[q.place[b]])
+    place = q.place[e]
+    wide = place - q.place[b]
+    return OfQueues(place, e, wide, loss, goes_on, age, twice, goes_on & twice_known, is_floor & goes_on)
+
+
+def _or_all(twice: Ints, known: Flags, flows: Outflows, begin: Ints, end: Ints) -> tuple[Ints, Flags]:
+    """Where the cut of the acknowledgements is not known: everything their outflow held between two of its looks."""
+    acks, there = flows.acks, (begin >= 0) & (end >= 0)
+    held = acks.depth[begin] + acks.added[end] - acks.added[begin]
+    there &= flows.series[begin] == flows.series[end]
+    return np.where(known, twice, np.where(there, held, 0)), known | there
+
+
+def _age(loss: Ints, since: Ints, in_queue: Ints, is_floor: Flags) -> tuple[Ints, Flags]:
+    age = np.where(loss == 0, 0, np.where(in_queue == NA, since, np.minimum(since, in_queue)))
+    return age, is_floor & (loss > 0) & (in_queue == NA)
+
+
+def _likely(q: _Looks, flows: Outflows, cut: _Cut, acked: _Cut) -> OfQueues:
+    loss = np.minimum(np.rint(q.sent - cut.likely(q.sent)), q.depth)
+    loss = np.maximum(np.where(cut.known, loss, q.depth), 0).astype(np.int64)
+    shipped = np.where(cut.known, cut.likely(q.passed), q.passed)
+    twice = np.maximum(np.rint(np.minimum(q.consumed, shipped) - acked.likely(q.consumed)), 0).astype(np.int64)
+    twice, twice_known = _or_all(twice, acked.known, flows, q.acks, q.acks)
+    likely_us = flows.sends.likely_us[q.place]
+    since = q.us - np.where(likely_us == NA, flows.oldest_us[q.place], likely_us)
+    since = np.minimum(since, _since_sent(q, loss, since))
+    age, is_floor = _age(loss, since, q.oldest_us, flows.is_floor[q.place])
+    known = np.ones(len(loss), bool)
+    return OfQueues(
+        q.place, np.arange(len(loss)), known.astype(np.int64), loss, known, age, twice, twice_known, is_floor
+    )
+
+
+def _since_sent(q: _Looks, lost: Ints, most: Ints) -> Ints:
+    """How long ago the oldest of so many newest messages was likely sent: when the counter of sends passed them. What
+    is lost are the newest, for consumers take the oldest first."""
+    some = np.flatnonzero((lost > 0) & ~q.begins)
+    found = most.copy()
+    if not len(some):
+        return found
+    first = np.maximum.accumulate(np.where(q.begins, np.arange(len(q.us)), 0))
+    grown = q.sent - q.sent[first]
+    ends = np.flatnonzero(np.append(q.begins[1:], True))
+    base = np.concatenate([[0], np.cumsum(grown[ends] + 2)])[q.series - 1]
+    target = np.maximum(grown[some] - lost[some], 0)
+    at = np.searchsorted(base + grown, base[some] + target, "right") - 1
+    at = np.clip(at, first[some], np.maximum(some - 1, first[some]))
+    more = np.maximum(1, grown[at + 1] - grown[at])
+    sent_us = q.us[at] + ((target - grown[at]) / more * (q.us[at + 1] - q.us[at])).astype(np.int64)
+    is_seen = grown[some] >= lost[some]
+    found[some] = np.where(is_seen, np.minimum(most[some], q.us[some] - sent_us), most[some])
+    return found
+
+
+def _told(q: _Looks, flows: Outflows) -> Floats:
+    b, e = _pairs(q)
+    on = ~q.begins[e]
+    b, e = b[on], e[on]
+    wide = q.place[e] - q.place[b]
+    more = q.sent[e] - q.sent[b] + np.where(flows.is_mixed[q.place[e]], q.consumed[e] - q.consumed[b], 0)
+    widest = int(wide.max(initial=1))
+    stretch, at = np.unique(q.place[e] * (widest + 1) + wide, return_inverse=True)
+    place, wide = stretch // (widest + 1), stretch % (widest + 1)
+    each: Floats = np.bincount(at, more, len(stretch)) / np.maximum(1, wide)
+    found: Floats = Spread.of(place, wide, len(flows.us)).over(each, "told").astype(float)
+    return found
+
+
+def _shares(rows: Columns, q: _Looks, flows: Outflows, lost: Ints, within_us: tuple[int, int]) -> list[Share]:
+    """In which queues most was likely under way: by how much, for how long."""
+    took = np.zeros(len(q.us), np.int64)
+    took[:-1] = np.where(q.new[1:], 0, np.minimum(q.us[1:] - q.us[:-1], AWAY_US))
+    lost = np.where((q.us >= within_us[0]) & (q.us < within_us[1]), lost, 0)
+    weight = np.bincount(q.thing, lost * (took // 1000)).astype(np.int64)
+    most = np.zeros(len(weight), np.int64)
+    np.maximum.at(most, q.thing, lost)
+    first = np.flatnonzero(q.new)
+    top = np.argsort(-weight, kind="stable")[:TOP]
+    return [
+        Share(int(flows.flow[q.place[first[n]]]), rows.words[q.queue[first[n]]], int(weight[n]), int(most[n]))
+        for n in top.tolist()
+        if weight[n] > 0
+    ]

@@ -1,0 +1,113 @@
+"""Figures of single queues, added up by scope and by look at the outflow that serves them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+import numpy as np
+
+from dr_ctl.rpo.series.columns import Flags, Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """The queues of each scope (the first is the total) added up by look: of the interval that ends with it, or of the
+    look itself. `queues`: how many were counted; `unknown` of a figure: at least one of them does not tell it."""
+
+    queues: Ints
+    loss: Ints
+    loss_unknown: Flags
+    age: Ints
+    twice: Ints
+    twice_unknown: Flags
+    is_floor: Flags
+
+    @classmethod
+    def none(cls, scopes: int, looks: int) -> Self:
+        flags = ("loss_unknown", "twice_unknown", "is_floor")
+        kinds = {each.name: bool if each.name in flags else np.int64 for each in fields(cls)}
+        return cls(**{name: np.zeros((scopes, looks), kind) for name, kind in kinds.items()})
+
+    def add(self, other: Self) -> None:
+        """Add other queues."""
+        for each in fields(self):
+            mine, more = getattr(self, each.name), getattr(other, each.name)
+            if mine.dtype == bool:
+                np.logical_or(mine, more, out=mine)
+            elif each.name == "age":
+                np.maximum(mine, more, out=mine)
+            else:
+                np.add(mine, more, out=mine)
+
+
+@dataclass(frozen=True, slots=True)
+class OfQueues:
+    """Figures of single queues: at which place they count, in how many places up to it, and which are not known."""
+
+    place: Ints
+    row: Ints
+    wide: Ints
+    loss: Ints
+    loss_known: Flags
+    age: Ints
+    twice: Ints
+    twice_known: Flags
+    is_floor: Flags
+
+
+def added_up(rows: OfQueues, counts: Flags, looks: int) -> Sums:
+    """Add up by scope and place. Queues that were looked at alike are added up first, and spread over places then: an
+    interval in which the outflow was looked at more often than the queue counts in each of its parts."""
+    scopes = len(counts)
+    found = Sums.none(scopes, looks)
+    widest = int(rows.wide.max(initial=1))
+    stretch, at = (np.arange(looks), rows.place) if widest <= 1 else np.unique(rows.place * (widest + 1) + rows.wide, return_inverse=True)  # fmt: skip  # noqa: E501
+    many = len(stretch)
+    spread = None if widest <= 1 else Spread.of(stretch // (widest + 1), stretch % (widest + 1), looks)
+    loss, twice = rows.loss * rows.loss_known, rows.twice * rows.twice_known
+    for scope in range(scopes):
+        inside = counts[scope][rows.row]
+        is_all = bool(inside.all())
+        place = at if is_all else at[inside]
+
+        def added(values: Ints | Flags, place: Ints = place, inside: Flags = inside, *, is_all: bool = is_all) -> Any:
+            return np.bincount(place, values if is_all else values[inside], many)
+
+        # Queues left out count nothing in the total, and were read.
+        sums = {
+            "queues": np.bincount(at if scope == 0 else place, minlength=many),
+            "loss": added(loss),
+            "twice": added(twice),
+            "loss_unknown": added(~rows.loss_known) > 0,
+            "twice_unknown": added(~rows.twice_known) > 0,
+            "is_floor": added(rows.is_floor) > 0,
+        }
+        age = np.zeros(many, np.int64)
+        some = np.flatnonzero(inside & (rows.age > 0) & rows.loss_known)
+        np.maximum.at(age, at[some], rows.age[some])
+        for name, values in {**sums, "age": age}.items():
+            getattr(found, name)[scope] = values if spread is None else spread.over(values, name)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Stretches of places, each with the places in it."""
+
+    again: Ints
+    place: Ints
+    looks: int
+
+    @classmethod
+    def of(cls, place: Ints, wide: Ints, looks: int) -> Self:
+        again = np.repeat(np.arange(len(wide)), wide)
+        back = np.arange(len(again)) - np.repeat(np.cumsum(wide) - wide, wide)
+        return cls(again, place[again] - back, looks)
+
+    def over(self, values: Any, name: str) -> Any:
+        if name == "age":
+            found = np.zeros(self.looks, np.int64)
+            np.maximum.at(found, self.place, values[self.again])
+            return found
+        return np.bincount(self.place, values[self.again], self.looks)
