@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dr_ctl.application import carrying_out, lock, open_run
+from dr_ctl.application.afterwards import telling
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.findings import NO_OPEN_RUN, PAST_NO_RETURN, RUN_GIVEN_UP
 from dr_ctl.application.open_run import left_open, no_open_run
@@ -25,8 +26,13 @@ from dr_ctl.topologies.topology import Seen
 
 def abort(caller: Caller, how: RunOptions) -> Result:
     """Look, agree, lock, look again, undo."""
+    with Opened.of(caller) as opened:
+        return telling(caller, opened, lambda: _aborted(caller, opened, how))
+
+
+def _aborted(caller: Caller, opened: Opened, how: RunOptions) -> Result:
     runs = caller.runs()
-    with Opened.of(caller) as opened, open_run.holding_state(runs, "abort", held=how.dry_run):
+    with open_run.holding_state(runs, "abort", held=how.dry_run):
         files = open_run.begun(runs, how)
         if files is None:
             return no_open_run()

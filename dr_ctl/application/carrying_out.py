@@ -27,7 +27,7 @@ from dr_ctl.engine.executor import Manner, RunResult
 from dr_ctl.engine.history import History, fenced_at, outage_s
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.journal import Journal
-from dr_ctl.engine.plan import Plan
+from dr_ctl.engine.plan import Ask, Plan
 from dr_ctl.engine.ports import Estimator
 from dr_ctl.engine.runs import RunFiles, write
 from dr_ctl.engine.stopping import StopAtOnce, StopRequest, stoppable
@@ -74,7 +74,7 @@ class Work:
                 manner=manner,
             )
 
-        return self._journaled(act, brings, decided)
+        return self._journaled(act, _about(decided.ask, decided.source), brings, decided)
 
     def undo(self, past: History) -> Result:
         """Put back what the run has changed."""
@@ -87,7 +87,7 @@ class Work:
             driver = self.opened.topology.driver(self.lease)
             return executor.undo(past, driver, journal, clock=self.opened.clock, listener=listener)
 
-        return self._journaled(act, {})
+        return self._journaled(act, _about(past.ask, past.source), {})
 
     def _estimator(self, decided: Plan, price: FailoverPrice | None, entries: Sequence[Entry]) -> Estimator:
         """The maker of the run's estimate; `entries` are the journal before this process."""
@@ -123,6 +123,7 @@ class Work:
     def _journaled(
         self,
         act: Callable[[Journal, StopRequest], RunResult[Seen]],
+        about: Mapping[str, Json],
         brings: Mapping[str, Json],
         plan: Plan | None = None,
     ) -> Result:
@@ -138,14 +139,14 @@ class Work:
                 result = self._result(ended, brings, after)
                 _seal(journal, self.files, result.envelope(self.caller.command))
             except StopAtOnce as stopped:
-                return _stopped_at_once(stopped, self.files)
+                return replace(_stopped_at_once(stopped, self.files), ended=about)
             except NoRoom:
                 raise  # before the first call
             except Exception as error:
-                raise Broken(error, self.files) from error
+                raise Broken(error, self.files, about) from error
             finally:
                 journal.close()
-        return _reported(result, self.files)
+        return replace(_reported(result, self.files), ended=about)
 
     def _result(self, ended: RunResult[Seen], brings: Mapping[str, Json], after: Sequence[str]) -> Result:
         answered = [site for site, role in ended.seen.roles.items() if role in (Role.SERVING, Role.STANDBY)]
@@ -176,13 +177,18 @@ class Broken(DrCtlError):
 
     finding = STOPPED_AT_ONCE.id
 
-    def __init__(self, error: Exception, files: RunFiles) -> None:
+    def __init__(self, error: Exception, files: RunFiles, about: Mapping[str, Json]) -> None:
         why = str(error) if isinstance(error, DrCtlError) else f"a defect in dr-ctl: {type(error).__name__}: {error}"
         super().__init__(
             f"{why}; the run {files.name} stays open, nothing was undone, clients may be locked out of both sites",
             remedy="`dr-ctl status` says who is locked out; then `dr-ctl resume` or `dr-ctl abort`.",
         )
-        self.run = files.name
+        self.run, self.ended = files.name, about
+
+
+def _about(ask: Ask, source: str) -> dict[str, Json]:
+    """What a run is about, as the installation's own commands are told."""
+    return {"operation": ask.operation, "source": source, "target": ask.target}
 
 
 def give_up(files: RunFiles, clock: Clock, result: Mapping[str, Json]) -> None:

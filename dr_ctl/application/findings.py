@@ -96,6 +96,12 @@ NO_CLIENT_GREETED: Final = FindingKind(
     "again.",
     "A look.",
 )
+NOT_TOLD: Final = FindingKind(
+    "DR-HOOK-002",
+    Severity.WARNING,
+    "A command of the settings' `after:` was not told how a run ended, or failed over it; the run ended as it says.",
+    "Tell by hand whoever that command tells; `dr-ctl runs show RUN` shows the run. Mend the command.",
+)
 JOURNAL_ALTERED: Final = FindingKind(
     "DR-JOURNAL-001",
     Severity.ERROR,

@@ -20,7 +20,8 @@ SCHEMA = "dr-ctl/1"
 class Result:
     """The end of a command. `text` is the body for people, or `plan` is; the summary stands under it. `already_read`:
     the person has just read the findings. `closing` stands for
-    people in the summary's place. `health` is the answer of `check`."""
+    people in the summary's place. `health` is the answer of `check`. `ended` is what a run was about that this command
+    has carried out, and None where it carried out none."""
 
     code: ExitCode
     summary: str
@@ -33,6 +34,7 @@ class Result:
     already_read: bool = False
     closing: str = ""
     health: Health | None = None
+    ended: Mapping[str, Json] | None = None
 
     @property
     def exit_code(self) -> int:

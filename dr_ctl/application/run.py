@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dr_ctl.application import carrying_out, disaster, lock, open_run, plans
+from dr_ctl.application.afterwards import telling
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.debts import with_units
 from dr_ctl.application.findings import FLAGS_LIE, NOT_ESCALATABLE
@@ -45,13 +46,18 @@ def run(caller: Caller, asked: Ask, how: RunOptions) -> Result:
         if unfinished is not None and not question.goes_beside:
             return still_open(unfinished, question.ask)
         question = replace(question, anew=unfinished is not None and question.supersedes)
-        return _carried_out(caller, question, how)
+        return telling(caller, opened, lambda: _carried_out(caller, question, how))
 
 
 def resume(caller: Caller, timeout_s: float | None, how: RunOptions) -> Result:
     """Plan again with the history of the open run, and carry that out."""
+    with Opened.of(caller) as opened:
+        return telling(caller, opened, lambda: _resumed(caller, opened, timeout_s, how))
+
+
+def _resumed(caller: Caller, opened: Opened, timeout_s: float | None, how: RunOptions) -> Result:
     runs = caller.runs()
-    with Opened.of(caller) as opened, open_run.holding_state(runs, "resume", held=how.dry_run):
+    with open_run.holding_state(runs, "resume", held=how.dry_run):
         files = open_run.begun(runs, how)
         if files is None:
             return no_open_run()

@@ -17,6 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Final
 
+from dr_ctl.core.errors import Stopped
 from dr_ctl.core.model import Json
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.processes.secrets import masked, secret_values, variables
@@ -48,21 +49,28 @@ class Place:
     folder: Path
     hidden: frozenset[str]
 
-    def run(self, what: str, words: Sequence[str], timeout_s: float, facts: Mapping[str, Json]) -> Outcome:
+    def run(
+        self,
+        what: str,
+        words: Sequence[str],
+        timeout_s: float,
+        facts: Mapping[str, Json],
+        document: Mapping[str, Json] | None = None,
+    ) -> Outcome:
         """Run a command to its end: done, or refused with `exit_code` and output; `exit_code` is absent if the command
-        never began."""
+        never began. Its input is the `document`, or else the facts."""
         told = {f"DR_CTL_{key.upper()}": _text(value) for key, value in facts.items() if value is not None}
         environment = {key: value for key, value in os.environ.items() if key not in self.hidden}
         # Files, not pipes: a daemon that the command leaves behind may hold both for ever.
-        with TemporaryFile() as document, TemporaryFile() as said:
-            document.write(json.dumps(facts).encode())
-            document.seek(0)
+        with TemporaryFile() as given, TemporaryFile() as said:
+            given.write(json.dumps(facts if document is None else document).encode())
+            given.seek(0)
             try:
                 process = subprocess.Popen(
                     list(words),
                     cwd=self.folder,
                     env=environment | told,
-                    stdin=document,
+                    stdin=given,
                     stdout=said,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
@@ -81,11 +89,18 @@ def _is_late(process: subprocess.Popen[bytes], timeout_s: float) -> bool:
     try:
         process.wait(timeout_s)
     except subprocess.TimeoutExpired:
-        # The command leads its own process group, so that its children end too.
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        _end(process)
         return True
+    except Stopped:
+        _end(process)
+        raise
     return False
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    # The command leads its own process group, so that its children end too.
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def _outcome(what: str, timeout_s: float, code: int, text: str, *, late: bool) -> Outcome:

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Generic, Literal, Self, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
+from dr_ctl.core.model import ExitCode
 from dr_ctl.settings.parts import Names, Part, Seconds, Secret, listed
 from dr_ctl.settings.workloads import Workload
 
@@ -146,6 +147,35 @@ class Hook(Part):
     timeout: Seconds = Field(default="20s", validate_default=True, description="how long it may take")
 
 
+DEBT: Final = "debt"
+# The words of the codes that a run may end with, and one for an end that leaves something owed.
+ENDS: Final = (
+    *dict.fromkeys(
+        code.outcome for code in ExitCode if code not in (ExitCode.USAGE, ExitCode.LOCKED, ExitCode.WARNINGS)
+    ),
+    DEBT,
+)
+
+
+def _known_end(word: str) -> str:
+    if word not in ENDS:
+        raise ValueError(f"is no end of a run: {', '.join(ENDS)}")
+    return word
+
+
+End = Annotated[str, AfterValidator(_known_end), WithJsonSchema({"type": "string", "enum": [*ENDS]})]
+
+
+class After(Hook):
+    """A command that is told how a run ended."""
+
+    on: Annotated[tuple[End, ...], BeforeValidator(listed)] = Field(
+        min_length=1,
+        description="the ends that it is told: outcomes of exit codes, as `ok`, `reverted` or `stranded`, and `debt` "
+        "for any end after which something is owed",
+    )
+
+
 def _two_sites(schema: dict[str, Any]) -> None:
     """The loader tells this of a file; the schema has to say it too."""
     schema["properties"]["sites"] |= {"additionalProperties": False, "minProperties": 2, "maxProperties": 2}
@@ -168,6 +198,7 @@ class Settings(Part):
     history: HistorySettings = Field(default_factory=HistorySettings)
     spark: SparkSettings = Field(default_factory=SparkSettings)
     hooks: dict[str, Hook] = Field(default_factory=dict)
+    after: Annotated[tuple[After, ...], BeforeValidator(listed)] = ()
     runbooks: str | None = Field(
         default=None, description="folder of own runbooks; without: those that came with dr-ctl"
     )

@@ -1,0 +1,264 @@
+"""Commands that are told how a run ended: which, of what, and that none of them changes the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any, ClassVar
+
+import pytest
+import yaml
+
+from tests.cli.conftest import Ended, Shell
+from tests.cli.installation import NOT_NOW, Installation
+from tests.cli.sites import Sites, sites
+from tests.cli.test_failover import failover
+from tests.cli.test_gone_on_with import begun
+from tests.cli.test_swapover import swapover
+from tests.patience import impatient
+from tests.report.scribe import NAME
+
+__all__ = ["sites"]  # a fixture
+EXAMPLE = Path(__file__).parents[2] / "examples" / "tell.sh"
+ALL = ["ok", "reverted", "incomplete", "stranded", "unknown", "interrupted", "drain_timeout", "debt"]
+TELL = 'cat > told.json; env | grep ^DR_CTL_ > told.env; echo "$DR_CTL_OUTCOME" >> told.times'
+
+
+def listen(dr_ctl: Shell, *after: dict[str, Any]) -> None:
+    """Add commands to the settings that are told how runs end."""
+    path = dr_ctl.folder / "dr-ctl.yaml"
+    settings = yaml.safe_load(path.read_text(encoding="utf-8"))
+    path.write_text(yaml.safe_dump({**settings, "after": list(after)}), encoding="utf-8")
+
+
+def script(folder: Path, text: str = TELL, name: str = "tell.sh") -> dict[str, Any]:
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return {"run": [f"./{name}"], "on": ALL}
+
+
+def times(dr_ctl: Shell) -> list[str]:
+    path = dr_ctl.folder / "told.times"
+    return path.read_text(encoding="utf-8").split() if path.exists() else []
+
+
+def told(dr_ctl: Shell) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads((dr_ctl.folder / "told.json").read_text(encoding="utf-8"))
+    return document
+
+
+def variables(dr_ctl: Shell) -> dict[str, str]:
+    lines = (dr_ctl.folder / "told.env").read_text(encoding="utf-8").splitlines()
+    return dict(line.removeprefix("DR_CTL_").split("=", 1) for line in lines)
+
+
+def warned(ended: Ended) -> list[str]:
+    return [each["text"] for each in ended.document["findings"] if each["id"] == "DR-HOOK-002"]
+
+
+class TestTold:
+    def test_it_gets_the_document_and_the_variables_of_other_hooks(
+        self, dr_ctl: Shell, installation: Installation
+    ) -> None:
+        listen(dr_ctl, script(dr_ctl.folder))
+
+        ended = swapover(dr_ctl, "--yes")
+
+        assert (ended.code, warned(ended)) == (0, [])
+        assert told(dr_ctl) == ended.document
+        run = ended.document["run"]
+        expected = {"RUN": run, "INSTALLATION": "orders", "OPERATION": "swapover", "SOURCE": "london"}
+        expected |= {"TARGET": "paris", "OUTCOME": "ok", "EXIT_CODE": "0", "COMMAND": "swapover"}
+        assert variables(dr_ctl).items() >= expected.items()
+        assert variables(dr_ctl)["STATE_DIR"] == str(dr_ctl.state)
+        assert "TEST_PASSWORD" not in variables(dr_ctl)
+
+    def test_the_lock_is_free_by_then(self, dr_ctl: Shell, installation: Installation) -> None:
+        listen(dr_ctl, script(dr_ctl.folder, 'flock -n "$DR_CTL_STATE_DIR/lock" touch was-free'))
+
+        assert warned(swapover(dr_ctl, "--yes")) == []
+        assert (dr_ctl.folder / "was-free").exists()
+
+    def test_an_end_is_told_to_those_who_listen_for_it(
+        self, dr_ctl: Shell, installation: Installation, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        one = {**script(dr_ctl.folder, "touch of-reverted", "one.sh"), "on": ["reverted", "stranded"]}
+        other = {**script(dr_ctl.folder, "touch of-ok", "other.sh"), "on": ["ok"]}
+        listen(dr_ctl, one, other)
+        impatient(monkeypatch, fence_s=0.0)
+        installation.london.instead["stop"] = NOT_NOW
+
+        ended = swapover(dr_ctl, "--yes")
+
+        assert ended.document["outcome"] == "reverted", ended.document
+        assert (dr_ctl.folder / "of-reverted").exists()
+        assert not (dr_ctl.folder / "of-ok").exists()
+
+    def test_what_is_owed_is_a_word_of_its_own_and_told_once(self, dr_ctl: Shell, sites: Sites) -> None:
+        listen(dr_ctl, {**script(dr_ctl.folder), "on": ["debt"]})
+        sites.lose()
+
+        ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown")
+
+        assert (ended.code, times(dr_ctl)) == (0, ["ok"]), ended.document
+        assert told(dr_ctl)["debts"] == ended.document["debts"] != []
+
+    @pytest.mark.parametrize(("command", "outcome"), [("resume", "ok"), ("abort", "ok")])
+    def test_a_run_that_is_gone_on_with_or_undone_ends_too(
+        self, dr_ctl: Shell, installation: Installation, command: str, outcome: str
+    ) -> None:
+        begun(dr_ctl, installation, "quiesce", "fence")
+        listen(dr_ctl, script(dr_ctl.folder))
+
+        dr_ctl(command, "--yes", "--json")
+
+        assert (times(dr_ctl), told(dr_ctl)["run"], told(dr_ctl)["command"]) == ([outcome], NAME, command)
+        assert variables(dr_ctl)["OPERATION"] == "swapover"
+
+    def test_a_run_that_two_signals_stopped_is_told_as_interrupted(
+        self, dr_ctl: Shell, installation: Installation
+    ) -> None:
+        listen(dr_ctl, script(dr_ctl.folder))
+
+        def twice(operation: str) -> None:
+            if operation == "stop()":
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(0.05)  # two signals at the same moment are one
+                os.kill(os.getpid(), signal.SIGINT)
+
+        installation.london.after_change = twice
+
+        ended = swapover(dr_ctl, "--yes")
+
+        assert (ended.code, times(dr_ctl)) == (130, ["interrupted"]), ended.document
+        assert told(dr_ctl)["data"]["undone"] is False
+
+
+class Webhook(BaseHTTPRequestHandler):
+    posted: ClassVar[list[Any]] = []
+
+    def do_POST(self) -> None:
+        self.posted.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, *args: Any) -> None:
+        """Say nothing."""
+
+
+class TestTheExample:
+    def test_it_posts_the_document_to_a_webhook(
+        self, dr_ctl: Shell, installation: Installation, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        listen(dr_ctl, {"run": [str(EXAMPLE)], "on": ["ok"], "timeout": "15s"})
+        with ThreadingHTTPServer(("127.0.0.1", 0), Webhook) as server:
+            Thread(target=server.serve_forever, daemon=True).start()
+            monkeypatch.setenv("TELL_URL", f"http://127.0.0.1:{server.server_port}/runs")
+
+            ended = swapover(dr_ctl, "--yes")
+
+            server.shutdown()
+        assert warned(ended) == []
+        assert Webhook.posted == [ended.document]
+
+    def test_without_an_address_nobody_was_told(self, dr_ctl: Shell, installation: Installation) -> None:
+        listen(dr_ctl, {"run": [str(EXAMPLE)], "on": ["ok"]})
+
+        [text] = warned(swapover(dr_ctl, "--yes"))
+
+        assert text.endswith("TELL_URL: is not set: nobody was told")
+
+
+class TestNotTold:
+    @pytest.mark.parametrize(
+        "words",
+        [
+            ["swapover", "--to", "paris", "--dry-run"],
+            ["swapover", "--to", "paris"],
+            ["swapover", "--to", "london", "--yes"],
+            ["failover", "--to", "paris", "--yes"],
+            ["plan", "swapover", "--to", "paris"],
+            ["status"],
+            ["validate"],
+            ["resume", "--yes"],
+            ["runs", "list"],
+        ],
+    )
+    def test_what_makes_no_run_tells_nobody(self, dr_ctl: Shell, installation: Installation, words: list[str]) -> None:
+        everything = ["declined", "precheck_failed", "serving_site_alive", "loss_refused", "internal"]
+        listen(dr_ctl, {**script(dr_ctl.folder), "on": [*ALL, *everything]})
+
+        dr_ctl(*words)
+
+        assert times(dr_ctl) == []
+
+
+class TestChangesNothing:
+    @pytest.mark.parametrize(
+        ("text", "why"),
+        [
+            ("echo first; echo the pager is away; exit 3", "./tell.sh ended with 3: the pager is away"),
+            ("sleep 60", "./tell.sh took longer than 0.3 s and was ended"),
+            ("kill -9 $$", "./tell.sh ended with -9"),
+        ],
+    )
+    def test_one_that_fails_or_hangs_is_a_warning(
+        self, dr_ctl: Shell, installation: Installation, text: str, why: str
+    ) -> None:
+        listen(dr_ctl, {**script(dr_ctl.folder, text), "timeout": "300ms"}, script(dr_ctl.folder, TELL, "next.sh"))
+
+        ended = swapover(dr_ctl, "--yes")
+
+        assert (ended.code, ended.document["outcome"]) == (0, "ok")
+        assert warned(ended) == [f"a command was not told how the run ended: {why}"]
+        assert times(dr_ctl) == ["ok"]  # the next one is told all the same
+        sealed = json.loads((dr_ctl.state / "runs" / ended.document["run"] / "result.json").read_bytes())
+        assert sealed["outcome"] == "ok"
+        assert "DR-HOOK-002" not in [each["id"] for each in sealed["findings"]]
+        assert dr_ctl("runs", "verify").code == 0
+
+    def test_one_that_is_missing_is_a_warning(self, dr_ctl: Shell, installation: Installation) -> None:
+        listen(dr_ctl, {"run": ["./not-there"], "on": ["ok"]})
+
+        ended = swapover(dr_ctl, "--yes")
+
+        assert ended.code == 0
+        [text] = warned(ended)
+        assert "./not-there could not be started: No such file or directory" in text
+
+    def test_ctrl_c_ends_the_telling_and_not_the_result(self, dr_ctl: Shell, installation: Installation) -> None:
+        slow = script(dr_ctl.folder, f"echo $$ > pid; kill -INT {os.getpid()}; sleep 60", "slow.sh")
+        listen(dr_ctl, slow, script(dr_ctl.folder))
+
+        ended = swapover(dr_ctl, "--yes")
+
+        assert (ended.code, ended.document["outcome"], times(dr_ctl)) == (0, "ok", [])
+        [text] = warned(ended)
+        assert text.endswith("before these were told how the run ended: ./slow.sh, ./tell.sh")
+        pid = int((dr_ctl.folder / "pid").read_text())
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+    def test_one_that_leaves_a_daemon_behind_holds_nothing_up(self, dr_ctl: Shell, installation: Installation) -> None:
+        listen(dr_ctl, script(dr_ctl.folder, "sleep 30 & echo $! > pid"))
+
+        ended = swapover(dr_ctl, "--yes")
+
+        assert (ended.code, warned(ended)) == (0, [])
+        os.kill(int((dr_ctl.folder / "pid").read_text()), signal.SIGKILL)  # it lives: nobody waited for it
+
+
+def test_an_end_that_there_is_not_is_a_mistake_of_the_settings(dr_ctl: Shell, installation: Installation) -> None:
+    listen(dr_ctl, {"run": ["./tell.sh"], "on": ["undone"]})
+
+    ended = dr_ctl("status", "--json")
+
+    assert ended.code == 2
+    assert "after.0.on.0: is no end of a run: ok, internal, precheck_failed" in ended.document["findings"][0]["text"]
