@@ -43,6 +43,10 @@ class Caller(Protocol):
         """The command's name in the envelope."""
 
     @property
+    def typed(self) -> str:
+        """The whole command line, as a shell takes it."""
+
+    @property
     def clock(self) -> Clock: ...
 
     @property

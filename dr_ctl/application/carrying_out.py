@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 
 from dr_ctl.application import lock
+from dr_ctl.application.about import about
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.debts import owed
 from dr_ctl.application.estimates import SkippedEstimate, StoredEstimate
@@ -69,7 +70,7 @@ class Work:
                 stop=stop,
                 clock=self.opened.clock,
                 listener=listener,
-                by={**lock.by(), "lock": lock.facts(self.lease, self.how.theft)},
+                by={**self._by(), "lock": lock.facts(self.lease, self.how.theft)},
                 price=price,
                 manner=manner,
             )
@@ -83,11 +84,15 @@ class Work:
 
         def act(journal: Journal, stop: StopRequest) -> RunResult[Seen]:
             del stop  # an undo is not stopped half way: the first signal waits for its end
-            journal.lock(lock.facts(self.lease, self.how.theft))
+            journal.lock({**lock.facts(self.lease, self.how.theft), "by": self._by()})
             driver = self.opened.topology.driver(self.lease)
             return executor.undo(past, driver, journal, clock=self.opened.clock, listener=listener)
 
         return self._journaled(act, _about(past.ask, past.source), {})
+
+    def _by(self) -> dict[str, Json]:
+        """Who carries out this part of the run, by which words, and in which installation."""
+        return {**lock.by(), "command": self.caller.typed, "about": about(self.opened.installation)}
 
     def _estimator(self, decided: Plan, price: FailoverPrice | None, entries: Sequence[Entry]) -> Estimator:
         """The maker of the run's estimate; `entries` are the journal before this process."""

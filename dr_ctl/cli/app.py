@@ -17,10 +17,11 @@ import typer
 from dr_ctl.application.result import Result, of_error
 from dr_ctl.cli.added import TEXTS, added
 from dr_ctl.cli.command import command, common, group
-from dr_ctl.cli.completing import EXPLAINED, OPERATIONS, RUNS, SITES
+from dr_ctl.cli.completing import EXPLAINED, OPERATIONS, SITES
 from dr_ctl.cli.helping import Whole
 from dr_ctl.cli.operations_app import link_app, operations_app
 from dr_ctl.cli.options import ChangeOptions
+from dr_ctl.cli.runs_app import runs_app
 from dr_ctl.cli.session import Session, Time
 from dr_ctl.cli.streams import make_lasting
 from dr_ctl.core.errors import DrCtlError, Stopped, UsageError
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 _HELP = {"help_option_names": ["-h", "--help"]}  # every command inherits them
 app = typer.Typer(cls=Whole, rich_markup_mode=None, pretty_exceptions_enable=False, context_settings=_HELP)
 app.callback()(common)
-runs_app = group("Past runs: list, show, report, verify.")
 runbook_app = group("The runbooks in force: list, show, lint.")
 rpo_app = group("The estimate of what a failure would lose, from recorded history.")
 app.add_typer(operations_app)
@@ -53,10 +53,6 @@ UNTIL = Annotated[str | None, typer.Option("--until", metavar="T", help="The sam
 PAGE = Annotated[Path | None, typer.Option("--report", metavar="FILE", help="Write a page with charts too.")]
 METRICS = Annotated[
     str | None, typer.Option("--metrics", metavar="HOST:PORT", help="Serve /metrics and /health there.")
-]
-RUN = Annotated[
-    str | None,
-    typer.Argument(metavar="[RUN]", **RUNS, help="A run's name or its beginning; default: the last."),
 ]
 
 
@@ -161,49 +157,6 @@ def explain(
 
     del session  # explaining needs neither settings nor brokers
     return explaining.explain(word)
-
-
-@command(runs_app, "list", full="runs list", example="runs list --json")
-def runs_list(session: Session) -> Result:
-    """List the runs, by time."""
-    from dr_ctl.cli import runs  # noqa: PLC0415
-
-    return runs.runs_list(session)
-
-
-@command(runs_app, "show", full="runs show", example="runs show --follow")
-def runs_show(
-    session: Session,
-    *,
-    run: RUN = None,
-    follow: Annotated[bool, typer.Option("--follow", help="As it goes, until the run ends.")] = False,
-) -> Result:
-    """A run with its request, its steps and its end."""
-    from dr_ctl.cli import following, runs  # noqa: PLC0415
-
-    return following.follow(session, run) if follow else runs.runs_show(session, run)
-
-
-@command(runs_app, "verify", full="runs verify", example="runs verify")
-def runs_verify(
-    session: Session,
-    *,
-    run: Annotated[
-        str | None, typer.Argument(metavar="[RUN]", **RUNS, help="A run or its beginning; default: all.")
-    ] = None,
-) -> Result:
-    """Check that journals and results are as they were written: 10 when one was altered, naming the line."""
-    from dr_ctl.cli import runs  # noqa: PLC0415
-
-    return runs.runs_verify(session, run)
-
-
-@command(runs_app, "report", full="runs report", example="runs report 20261121T091512Z")
-def runs_report(session: Session, *, run: RUN = None) -> Result:
-    """Write one run's HTML report anew, and say where it is."""
-    from dr_ctl.cli import runs  # noqa: PLC0415
-
-    return runs.runs_report(session, run)
 
 
 @command(runbook_app, "list", full="runbook list", example="runbook list")
@@ -359,6 +312,7 @@ def main() -> None:
 def run(arguments: list[str], time: Time | None = None) -> int:
     """Run one command: every path ends with its document or its text, and with its exit code. No words ask for help,
     as does a group alone. `time` is what its waits are made of; default: the machine's own, and all of it."""
+    time = replace(time or Time(), typed=arguments)
     # The last word may be the value of an option, too.
     alone = bool(arguments) and _is_group(arguments[-1]) and arguments[-1:] == _command(arguments)
     if not arguments or (alone and not _wants_json(arguments)):
@@ -366,7 +320,9 @@ def run(arguments: list[str], time: Time | None = None) -> int:
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, _stop)
     try:
-        ended = app(args=arguments, prog_name="dr-ctl", standalone_mode=False, obj=time)
+        ended = app(
+            args=arguments, prog_name="dr-ctl", standalone_mode=False, obj=replace(time or Time(), typed=arguments)
+        )
         return ended if isinstance(ended, int) else 0
     except typer.Exit as exit_:
         return exit_.exit_code

@@ -77,6 +77,7 @@ def common(
         color=not (no_color or os.environ.get("NO_COLOR")),
         json=json or output == "json",
         quiet=quiet,
+        words=tuple(time.typed),
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from dr_ctl.application.findings import RUN_OPEN
 from dr_ctl.application.result import Result
 from dr_ctl.cli.render import as_line
-from dr_ctl.cli.runs import how_ended, line_of
+from dr_ctl.cli.runs import line_of
 from dr_ctl.cli.session import Session
 from dr_ctl.cli.streams import has_reader
 from dr_ctl.core.clock import growing_s
@@ -19,6 +19,7 @@ from dr_ctl.core.errors import Stopped
 from dr_ctl.core.model import ExitCode, Json
 from dr_ctl.core.printable import line
 from dr_ctl.engine.entries import Entry, is_held, read
+from dr_ctl.engine.record import how_ended
 
 POLL_S: Final = 0.1
 BEGINS_WITHIN_S: Final = 2.0
@@ -73,7 +74,7 @@ def follow(session: Session, run: str | None) -> Result:
         return _left(files.name)
     if files.journal.exists():
         read(files.journal)  # a line that is damaged in the middle hid those after it: say so as `runs show` does
-    outcome, summary = how_ended(files)
+    outcome, summary, _ = how_ended(files)
     data: dict[str, Json] = {"outcome": outcome, "entries": tail.count}
     if outcome != "open":
         return Result(ExitCode.OK, f"{files.name}: {outcome}: {summary}", data=data, run=files.name)

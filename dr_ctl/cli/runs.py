@@ -2,53 +2,39 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
+from typing import Final
 
 from dr_ctl.application.findings import JOURNAL_ALTERED
 from dr_ctl.application.result import Result
 from dr_ctl.cli.session import Session
 from dr_ctl.core.model import ExitCode, Json
-from dr_ctl.core.printable import page
+from dr_ctl.core.printable import page, table
 from dr_ctl.engine.entries import Entry, read
-from dr_ctl.engine.runs import RunFiles
+from dr_ctl.engine.record import how_ended, record
 from dr_ctl.engine.seal import Verdict, check
 from dr_ctl.report.html import write_report
+from dr_ctl.settings.durations import duration
 
-
-def how_ended(files: RunFiles) -> tuple[str, str]:
-    """How a run ended, in a word and a sentence; an open one has not. The word is the outcome, which says how the last
-    command ended: of an undo that went well it is `ok`, and of the run `aborted`."""
-    if files.open():
-        return "open", "under way, or interrupted"
-    if not files.result.exists():
-        return "none", "it never began: nothing was changed by it"
-    try:
-        result: dict[str, Any] = json.loads(files.result.read_bytes())
-        outcome, summary, was_undone = str(result["outcome"]), str(result["summary"]), result["data"].get("undone")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        # A damaged run must not hide the others.
-        return "unknown", f"result.json cannot be read ({type(error).__name__}): see runs show"
-    return "aborted" if outcome == ExitCode.OK.outcome and was_undone is True else outcome, summary
+_HEADING: Final = ("began (UTC)", "took", "clients out", "by", "outcome", "run", "why, or how it ended")
 
 
 def runs_list(session: Session) -> Result:
-    runs = session.past().all()
-    all_ = [(files, *how_ended(files)) for files in runs]
-    rows: list[Json] = [
-        {
-            "run": files.name,
-            "outcome": outcome,
-            "summary": summary,
-            **({"queues": files.queues} if files.queues else {}),
-        }
-        for files, outcome, summary in all_
+    """The runs by time, from their files alone."""
+    records = [record(files) for files in session.past().all()]
+    rows = [
+        (
+            f"{each.began:%Y-%m-%d %H:%M:%S}" if each.began else "-",
+            "-" if each.took_s is None else duration(each.took_s),
+            "-" if each.outage_s is None else duration(each.outage_s),
+            each.by or "-",
+            each.outcome,
+            each.run,
+            f"{f'[{each.queues}] ' if each.queues else ''}{each.reason or each.summary}",
+        )
+        for each in records
     ]
-    text = page(
-        f"{files.name}  {outcome:<16} {f'[{files.queues}] ' if files.queues else ''}{summary}"
-        for files, outcome, summary in all_
-    )
-    return Result(ExitCode.OK, f"{len(runs)} run(s)", data={"runs": rows}, text=text)
+    data: dict[str, Json] = {"runs": [each.as_json() for each in records]}
+    return Result(ExitCode.OK, f"{len(records)} run(s)", data=data, text=table(_HEADING, rows) if rows else "")
 
 
 def line_of(entry: Entry) -> str | None:
@@ -73,7 +59,7 @@ def runs_show(session: Session, run: str | None) -> Result:
         if entry.kind == "step":
             text = str(entry.evidence.get("text", ""))
             steps.append({"time": entry.time, "step": entry.step, "event": entry.outcome, "text": text})
-    outcome, summary = how_ended(files)
+    outcome, summary, _ = how_ended(files)
     data: dict[str, Json] = {"outcome": outcome, "steps": [dict(step) for step in steps], "entries": len(entries)}
     return Result(ExitCode.OK, f"{files.name}: {outcome}: {summary}", data=data, run=files.name, text=page(lines))
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 class Time:
     clock: Clock = field(default_factory=SystemClock)
     patience: Patience = field(default_factory=Patience)
+    typed: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,13 @@ class Session:
     warn_exit: bool = False
     clock: Clock = field(default_factory=SystemClock)
     patience: Patience = field(default_factory=Patience)
+    words: tuple[str, ...] = ()
     _read: dict[Path, Installation] = field(default_factory=dict, repr=False)
+
+    @property
+    def typed(self) -> str:
+        """The command line, as a shell takes it."""
+        return shlex.join(["dr-ctl", *self.words])
 
     def installation(self) -> Installation:
         """Read the settings, once for the whole command; raises `SettingsError` with all that is wrong."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 # Controls, formats (the direction of writing among them), surrogates, and what ends a line or a paragraph.
 _OBEYED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
@@ -19,6 +19,14 @@ def line(text: str) -> str:
 def page(lines: Iterable[str]) -> str:
     """Lines one below the other; a line break inside one of them is no new line."""
     return "\n".join(line(each) for each in lines)
+
+
+def table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Rows under their heading, each column as wide as its widest cell; the last is as long as it is."""
+    all_ = [heading, *([line(cell) for cell in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*all_, strict=True)]
+    widths[-1] = 0
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in all_)
 
 
 def _escape(character: str) -> str:

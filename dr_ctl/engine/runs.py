@@ -117,15 +117,6 @@ class RunFiles:
     def reserve(self) -> Path:
         return self.folder / RESERVE
 
-    @property
-    def queues(self) -> str | None:
-        """The pattern of the queues that the run was asked for; None for all, and where the plan cannot be read."""
-        try:
-            queues = json.loads(self.plan.read_bytes())["ask"].get("queues")
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return None
-        return queues if isinstance(queues, str) else None
-
     def open(self) -> bool:
         """Say whether the run began and has not ended, so that work may be half done."""
         return self.journal.exists() and not self.result.exists()

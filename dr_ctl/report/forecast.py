@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from dr_ctl.core.loose import items, mapping, number, text
 from dr_ctl.report.story import Story
-from dr_ctl.report.values import NOT_KNOWN, count, items, mapping, number, seconds, text
+from dr_ctl.report.values import NOT_KNOWN, count, seconds
 
 COLUMNS: Final = ("now", "p50", "p95", "p99", "max")
 _ROWS: Final[tuple[tuple[str, str, str, Callable[[object], str]], ...]] = (

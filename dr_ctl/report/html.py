@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 from dr_ctl.engine.runs import RunFiles, write_text
 from dr_ctl.report.forecast import COLUMNS
-from dr_ctl.report.history_page import HistoryPage
 from dr_ctl.report.reading import read_run
 from dr_ctl.report.view import Page, view
 
 if TYPE_CHECKING:
     from jinja2 import Template
+
+    from dr_ctl.report.history_page import HistoryPage
 
 
 def write_report(files: RunFiles) -> Path:

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from dr_ctl.core.loose import mapping, number, text
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.history import LET_IN_AT
 from dr_ctl.report.reading import Material
 from dr_ctl.report.story import Act, Mark, Story
-from dr_ctl.report.values import NOT_KNOWN, clock, mapping, number, seconds, text
+from dr_ctl.report.values import NOT_KNOWN, clock, seconds
 
 _AT_ONCE_S: Final = 0.25
 

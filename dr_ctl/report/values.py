@@ -1,49 +1,16 @@
-"""Reading JSON without trust, and writing figures for people. An absent or odd value is None, never zero."""
+"""Writing figures for people. A figure that is absent or odd is "not known", never zero."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import UTC, datetime
-from typing import Any, Final
+from datetime import datetime
+from typing import Final
 
+from dr_ctl.core.loose import number
 from dr_ctl.settings.durations import duration
 
 NOT_KNOWN: Final = "not known"
 _FIRM: Final = "\N{NO-BREAK SPACE}"
 _THIN: Final = "\N{NARROW NO-BREAK SPACE}"
-
-
-def mapping(value: object) -> Mapping[str, Any]:
-    """The object, or an empty one."""
-    return value if isinstance(value, Mapping) else {}
-
-
-def items(value: object) -> list[Any]:
-    """The list, or an empty one."""
-    return list(value) if isinstance(value, list | tuple) else []
-
-
-def text(value: object) -> str:
-    """The string, or an empty one."""
-    return value if isinstance(value, str) else ""
-
-
-def number(value: object) -> float | None:
-    """The finite number; a truth value is none."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return value if abs(value) < float("inf") else None
-
-
-def moment(value: object) -> datetime | None:
-    """An ISO 8601 time, in UTC."""
-    try:
-        at = datetime.fromisoformat(value) if isinstance(value, str) else None
-    except ValueError:
-        return None
-    if at is None:
-        return None
-    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
 
 
 def clock(at: datetime) -> str:

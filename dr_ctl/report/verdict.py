@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dr_ctl.core.exit_codes import MEANINGS, Tone
+from dr_ctl.core.loose import items, mapping, number, text
 from dr_ctl.core.model import ExitCode
 from dr_ctl.report.reading import Material
 from dr_ctl.report.story import Mark, Story
-from dr_ctl.report.values import items, mapping, number, text
 
 _ABORTED: Final = "Aborted: all that the run changed was undone, and the undo was verified"
 

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dr_ctl.core.clock import stamp
+from dr_ctl.core.loose import items, mapping, number, text
 from dr_ctl.report.forecast import Bounds, Forecast, bounds, forecast
 from dr_ctl.report.outage import Outage, outage
 from dr_ctl.report.outflow import Chart, charts
 from dr_ctl.report.reading import Material
 from dr_ctl.report.story import Act, CallMade, Story, calls_of, tell
 from dr_ctl.report.timeline import Chapter, chapters
-from dr_ctl.report.values import NOT_KNOWN, clock, count, items, many, mapping, number, seconds, text
+from dr_ctl.report.values import NOT_KNOWN, clock, count, many, seconds
 from dr_ctl.report.verdict import Verdict, verdict
 
 _ORDER: Final = {"error": 0, "warning": 1, "info": 2}

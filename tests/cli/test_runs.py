@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import getpass
+import hashlib
 import json
+import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from dr_ctl.engine.record import record
+from dr_ctl.engine.runs import RunFiles
 from tests.cli.conftest import Shell
+from tests.cli.installation import Installation
 from tests.report.scribe import Scribe, aborted, call, cut_off, done, undone
 
 ENDED = "20261121T020000Z-swapover-paris-7f3a"
@@ -59,17 +67,52 @@ def test_before_the_first_run_there_are_none(dr_ctl: Shell) -> None:
 
 @pytest.mark.usefixtures("runs")
 def test_the_list_says_of_each_how_it_ended(dr_ctl: Shell) -> None:
-    assert dr_ctl("runs", "list", "--json").document["data"]["runs"] == [
-        {"run": ENDED, "outcome": "ok", "summary": "paris serves"},
-        {"run": OPEN, "outcome": "open", "summary": "under way, or interrupted"},
-        {"run": EMPTY, "outcome": "none", "summary": "it never began: nothing was changed by it"},
+    rows = dr_ctl("runs", "list", "--json").document["data"]["runs"]
+
+    assert [(row["run"], row["outcome"], row["summary"]) for row in rows] == [
+        (ENDED, "ok", "paris serves"),
+        (OPEN, "open", "under way, or interrupted"),
+        (EMPTY, "none", "it never began: nothing was changed by it"),
     ]
-    assert [line.split()[:2] for line in dr_ctl("runs", "list").out.splitlines()] == [
-        [ENDED, "ok"],
-        [OPEN, "open"],
-        [EMPTY, "none"],
-        ["3", "run(s)"],
+    assert rows[0] == {
+        "run": ENDED,
+        "operation": "swapover",
+        "source": "london",
+        "target": "paris",
+        "began": "2026-11-21T02:00:00.000Z",
+        "ended": "2026-11-21T02:00:07.900Z",
+        "took_s": 7.9,
+        "by": "ada@ops-1",
+        "reason": "CHG-4711",
+        "outcome": "ok",
+        "outage_s": 4.0,
+        "debts": [],
+        "summary": "paris serves",
+    }
+    assert [rows[1][key] for key in ("began", "ended", "took_s")] == ["2026-11-21T02:00:00.000Z", None, None]
+    assert {rows[2][key] for key in ("operation", "began", "ended", "took_s", "by", "outage_s")} == {None}
+
+
+@pytest.mark.usefixtures("runs")
+def test_the_list_is_a_table_under_a_heading(dr_ctl: Shell) -> None:
+    heading, *rows, count = dr_ctl("runs", "list").out.splitlines()
+
+    places = [heading.index(name) for name in ("began", "took", "clients out", "by", "outcome", "run", "why")]
+    cells = [[row[place:end].strip() for place, end in zip(places, [*places[1:], None], strict=True)] for row in rows]
+    assert cells == [
+        ["2026-11-21 02:00:00", "7.90 s", "4.00 s", "ada@ops-1", "ok", ENDED, "CHG-4711"],
+        ["2026-11-21 02:00:00", "-", "-", "ada@ops-1", "open", OPEN, "CHG-4711"],
+        ["-", "-", "-", "-", "none", EMPTY, "it never began: nothing was changed by it"],
     ]
+    assert count == "3 run(s)"
+
+
+def test_a_run_that_two_people_worked_on_names_both(dr_ctl: Shell) -> None:
+    aborted(folder(dr_ctl, ENDED))
+
+    [row] = dr_ctl("runs", "list", "--json").document["data"]["runs"]
+
+    assert (row["by"], row["took_s"]) == ("ada@ops-1, bob@ops-2", 65.0)
 
 
 @pytest.mark.parametrize(
@@ -84,10 +127,10 @@ def test_a_run_that_was_undone_is_not_said_to_have_ended_well(
 ) -> None:
     write(folder(dr_ctl, ENDED))
 
-    assert dr_ctl("runs", "list").out.splitlines()[0] == f"{ENDED}  {word:<16} {summary}"
-    assert dr_ctl("runs", "list", "--json").document["data"]["runs"] == [
-        {"run": ENDED, "outcome": word, "summary": summary}
-    ]
+    [row] = dr_ctl("runs", "list", "--json").document["data"]["runs"]
+
+    assert (row["run"], row["outcome"], row["summary"]) == (ENDED, word, summary)
+    assert f"  {word}  " in dr_ctl("runs", "list").out.splitlines()[1]
     assert dr_ctl("runs", "show", "--json").document["data"]["outcome"] == word
     last = dr_ctl("runs", "show", "--follow", "--json").out.splitlines()[-1]
     assert json.loads(last)["data"]["outcome"] == word
@@ -222,3 +265,48 @@ def test_no_document_of_a_run_is_made_up(dr_ctl: Shell) -> None:
     shown = dr_ctl("runs", "show", "--json").document
 
     assert shown["data"]["entries"] == told["journal"]["count"]
+
+
+WITHOUT = """
+import sys
+sys.modules.update(dict.fromkeys(("numpy", "pyarrow", "pyspark", "pandas")))
+from dr_ctl.cli.app import run
+codes = [run(words.split()) for words in sys.argv[1:]]
+assert not any(codes), codes
+"""
+
+
+@pytest.mark.usefixtures("runs")
+def test_past_runs_are_shown_where_the_parts_for_estimates_are_not_installed(dr_ctl: Shell) -> None:
+    commands = ["runs list", f"runs show {ENDED}", f"runs show --follow {ENDED}", "runs verify", f"runs report {ENDED}"]
+
+    ended = subprocess.run(
+        [sys.executable, "-c", WITHOUT, *commands], capture_output=True, text=True, check=False, timeout=60
+    )
+
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert (dr_ctl.state / "runs" / ENDED / "report.html").exists()
+
+
+def test_a_run_says_of_which_installation_it_was_and_how_it_was_asked_for(
+    dr_ctl: Shell, installation: Installation
+) -> None:
+    words = ["swapover", "--to", "paris", "--yes", "--reason", "change 4711"]
+
+    run = dr_ctl(*words, "--json").document["run"]
+
+    kept = record(RunFiles(run, dr_ctl.state / "runs" / run))
+    [author] = kept.authors
+    assert author.command == "dr-ctl swapover --to paris --yes --reason 'change 4711' --json"
+    assert author.name == f"{getpass.getuser()}@{socket.gethostname()}"
+    digest = hashlib.sha256((dr_ctl.folder / "dr-ctl.yaml").read_bytes()).hexdigest()
+    assert kept.about == {
+        "name": "orders",
+        "topology": "artemis-mirror",
+        "settings": {"file": "dr-ctl.yaml", "sha256": digest},
+        "brokers": {site: [f"orders-1 at {url}"] for site, url in installation.urls.items()},
+        "objectives": None,
+    }
+    assert kept.let_in is not None
+    assert kept.let_in.site == "paris"
+    assert (kept.reason, kept.epoch, kept.outcome) == ("change 4711", 1, "ok")

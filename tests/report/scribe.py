@@ -34,6 +34,24 @@ _SITES = {"quiesce": "london", "fence": "london", "catch-up": "london", "drain":
 _SITES |= {"activate": "paris", "probe": "paris"}
 
 
+ABOUT: dict[str, Json] = {
+    "name": "orders",
+    "topology": "artemis-mirror",
+    "settings": {"file": "dr-ctl.yaml", "sha256": "5e" * 32},
+    "brokers": {"london": ["orders-1 at https://london-1:8161"], "paris": ["orders-1 at https://paris-1:8161"]},
+    "objectives": {"recovery_s": 120.0, "lost": 0, "twice": None},
+}
+ADA: dict[str, Json] = {
+    "user": "ada",
+    "host": "ops-1",
+    "version": "0.1.0",
+    "command": "dr-ctl swapover --to paris --yes --reason CHG-4711",
+    "about": ABOUT,
+    "lock": {"epoch": 7, "at": ["london", "paris"], "stolen_from": [], "reason": None},
+}
+BOB: dict[str, Json] = {**ADA, "user": "bob", "host": "ops-2", "command": "dr-ctl abort --yes"}
+
+
 def call(about: str, site: str = "london", **more: Any) -> Call:
     bean = 'org.apache.activemq.artemis:broker="london",component=acceptors,name="clients"'
     request: dict[str, Json] = {"bean": bean, "operation": "stop()", "arguments": []}
@@ -53,7 +71,7 @@ def plan(first: int = 1, **more: Any) -> Plan:
         for number, verb in enumerate(VERBS, start=first)
     )
     told = Plan(
-        ask=Ask("swapover", "paris"),
+        ask=Ask("swapover", "paris", reason="CHG-4711"),
         source="london",
         steps=steps,
         findings=(Finding("DR-TLS-001", Severity.WARNING, "certificates are not verified", "Set `tls.ca`."),),
@@ -90,7 +108,12 @@ class Scribe:
         self.plan = decided or self.plan
         if not self.files.plan.exists():
             write(self.files.plan, self.plan.as_json())
-        self.journal.run(self.plan, {})
+        self.journal.run(self.plan, ADA)
+        return self
+
+    def lock(self) -> Scribe:
+        """Another person goes on with an undo."""
+        self.journal.lock({"epoch": 8, "at": ["london", "paris"], "by": BOB})
         return self
 
     def step(self, verb: str) -> PlannedStep:
@@ -197,7 +220,7 @@ def undone(folder: Path) -> Scribe:
 
 def aborted(folder: Path) -> Scribe:
     """Cut off behind its fence, then undone by a person."""
-    scribe = Scribe(folder).begin().to_fence().close().again().let(60)
+    scribe = Scribe(folder).begin().to_fence().close().again().let(60).lock()
     scribe.undo("fence", 0.8, text="london lets clients in again").undo("quiesce", 0.2)
     return scribe.end(0, "ok", "aborted; undone: london serves again", command="abort", undone=True)
 

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from dr_ctl.core.clock import stamp
+from dr_ctl.core.loose import moment, number
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Ask, PlannedStep
 from dr_ctl.engine.states import StepEvent
 from dr_ctl.report.reading import read_run
 from dr_ctl.report.story import Mark
-from dr_ctl.report.values import clock, count, moment, number, seconds
+from dr_ctl.report.values import clock, count, seconds
 from dr_ctl.report.verdict import Tone
 from dr_ctl.report.view import Page, view
 from tests.report import scribe

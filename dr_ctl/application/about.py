@@ -1,0 +1,32 @@
+"""What a run is about, for its journal: the installation with its addresses and objectives, and a digest of its
+settings. No secret is in it."""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import suppress
+
+from dr_ctl.core.model import Json
+from dr_ctl.settings.model import Installation, Objectives
+
+
+def about(installation: Installation) -> dict[str, Json]:
+    """The facts of the settings. `sha256` is null where the file is not there any more."""
+    settings, digest = installation.settings, None
+    with suppress(OSError):
+        digest = hashlib.sha256(installation.file.read_bytes()).hexdigest()
+    return {
+        "name": settings.name,
+        "topology": settings.topology,
+        "settings": {"file": installation.file.name, "sha256": digest},
+        "brokers": {site: [*brokers] for site, brokers in installation.brokers.items()},
+        "objectives": None if settings.objectives is None else _limits(settings.objectives),
+    }
+
+
+def _limits(objectives: Objectives) -> dict[str, Json]:
+    return {
+        "recovery_s": objectives.recovery,
+        "lost": objectives.loss.messages,
+        "twice": None if objectives.twice is None else objectives.twice.messages,
+    }

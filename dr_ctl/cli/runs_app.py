@@ -1,0 +1,61 @@
+"""Declares `runs`: what past runs left, and what people do with it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from dr_ctl.application.result import Result
+from dr_ctl.cli.command import command, group
+from dr_ctl.cli.completing import RUNS
+from dr_ctl.cli.session import Session
+
+runs_app = group("Past runs: list, show, report, verify.")
+RUN = Annotated[
+    str | None,
+    typer.Argument(metavar="[RUN]", **RUNS, help="A run's name or its beginning; default: the last."),
+]
+
+
+@command(runs_app, "list", full="runs list", example="runs list --json")
+def runs_list(session: Session) -> Result:
+    """List the runs, by time."""
+    from dr_ctl.cli import runs  # noqa: PLC0415
+
+    return runs.runs_list(session)
+
+
+@command(runs_app, "show", full="runs show", example="runs show --follow")
+def runs_show(
+    session: Session,
+    *,
+    run: RUN = None,
+    follow: Annotated[bool, typer.Option("--follow", help="As it goes, until the run ends.")] = False,
+) -> Result:
+    """A run with its request, its steps and its end."""
+    from dr_ctl.cli import following, runs  # noqa: PLC0415
+
+    return following.follow(session, run) if follow else runs.runs_show(session, run)
+
+
+@command(runs_app, "verify", full="runs verify", example="runs verify")
+def runs_verify(
+    session: Session,
+    *,
+    run: Annotated[
+        str | None, typer.Argument(metavar="[RUN]", **RUNS, help="A run or its beginning; default: all.")
+    ] = None,
+) -> Result:
+    """Check that journals and results are as they were written: 10 when one was altered, naming the line."""
+    from dr_ctl.cli import runs  # noqa: PLC0415
+
+    return runs.runs_verify(session, run)
+
+
+@command(runs_app, "report", full="runs report", example="runs report 20261121T091512Z")
+def runs_report(session: Session, *, run: RUN = None) -> Result:
+    """Write one run's HTML report anew, and say where it is."""
+    from dr_ctl.cli import runs  # noqa: PLC0415
+
+    return runs.runs_report(session, run)

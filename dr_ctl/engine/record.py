@@ -1,0 +1,200 @@
+"""What a past run says of itself, for whoever lists runs: read once, from its journal and its result, without trust.
+
+A damaged run must not hide the others: what cannot be read is None or empty, and `runs verify` judges the rest. Broker
+and settings are never asked.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from dr_ctl.core.clock import stamp
+from dr_ctl.core.loose import items, mapping, moment, number, text
+from dr_ctl.core.model import ExitCode, Json
+from dr_ctl.engine.history import LET_IN_AT
+from dr_ctl.engine.runs import RunFiles
+from dr_ctl.engine.states import StepEvent
+from dr_ctl.engine.verbs import ACTIVATING, FENCING
+
+OPEN: Final = "open"
+NEVER_BEGAN: Final = "none"
+ABORTED: Final = "aborted"
+_SAMPLE: Final = b'"kind":"sample"'  # by far the most lines, and no list needs them
+_LETS_IN: Final = {
+    (ACTIVATING, StepEvent.SUCCEEDED.value),
+    (ACTIVATING, StepEvent.UNNEEDED.value),
+    (FENCING, StepEvent.UNDONE.value),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """Who carried out a part of a run: a resume and an abort are parts of their own."""
+
+    user: str
+    host: str
+    version: str
+    command: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.user}@{self.host}" if self.user and self.host else self.user or self.host
+
+
+@dataclass(frozen=True, slots=True)
+class LetIn:
+    """The moment at which a step let clients in at a site."""
+
+    site: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A run in short. `outcome` is the last command's, but for `open`, `none` (never begun) and `aborted`. `ended` is
+    None while the run is open, `outage_s` where nothing measured it; `epoch` is the run's lock. `about` is the
+    installation as the run found it."""
+
+    run: str
+    outcome: str
+    summary: str
+    operation: str = ""
+    source: str = ""
+    target: str = ""
+    queues: str | None = None
+    reason: str = ""
+    began: datetime | None = None
+    ended: datetime | None = None
+    authors: tuple[Author, ...] = ()
+    outage_s: float | None = None
+    debts: tuple[str, ...] = ()
+    epoch: int | None = None
+    let_in: LetIn | None = None
+    lost_at_most: float | None = None
+    twice_at_most: float | None = None
+    about: Mapping[str, Any] | None = None
+
+    @property
+    def took_s(self) -> float | None:
+        """Seconds from the first line to the last, pauses between two processes included."""
+        both = self.began is not None and self.ended is not None
+        return max(0.0, (self.ended - self.began).total_seconds()) if both else None  # type: ignore[operator]
+
+    @property
+    def by(self) -> str:
+        """Everybody who carried out a part of it, the first first."""
+        return ", ".join(dict.fromkeys(author.name for author in self.authors if author.name))
+
+    def as_json(self) -> dict[str, Json]:
+        """What `runs list` tells of it; null is not known."""
+        return {
+            "run": self.run,
+            "operation": self.operation or None,
+            "source": self.source or None,
+            "target": self.target or None,
+            **({"queues": self.queues} if self.queues else {}),
+            "began": _stamped(self.began),
+            "ended": _stamped(self.ended),
+            "took_s": None if self.took_s is None else round(self.took_s, 3),
+            "by": self.by or None,
+            "reason": self.reason or None,
+            "outcome": self.outcome,
+            "outage_s": self.outage_s,
+            "debts": [*self.debts],
+            "summary": self.summary,
+        }
+
+
+def record(files: RunFiles) -> Record:
+    """Read the record of a run, whatever state its files are in."""
+    rows = list(_rows(files))
+    outcome, summary, result = how_ended(files)
+    begun = [mapping(row.get("evidence")) for row in rows if row.get("kind") in ("run", "lock")]
+    plans = [mapping(evidence["plan"]) for evidence in begun if "plan" in evidence]
+    by = [mapping(evidence.get("by")) for evidence in begun]
+    plan = plans[0] if plans else _document(files.plan)
+    ask, data = mapping(plan.get("ask")), mapping(result.get("data"))
+    bounds = mapping(data.get("bounds"))
+    epochs = [number({**mapping(mapping(each.get("by")).get("lock")), **each}.get("epoch")) for each in begun]
+    return Record(
+        run=files.name,
+        outcome=outcome,
+        summary=summary,
+        operation=text(ask.get("operation")),
+        source=text(plan.get("source")),
+        target=text(ask.get("target")),
+        queues=text(ask.get("queues")) or None,
+        reason=text(ask.get("reason")),
+        began=moment(rows[0].get("time")) if rows else None,
+        ended=moment(rows[-1].get("time")) if rows and outcome != OPEN else None,
+        authors=tuple(_author(each) for each in by if each),
+        outage_s=number(data.get("outage_s")),
+        debts=tuple(text(mapping(debt).get("text")) for debt in items(result.get("debts"))),
+        epoch=max((int(each) for each in epochs if each is not None), default=None),
+        let_in=_let_in(rows, plans),
+        lost_at_most=number(mapping(bounds.get("lost")).get("at_most")),
+        twice_at_most=number(mapping(bounds.get("twice")).get("at_most")),
+        about=next((mapping(each["about"]) for each in by if "about" in each), None),
+    )
+
+
+def how_ended(files: RunFiles) -> tuple[str, str, Mapping[str, Any]]:
+    """How a run ended, in a word and a sentence, and its result. The word is the outcome, which says how the last
+    command ended: of an undo that went well it is `ok`, and of the run `aborted`."""
+    if files.open():
+        return OPEN, "under way, or interrupted", {}
+    if not files.result.exists():
+        return NEVER_BEGAN, "it never began: nothing was changed by it", {}
+    try:
+        result: dict[str, Any] = json.loads(files.result.read_bytes())
+        outcome, summary, was_undone = str(result["outcome"]), str(result["summary"]), result["data"].get("undone")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        return "unknown", f"result.json cannot be read ({type(error).__name__}): see runs show", {}
+    return ABORTED if outcome == ExitCode.OK.outcome and was_undone is True else outcome, summary, result
+
+
+def _author(by: Mapping[str, Any]) -> Author:
+    return Author(*(text(by.get(key)) for key in ("user", "host", "version", "command")))
+
+
+def _let_in(rows: list[Mapping[str, Any]], plans: list[Mapping[str, Any]]) -> LetIn | None:
+    """The last that let clients in."""
+    steps = [step for plan in plans for step in map(mapping, items(plan.get("steps")))]
+    sites = {f"{int(number(step.get('number')) or 0):02d}-{text(step.get('verb'))}": step.get("site") for step in steps}
+    for row in reversed(rows):
+        step = text(row.get("step"))
+        if row.get("kind") == "step" and (step.partition("-")[2], row.get("outcome")) in _LETS_IN:
+            at = moment(mapping(row.get("evidence")).get(LET_IN_AT)) or moment(row.get("time"))
+            return LetIn(text(sites.get(step)), at) if at is not None else None
+    return None
+
+
+def _rows(files: RunFiles) -> Iterator[Mapping[str, Any]]:
+    """The lines of the journal that can be read, without its samples."""
+    try:
+        raw = files.journal.read_bytes()
+    except OSError:
+        return
+    for line in raw.split(b"\n"):
+        if line and _SAMPLE not in line:
+            try:
+                row = json.loads(line)
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(row, dict):
+                yield row
+
+
+def _document(path: Any) -> Mapping[str, Any]:
+    try:
+        return mapping(json.loads(path.read_bytes()))
+    except (OSError, ValueError, RecursionError):
+        return {}
+
+
+def _stamped(at: datetime | None) -> str | None:
+    return None if at is None else stamp(at)
