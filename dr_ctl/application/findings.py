@@ -96,6 +96,13 @@ NO_CLIENT_GREETED: Final = FindingKind(
     "again.",
     "A look.",
 )
+LOOKS_NOT_READ: Final = FindingKind(
+    "DR-HISTORY-001",
+    Severity.INFO,
+    "`history` shows what runs did, and no looks: there are none, or pyarrow, which reads them, is not installed.",
+    "Let `dr-ctl monitor` run: a takeover that no run made shows in its looks alone.",
+    "A look.",
+)
 NOT_TOLD: Final = FindingKind(
     "DR-HOOK-002",
     Severity.WARNING,

@@ -21,7 +21,7 @@ from dr_ctl.cli.completing import EXPLAINED, OPERATIONS, SITES
 from dr_ctl.cli.helping import Whole
 from dr_ctl.cli.operations_app import link_app, operations_app
 from dr_ctl.cli.options import ChangeOptions
-from dr_ctl.cli.runs_app import runs_app
+from dr_ctl.cli.runs_app import history_app, runs_app
 from dr_ctl.cli.session import Session, Time
 from dr_ctl.cli.streams import make_lasting
 from dr_ctl.core.errors import DrCtlError, Stopped, UsageError
@@ -36,6 +36,7 @@ app.callback()(common)
 runbook_app = group("The runbooks in force: list, show, lint.")
 rpo_app = group("The estimate of what a failure would lose, from recorded history.")
 app.add_typer(operations_app)
+app.add_typer(history_app)
 app.add_typer(runs_app, name="runs")
 app.add_typer(runbook_app, name="runbook")
 app.add_typer(rpo_app, name="rpo")
@@ -362,7 +363,7 @@ def _command(arguments: list[str]) -> list[str]:
             return [word, then] if then in _names(added(word)) else [word]
         if word in groups:
             return [word, then] if then in groups[word] else [word]
-        if word in _names(app) | _names(operations_app):
+        if word in _names(app) | _names(operations_app) | _names(history_app):
             return [word]
     return []
 

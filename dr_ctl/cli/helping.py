@@ -11,7 +11,18 @@ from dr_ctl.cli.added import TEXTS, added
 from dr_ctl.core.exit_codes import MEANINGS
 
 SECTIONS: Final[dict[str, tuple[str, ...]]] = {
-    "Look (nothing is changed)": ("status", "validate", "check", "verify", "plan", "rpo", "monitor", "runs", "explain"),
+    "Look (nothing is changed)": (
+        "status",
+        "validate",
+        "check",
+        "verify",
+        "plan",
+        "rpo",
+        "monitor",
+        "runs",
+        "history",
+        "explain",
+    ),
     "Move the service": ("swapover", "failback"),
     "A site is lost": ("failover", "reinstate", "escalate"),
     "One step at a time": ("quiesce", "fence", "drain", "activate", "release", "link", "trim"),

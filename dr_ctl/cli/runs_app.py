@@ -11,6 +11,7 @@ from dr_ctl.cli.command import command, group
 from dr_ctl.cli.completing import RUNS
 from dr_ctl.cli.session import Session
 
+history_app = group("What runs and looks tell of the past.")
 runs_app = group("Past runs: list, show, report, verify.")
 RUN = Annotated[
     str | None,
@@ -59,3 +60,19 @@ def runs_report(session: Session, *, run: RUN = None) -> Result:
     from dr_ctl.cli import runs  # noqa: PLC0415
 
     return runs.runs_report(session, run)
+
+
+@command(history_app, "history", example="history --since 30d")
+def history(
+    session: Session,
+    *,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="T", help="A moment, or a duration back: 30d; default: all.")
+    ] = None,
+) -> Result:
+    """Which site served since when, by whom and why, and how long clients were out: by runs and recorded looks."""
+    from dr_ctl.application import history  # noqa: PLC0415
+    from dr_ctl.cli import asking  # noqa: PLC0415
+
+    installation = session.installation() if session.has_settings() else None
+    return history.history(session.past().all(), installation, asking.moment(session, "--since", since))

@@ -7,7 +7,7 @@ and settings are never asked.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -46,8 +46,8 @@ class Author:
 
 
 @dataclass(frozen=True, slots=True)
-class LetIn:
-    """The moment at which a step let clients in at a site."""
+class Door:
+    """The moment at which a step let clients in at a site, or began to keep them out."""
 
     site: str
     at: datetime
@@ -56,8 +56,9 @@ class LetIn:
 @dataclass(frozen=True, slots=True)
 class Record:
     """A run in short. `outcome` is the last command's, but for `open`, `none` (never begun) and `aborted`. `ended` is
-    None while the run is open, `outage_s` where nothing measured it; `epoch` is the run's lock. `about` is the
-    installation as the run found it."""
+    None while the run is open, `outage_s` where nothing measured it; `epoch` is the run's lock. `let_in`
+    is the last step that let clients in, `fenced` the first call that could keep them out. `about` is the installation
+    as the run found it."""
 
     run: str
     outcome: str
@@ -73,7 +74,8 @@ class Record:
     outage_s: float | None = None
     debts: tuple[str, ...] = ()
     epoch: int | None = None
-    let_in: LetIn | None = None
+    let_in: Door | None = None
+    fenced: Door | None = None
     lost_at_most: float | None = None
     twice_at_most: float | None = None
     about: Mapping[str, Any] | None = None
@@ -118,6 +120,7 @@ def record(files: RunFiles) -> Record:
     by = [mapping(evidence.get("by")) for evidence in begun]
     plan = plans[0] if plans else _document(files.plan)
     ask, data = mapping(plan.get("ask")), mapping(result.get("data"))
+    sites = _sites(plans)
     bounds = mapping(data.get("bounds"))
     epochs = [number({**mapping(mapping(each.get("by")).get("lock")), **each}.get("epoch")) for each in begun]
     return Record(
@@ -135,7 +138,8 @@ def record(files: RunFiles) -> Record:
         outage_s=number(data.get("outage_s")),
         debts=tuple(text(mapping(debt).get("text")) for debt in items(result.get("debts"))),
         epoch=max((int(each) for each in epochs if each is not None), default=None),
-        let_in=_let_in(rows, plans),
+        let_in=_let_in(rows, sites),
+        fenced=_fenced(rows, sites),
         lost_at_most=number(mapping(bounds.get("lost")).get("at_most")),
         twice_at_most=number(mapping(bounds.get("twice")).get("at_most")),
         about=next((mapping(each["about"]) for each in by if "about" in each), None),
@@ -161,16 +165,33 @@ def _author(by: Mapping[str, Any]) -> Author:
     return Author(*(text(by.get(key)) for key in ("user", "host", "version", "command")))
 
 
-def _let_in(rows: list[Mapping[str, Any]], plans: list[Mapping[str, Any]]) -> LetIn | None:
-    """The last that let clients in."""
-    steps = [step for plan in plans for step in map(mapping, items(plan.get("steps")))]
-    sites = {f"{int(number(step.get('number')) or 0):02d}-{text(step.get('verb'))}": step.get("site") for step in steps}
+def _let_in(rows: Sequence[Mapping[str, Any]], sites: Mapping[str, str]) -> Door | None:
     for row in reversed(rows):
         step = text(row.get("step"))
-        if row.get("kind") == "step" and (step.partition("-")[2], row.get("outcome")) in _LETS_IN:
+        if row.get("kind") == "step" and (_verb(step), row.get("outcome")) in _LETS_IN:
             at = moment(mapping(row.get("evidence")).get(LET_IN_AT)) or moment(row.get("time"))
-            return LetIn(text(sites.get(step)), at) if at is not None else None
+            return Door(sites.get(step, ""), at) if at is not None else None
     return None
+
+
+def _fenced(rows: Sequence[Mapping[str, Any]], sites: Mapping[str, str]) -> Door | None:
+    for row in rows:
+        step, at = text(row.get("step")), moment(row.get("time"))
+        if row.get("kind") == "intent" and _verb(step) == FENCING and at is not None:
+            return Door(sites.get(step, ""), at)
+    return None
+
+
+def _sites(plans: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """The site of each step, by the name that journal lines have for it."""
+    steps = [step for plan in plans for step in map(mapping, items(plan.get("steps")))]
+    return {
+        f"{int(number(each.get('number')) or 0):02d}-{text(each.get('verb'))}": text(each.get("site")) for each in steps
+    }
+
+
+def _verb(step: str) -> str:
+    return step.partition("-")[2]
 
 
 def _rows(files: RunFiles) -> Iterator[Mapping[str, Any]]:

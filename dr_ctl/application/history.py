@@ -1,0 +1,211 @@
+"""`history`: which site served since when, by which run or by none, and for how long clients were out. From the runs
+of this STATE and the looks of the monitor; no broker is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from dr_ctl.application.findings import LOOKS_NOT_READ
+from dr_ctl.application.result import Result
+from dr_ctl.core.clock import stamp
+from dr_ctl.core.model import ExitCode, Finding, Json, Role
+from dr_ctl.core.printable import table
+from dr_ctl.engine.operations import FAILOVER
+from dr_ctl.engine.record import NEVER_BEGAN, Record, record
+from dr_ctl.engine.runs import RunFiles
+from dr_ctl.settings.durations import duration
+from dr_ctl.settings.model import Installation
+
+if TYPE_CHECKING:
+    from dr_ctl.rpo.history.roles import Spell
+
+_CLOCKS: Final = timedelta(seconds=5)
+"""How far the clocks of a run's machine and of the monitor's may be apart."""
+_HEADING: Final = ("since (UTC)", "serves", "clients out", "epoch", "by", "what, and why")
+NO_RUN: Final = "no run of this STATE"
+
+
+@dataclass(frozen=True, slots=True)
+class Out:
+    """For how long clients were out, in seconds; None where nothing tells."""
+
+    at_least_s: float | None
+    at_most_s: float | None
+
+    @property
+    def text(self) -> str:
+        if self.at_most_s is None:
+            return "not known" if self.at_least_s is None else f"at least {duration(self.at_least_s)}"
+        if self.at_least_s is None:
+            return f"at most {duration(self.at_most_s)}"
+        if round(self.at_least_s, 2) == round(self.at_most_s, 2):
+            return duration(self.at_most_s)
+        return f"{duration(self.at_least_s)} to {duration(self.at_most_s)}"
+
+    def as_json(self) -> dict[str, Json]:
+        return {"at_least": _rounded(self.at_least_s), "at_most": _rounded(self.at_most_s)}
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A moment from which on clients were served at `serving`, or at no site where that is None. `about`: it lies
+    before `at`, at an unknown moment after the look that came before. `run` is None where no run of this STATE did it.
+    """
+
+    at: datetime
+    serving: str | None
+    text: str
+    out: Out | None = None
+    run: Record | None = None
+    about: bool = False
+
+    def as_json(self) -> dict[str, Json]:
+        run = self.run
+        return {
+            "at": stamp(self.at),
+            "about": self.about,
+            "serving": self.serving,
+            "out_s": None if self.out is None else self.out.as_json(),
+            "run": None if run is None else run.run,
+            "epoch": None if run is None else run.epoch,
+            "by": None if run is None else run.by or None,
+            "reason": None if run is None else run.reason or None,
+            "outcome": None if run is None else run.outcome,
+            "text": self.text,
+        }
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        run = self.run
+        by = "-" if self.serving is None and run is None else NO_RUN if run is None else run.by or "not known"
+        return (
+            f"{self.at:%Y-%m-%d %H:%M:%S}{' about' if self.about else ''}",
+            self.serving or "no site",
+            "-" if self.out is None else self.out.text,
+            "-" if run is None or run.epoch is None else str(run.epoch),
+            by,
+            self.text,
+        )
+
+
+def history(runs: Sequence[RunFiles], installation: Installation | None, since: datetime | None) -> Result:
+    """The turns in order. Without an installation, from the runs alone."""
+    records = [record(files) for files in runs]
+    seen, findings = _looks(installation, since)
+    all_ = sorted([*_by_runs(records, seen), *_by_no_run(records, seen)], key=lambda each: each.at)
+    turns = [each for each in all_ if since is None or each.at >= since]
+    data: dict[str, Json] = {"history": [each.as_json() for each in turns], "looks": len(seen) > 0}
+    last = turns[-1] if turns else None
+    summary = "nothing is known" if last is None else f"{last.serving or 'no site'} serves since {stamp(last.at)}"
+    summary += "" if last is None else ", as far as runs and looks tell"
+    text = table(_HEADING, [each.cells for each in turns]) if turns else ""
+    return Result(ExitCode.OK, summary, findings, data, text=text)
+
+
+def _looks(installation: Installation | None, since: datetime | None) -> tuple[list[Spell], list[Finding]]:
+    if installation is None:
+        return [], []
+    settings = installation.settings
+    root = installation.path(settings.history.path)
+    if not root.is_dir():
+        text = f"there are no looks in {root}: what no run did is not known"
+        return [], [LOOKS_NOT_READ(text, "`dr-ctl monitor` records them.")]
+    try:
+        from dr_ctl.rpo.history.roles import spells  # noqa: PLC0415 - runs are shown without pyarrow too
+    except ModuleNotFoundError as error:
+        text = f"the looks in {root} were not read: {error.name} is not installed; what no run did is not known"
+        return [], [LOOKS_NOT_READ(text, f"Install {error.name} beside dr-ctl.")]
+    # What served before has to be known for the first turn after `since`.
+    return spells(root, tuple(settings.sites), None if since is None else since - timedelta(days=1))
+
+
+def serving(seen: Sequence[Spell]) -> list[Spell]:
+    """The spells in which a site served, by time."""
+    return [each for each in seen if each.role == Role.SERVING.value]
+
+
+def loss(seen: Sequence[Spell], lost: str, let_in: datetime) -> Out:
+    """How long clients were out of a site that was lost until they were let in elsewhere: from the first look that saw
+    it serve no more, at least; from the last that saw it serve, at most."""
+    before = [each for each in seen if each.site == lost and each.first <= let_in]
+    last = next((each for each in reversed(before) if each.role == Role.SERVING.value), None)
+    if last is None:
+        return Out(None, None)
+    after = next((each for each in before if each.first > last.last), None)
+    gone = None if after is None or after.role not in _SERVES_NOT else _seconds(after.first, let_in)
+    return Out(gone, _seconds(min(last.last, let_in), let_in))
+
+
+_SERVES_NOT: Final = (Role.DOWN.value, Role.STANDBY.value)
+
+
+def _by_runs(records: Sequence[Record], seen: Sequence[Spell]) -> list[Turn]:
+    turns = []
+    for each in records:
+        if each.outcome == NEVER_BEGAN:
+            continue
+        what = f"{each.operation} {each.outcome}" if each.outcome != "ok" else each.operation
+        text = f"{what}{f': {each.reason}' if each.reason else ''} ({each.run})"
+        opened = each.let_in if each.let_in is not None and each.let_in.site else None
+        if each.fenced is not None and (opened is None or opened.at < each.fenced.at):
+            turns.append(Turn(each.fenced.at, None, text, run=each))
+        elif opened is not None:
+            turns.append(Turn(opened.at, opened.site, text, _out(each, seen, opened.at), each))
+    return turns
+
+
+def _out(each: Record, seen: Sequence[Spell], let_in: datetime) -> Out | None:
+    if each.operation == FAILOVER and each.source:
+        return loss(seen, each.source, let_in)
+    return None if each.outage_s is None else Out(each.outage_s, each.outage_s)
+
+
+def _by_no_run(records: Sequence[Record], seen: Sequence[Spell]) -> list[Turn]:
+    """Sites that were seen to begin to serve while no run let clients in there."""
+    opened = [each.let_in for each in records if each.let_in is not None]
+    turns, spells_ = [], serving(seen)
+    for place, now in enumerate(spells_):
+        before = max((each.last for each in spells_[:place]), default=None)
+        was = next((each for each in reversed(spells_[:place]) if each.last == before), None)
+        begin = (before or now.first) - _CLOCKS
+        if any(each.site == now.site and begin <= each.at <= now.first + _CLOCKS for each in opened):
+            continue
+        if was is None or before is None:
+            turns.append(Turn(now.first, now.site, "seen to serve at the first look"))
+        elif was.site != now.site and before >= now.first:
+            both = f"{was.site} and {now.site} were both seen to serve until {stamp(min(before, now.last))}"
+            turns.append(Turn(now.first, now.site, both, about=True))
+        elif was.site != now.site:
+            text = f"seen from {stamp(now.first)} on; {was.site} was last seen to serve at {stamp(before)}"
+            turns.append(Turn(now.first, now.site, text, _between(seen, was, now), about=True))
+        elif (closed := _closed_between(seen, was, now)) is not None:
+            text = (
+                f"{now.site} serves again; it was seen {closed.role} from {stamp(closed.first)} to {stamp(closed.last)}"
+            )
+            turns.append(Turn(now.first, now.site, text, _between(seen, was, now), about=True))
+    return turns
+
+
+def _closed_between(seen: Sequence[Spell], was: Spell, now: Spell) -> Spell | None:
+    own = [each for each in seen if each.site == now.site and was.last < each.first < now.first]
+    return next((each for each in own if each.role in _SERVES_NOT), None)
+
+
+def _between(seen: Sequence[Spell], was: Spell, now: Spell) -> Out:
+    """Out from the last look that saw the one serve to the first that saw the other: at most that long. At least as
+    long as both were seen closed or down."""
+    closed = [_closed_between(seen, was, now)] if was.site == now.site else []
+    at_least = _seconds(closed[0].first, closed[0].last) if closed and closed[0] is not None else None
+    return Out(at_least, _seconds(was.last, now.first))
+
+
+def _seconds(begin: datetime, end: datetime) -> float:
+    return max(0.0, (end - begin).total_seconds())
+
+
+def _rounded(value_s: float | None) -> float | None:
+    return None if value_s is None else round(value_s, 3)

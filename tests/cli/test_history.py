@@ -1,0 +1,221 @@
+"""`history`: turns of runs, turns that no run made, and what neither tells. No broker is asked."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dr_ctl.engine.plan import Ask
+from dr_ctl.rpo.history.files import write
+from dr_ctl.rpo.history.row import Row
+from tests.cli.conftest import Shell
+from tests.report import scribe
+from tests.report.scribe import Scribe, call
+
+RUN = "20261121T020000Z-swapover-paris-7f3a"
+BEGIN = datetime(2026, 11, 21, 2, 0, tzinfo=UTC)
+LET_IN = BEGIN + timedelta(seconds=7.5)  # when the activation of `done` ended
+
+
+def looks(dr_ctl: Shell, site: str, *spells: tuple[str, datetime, datetime]) -> None:
+    """Write looks each second, from the first moment to the last of each spell."""
+    write(_rows(site, spells), dr_ctl.folder / "history")
+
+
+def _rows(site: str, spells: tuple[tuple[str, datetime, datetime], ...]) -> Iterator[Row]:
+    for role, first, last in spells:
+        for each in range(int((last - first).total_seconds()) + 1):
+            yield Row(site=site, ts=first + timedelta(seconds=each), kind="site", name=role, pair="orders-1")
+    yield Row(site=site, ts=spells[0][1], kind="queue", name="orders.in", pair="orders-1", depth=1)
+
+
+def at(seconds: float) -> datetime:
+    return BEGIN + timedelta(seconds=seconds)
+
+
+def folder(dr_ctl: Shell, name: str = RUN) -> Path:
+    path = dr_ctl.state / "runs" / name
+    path.mkdir(parents=True)
+    return path
+
+
+def told(dr_ctl: Shell, *words: str) -> list[dict[str, Any]]:
+    ended = dr_ctl("history", "--json", *words)
+    assert ended.code == 0, ended.document
+    turns: list[dict[str, Any]] = ended.document["data"]["history"]
+    return turns
+
+
+def failed_over(path: Path) -> Scribe:
+    """London was lost; Paris lets clients in 5 s after the run began."""
+    decided = scribe.plan(ask=Ask("failover", "paris", reason="INC-7"))
+    run = Scribe(path).begin(replace(decided, source="london"))
+    run.did("observe", 3.0).did("check", 1.5).start("activate")
+    run.sent("activate", call("open acceptor clients at paris", "paris"), took=0.5).stop("activate")
+    return run.end(0, "ok", "paris serves", pairs=[{"name": "orders-1", "serving": "paris"}], command="failover")
+
+
+class TestRunsAlone:
+    def test_a_move_says_who_why_and_how_long(self, dr_ctl: Shell) -> None:
+        scribe.done(folder(dr_ctl))
+
+        [turn] = told(dr_ctl)
+
+        assert turn == {
+            "at": "2026-11-21T02:00:07.500Z",
+            "about": False,
+            "serving": "paris",
+            "out_s": {"at_least": 4.0, "at_most": 4.0},
+            "run": RUN,
+            "epoch": 7,
+            "by": "ada@ops-1",
+            "reason": "CHG-4711",
+            "outcome": "ok",
+            "text": f"swapover: CHG-4711 ({RUN})",
+        }
+        heading, row, last = dr_ctl("history").out.splitlines()
+        cells = [
+            row[heading.index(name) :].split("  ")[0] for name in ("since", "serves", "clients out", "epoch", "by")
+        ]
+        assert cells == ["2026-11-21 02:00:07", "paris", "4.00 s", "7", "ada@ops-1"]
+        assert last == "paris serves since 2026-11-21T02:00:07.500Z, as far as runs and looks tell"
+
+    def test_an_undone_run_let_clients_in_where_they_were(self, dr_ctl: Shell) -> None:
+        scribe.aborted(folder(dr_ctl))
+
+        [turn] = told(dr_ctl)
+
+        assert (turn["serving"], turn["outcome"], turn["epoch"]) == ("london", "aborted", 8)
+
+    def test_a_run_that_stays_behind_its_fence_serves_nobody(self, dr_ctl: Shell) -> None:
+        scribe.cut_off(folder(dr_ctl))
+
+        [turn] = told(dr_ctl)
+
+        assert (turn["serving"], turn["outcome"], turn["out_s"]) == (None, "open", None)
+        assert dr_ctl("history").out.splitlines()[-1].startswith("no site serves since 2026-11-21T02:00:00.500Z")
+
+    def test_without_any_run_nothing_is_known(self, dr_ctl: Shell) -> None:
+        assert dr_ctl("history").out == "nothing is known\n"
+
+
+@pytest.fixture
+def watched(dr_ctl: Shell) -> Shell:
+    dr_ctl.settings("http://london:8161/console/jolokia", "http://paris:8161/console/jolokia")
+    return dr_ctl
+
+
+class TestLooks:
+    def test_a_takeover_by_no_run_is_told_as_such(self, watched: Shell) -> None:
+        looks(watched, "london", ("serving", at(-60), at(0)), ("down", at(2), at(90)))
+        looks(watched, "paris", ("standby", at(-60), at(20)), ("serving", at(21), at(90)))
+
+        first, turn = told(watched)
+
+        assert (first["serving"], first["run"], first["about"]) == ("london", None, False)
+        assert first["text"] == "seen to serve at the first look"
+        assert (turn["serving"], turn["run"], turn["about"]) == ("paris", None, True)
+        assert turn["at"] == "2026-11-21T02:00:21.000Z"
+        assert turn["out_s"] == {"at_least": None, "at_most": 21.0}
+        assert turn["text"].endswith("london was last seen to serve at 2026-11-21T02:00:00.000Z")
+        assert "  no run of this STATE  " in watched("history").out.splitlines()[2]
+
+    def test_a_move_of_a_run_is_not_told_twice(self, watched: Shell) -> None:
+        scribe.done(folder(watched))
+        looks(watched, "london", ("serving", at(-60), at(3)), ("standby", at(4), at(60)))
+        looks(watched, "paris", ("standby", at(-60), at(7)), ("serving", at(8), at(60)))
+
+        assert [(turn["serving"], turn["run"]) for turn in told(watched)] == [("london", None), ("paris", RUN)]
+
+    def test_a_failover_was_out_since_the_site_was_seen_to_serve_no_more(self, watched: Shell) -> None:
+        failed_over(folder(watched))
+        looks(watched, "london", ("serving", at(-60), at(-8)), ("down", at(-7), at(60)))
+        looks(watched, "paris", ("standby", at(-60), at(4)), ("serving", at(6), at(60)))
+
+        turn = told(watched)[-1]
+
+        assert (turn["run"], turn["at"]) == (RUN, "2026-11-21T02:00:05.000Z")
+        assert turn["out_s"] == {"at_least": 12.0, "at_most": 13.0}
+        assert "12 s to 13 s" in watched("history").out
+
+    def test_a_site_that_gave_no_answer_was_not_seen_to_serve_no_more(self, watched: Shell) -> None:
+        failed_over(folder(watched))
+        looks(watched, "london", ("serving", at(-60), at(-8)), ("unknown", at(-7), at(60)))
+
+        assert told(watched)[-1]["out_s"] == {"at_least": None, "at_most": 13.0}
+
+    def test_a_failover_that_nobody_watched_was_out_for_a_time_that_is_not_known(self, watched: Shell) -> None:
+        failed_over(folder(watched))
+
+        [turn] = told(watched)
+
+        assert turn["out_s"] == {"at_least": None, "at_most": None}
+        assert "not known" in watched("history").out.splitlines()[1]
+
+    def test_a_pause_of_the_looks_is_no_outage(self, watched: Shell) -> None:
+        looks(watched, "london", ("serving", at(-60), at(0)), ("unknown", at(2), at(9)), ("serving", at(900), at(930)))
+
+        assert len(told(watched)) == 1
+
+    def test_an_outage_at_one_site_is_told_with_its_bounds(self, watched: Shell) -> None:
+        looks(watched, "london", ("serving", at(-60), at(0)), ("down", at(2), at(9)), ("serving", at(10), at(30)))
+
+        [_, turn] = told(watched)
+
+        assert (turn["serving"], turn["out_s"]) == ("london", {"at_least": 7.0, "at_most": 10.0})
+
+    def test_two_sites_that_serve_are_told(self, watched: Shell) -> None:
+        looks(watched, "london", ("serving", at(-60), at(30)))
+        looks(watched, "paris", ("standby", at(-60), at(0)), ("serving", at(1), at(60)))
+
+        turn = told(watched)[-1]
+
+        assert turn["text"] == "london and paris were both seen to serve until 2026-11-21T02:00:30.000Z"
+        assert turn["out_s"] is None
+
+    def test_since_leaves_out_what_was_before(self, watched: Shell) -> None:
+        scribe.done(folder(watched))
+        looks(watched, "london", ("serving", at(-60), at(0)))
+        looks(watched, "paris", ("serving", at(8), at(60)))
+
+        assert [turn["run"] for turn in told(watched, "--since", "2026-11-21T02:00:01Z")] == [RUN]
+        assert told(watched, "--since", "2026-11-21T02:10:00Z") == []
+
+    def test_a_file_that_is_torn_is_named(self, watched: Shell) -> None:
+        looks(watched, "london", ("serving", at(-60), at(0)))
+        [path] = (watched.folder / "history").glob("date=*/site=london/*.parquet")
+        path.with_name("torn.parquet").write_bytes(path.read_bytes()[:100])
+
+        ended = watched("history", "--json")
+
+        assert ended.ids == ["DR-RPO-002"]
+        assert [turn["serving"] for turn in ended.document["data"]["history"]] == ["london"]
+
+    def test_without_pyarrow_the_runs_are_shown_and_what_is_missing_is_said(self, watched: Shell) -> None:
+        scribe.done(folder(watched))
+        looks(watched, "london", ("serving", at(-60), at(0)))
+        hidden = "import sys; sys.modules.update(dict.fromkeys(('numpy', 'pyarrow'))); from dr_ctl.cli.app import run; "
+
+        ended = subprocess.run(
+            [sys.executable, "-c", f"{hidden}sys.exit(run(['history']))"],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
+        assert (ended.returncode, ended.stderr) == (0, "")
+        assert f"swapover: CHG-4711 ({RUN})" in ended.stdout
+        assert "DR-HISTORY-001" in ended.stdout
+
+    def test_without_looks_that_is_said(self, watched: Shell) -> None:
+        ended = watched("history", "--json")
+
+        assert (ended.code, ended.ids) == (0, ["DR-HISTORY-001"])
