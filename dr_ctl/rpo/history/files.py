@@ -12,7 +12,7 @@ import uuid
 from collections import defaultdict
 from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, BinaryIO, Final, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,7 +23,7 @@ from dr_ctl.core.model import Finding
 from dr_ctl.rpo.findings import FILES_LEFT_OUT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from dr_ctl.rpo.history.row import Row
@@ -62,6 +62,13 @@ OWN: Final = re.compile(r"(?P<begin>\d{8}T\d{6})-[0-9a-f]{32}\.parquet")
 TAILS: Final = "_tail-*.arrows"
 """The last minute's looks at a site, whole, in the directory of their day: grown each second, read by who asks what a
 site took with it. Readers of the history pass the name over: what belongs there comes with the next file."""
+_WORDS: Final = ("pair", "kind", "name", "start")
+WRITTEN: Final[Mapping[str, Any]] = {
+    "compression": "zstd",
+    "use_dictionary": [*_WORDS],
+    "column_encoding": {field.name: "DELTA_BINARY_PACKED" for field in SCHEMA if field.name not in (*_WORDS, "link")},
+}
+"""How Parquet holds the rows: counters as their differences, in half the room of the defaults and no more time."""
 Part = tuple[date, str]
 """A day and a site: what a file is of."""
 
@@ -101,7 +108,7 @@ def write_whole(table: pa.Table, folder: Path, name: str) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with hidden_until_whole(folder / name) as file:
-            pq.write_table(table, file)
+            pq.write_table(table, file, **WRITTEN)
     except OSError as error:
         raise EnvironmentFault(f"the history cannot be written to {folder}: {error.strerror or error}") from error
     return folder / name

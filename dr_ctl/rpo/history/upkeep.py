@@ -20,7 +20,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dr_ctl.rpo.history.files import ADDED, OWN, SCHEMA, TAILS, completed, hidden_until_whole, name_of, read_through
+from dr_ctl.rpo.history.files import (
+    ADDED,
+    OWN,
+    SCHEMA,
+    TAILS,
+    WRITTEN,
+    completed,
+    hidden_until_whole,
+    name_of,
+    read_through,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -168,7 +178,7 @@ def _is_ours(file: Path) -> bool:
 def _write_joined(files: list[Path], folder: Path) -> None:
     first = _begin(min(file.name for file in files))
     schema = SCHEMA.with_metadata({_PARTS: json.dumps([file.name for file in files])})
-    with hidden_until_whole(folder / name_of(first)) as file, pq.ParquetWriter(file, schema) as writer:
+    with hidden_until_whole(folder / name_of(first)) as file, pq.ParquetWriter(file, schema, **WRITTEN) as writer:
         for of_queues in (False, True):
             for rows in _gathered(_of_kind(files, of_queues=of_queues)):
                 writer.write_table(rows.sort_by(ORDER).cast(schema))
