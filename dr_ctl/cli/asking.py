@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from typing import assert_never
 
 from dr_ctl.application.run_options import Accepted, RunOptions, Theft
@@ -165,19 +166,25 @@ def _outage_s(session: Session, max_outage: str | None) -> float | None:
 
 
 def moment(session: Session, option: str, value: str | None) -> datetime | None:
-    """The value of an option that is a moment, or a duration back from now; raises `UsageError`."""
+    """The value of an option that is a moment, a time of the last 24 hours, or a duration back from now; UTC where no
+    zone is named. Raises `UsageError`."""
     if value is None:
         return None
     try:
         return session.clock.now() - timedelta(seconds=seconds(value))
     except ValueError:
         pass
+    now = session.clock.now()
+    with suppress(ValueError):
+        told = time.fromisoformat(value)
+        today = datetime.combine(now.astimezone(told.tzinfo or UTC).date(), told, told.tzinfo or UTC)
+        return (today if today <= now else today - timedelta(days=1)).astimezone(UTC)
     try:
         at = datetime.fromisoformat(value)
     except ValueError as problem:
-        remedy = f"As in {option} 2026-11-21T09:15:00Z, or {option} 10m for ten minutes ago."
+        remedy = f"As in {option} 09:15 or 2026-11-21T09:15:00Z, both in UTC, or {option} 10m for ten minutes ago."
         raise UsageError(f"{option} {value}: neither a moment nor a duration", remedy=remedy) from problem
-    at = at if at.tzinfo is not None else at.astimezone()
+    at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
     if at > session.clock.now():
         raise UsageError(f"{option} {value}: lies in the future", remedy=f"It is {stamp(session.clock.now())} now.")
     return at.astimezone(UTC)

@@ -45,7 +45,7 @@ SILENT = Annotated[
     typer.Option(
         "--silent-since",
         metavar="T",
-        help="When the lost site's service ended, a moment or a time ago: bounds the loss; needs --reason.",
+        help="When the lost site's service ended (10m ago, 03:02 or a date, UTC): bounds the loss; needs --reason.",
     ),
 ]
 QUEUES = Annotated[
