@@ -1,17 +1,23 @@
-"""Since when nobody is served, and since when a link is down: by the open run's journal and by the history."""
+"""Since when nobody is served, a link is down, or nobody looks: by the open run's journal and by the history."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
+from dr_ctl.application.findings import NO_MONITOR
 from dr_ctl.application.ways_out import Interrupted
 from dr_ctl.core.clock import stamp
-from dr_ctl.core.model import Role
+from dr_ctl.core.model import Finding, Role
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.topology import LinkSeen, Seen
+
+LATE_S: Final = 60.0
+LATE_LOOKS: Final = 3
+"""A monitor that lives looks several times within `history.every`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +44,25 @@ def unserved(installation: Installation, interrupted: Interrupted | None, *, sur
         return Since(None, f"{nobody}; since when is not known")
     latest, site = max(seen)
     return Since(stamp(latest), f"{nobody}; {site} was last seen to serve at {stamp(latest)}")
+
+
+def last_look(installation: Installation) -> datetime | None:
+    """When a monitor looked last, at either site; None where none has ever looked."""
+    history = installation.path(installation.settings.history.path)
+    if not history.exists():
+        return None
+    from dr_ctl.rpo.history.last_seen import newest_look  # noqa: PLC0415 - as above
+
+    return newest_look(history, installation.settings.sites)
+
+
+def unwatched(installation: Installation, looked: datetime | None, now: datetime) -> Iterator[Finding]:
+    """That no monitor looks any more; nothing while one lives, or where none has ever looked."""
+    late_s = max(LATE_S, LATE_LOOKS * installation.settings.history.every)
+    if looked is None or (now - looked).total_seconds() <= late_s:
+        return
+    text = f"no monitor has looked since {stamp(looked)}: what a failover would cost is known less and less"
+    yield NO_MONITOR(text, "Start `dr-ctl monitor` again, on a machine that reaches both sites.")
 
 
 def links(installation: Installation, seen: Seen, shown: Sequence[LinkSeen]) -> dict[tuple[str, str], Since]:

@@ -177,6 +177,12 @@ HISTORY_NOT_WRITTEN: Final = FindingKind(
     "Make room where the history lies, or mend the disk; the monitor tries again every ten seconds.",
     "Nothing. The estimate does not cover the time that was dropped.",
 )
+NO_MONITOR: Final = FindingKind(
+    "DR-MON-002",
+    Severity.WARNING,
+    "No monitor has looked for a while: what a failover would cost is known less and less.",
+    "Start `dr-ctl monitor` again, on a machine that reaches both sites.",
+)
 PLAN_OUTDATED: Final = FindingKind(
     "DR-PLAN-001",
     Severity.ERROR,

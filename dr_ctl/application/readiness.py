@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dr_ctl.application import lock, rehearsing
+from dr_ctl.application import down_since, lock, rehearsing
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.findings import GATE_SHUT_SERVING, NO_CLIENT_GREETED
 from dr_ctl.application.installed import installed
@@ -42,14 +42,22 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
         verdicts = [judge.verdict(name, to or targets(seen, name)) for name in ([operation] if operation else WHOLE)]
         forbidden = lock.forbidden(opened, seen)
         checks = _checks(opened, seen, judge, forbidden, to) if verbose else []
+        looked_at = down_since.last_look(opened.installation)
         findings = list(
-            dict.fromkeys([*_findings(opened, seen, judge, verdicts, forbidden, to), *_unheard(opened, seen)])
+            dict.fromkeys(
+                [
+                    *_findings(opened, seen, judge, verdicts, forbidden, to),
+                    *_unheard(opened, seen),
+                    *down_since.unwatched(opened.installation, looked_at, caller.clock.now()),
+                ]
+            )
         )
     age_s = caller.clock.monotonic() - began
     data: dict[str, Json] = {
         "operations": {each.operation: each.as_json() for each in verdicts},
         "pairs": [unit.as_json() for unit in seen.units],
         "fence": {site: seen.fence_strength(site) for site in seen.roles},
+        "last_look": stamp(looked_at) if looked_at is not None else None,
         "rehearsed_at": stamp(at) if (at := rehearsing.last(caller.runs())) is not None else None,
     }
     if verbose:

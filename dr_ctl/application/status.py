@@ -16,6 +16,7 @@ from dr_ctl.application.opened import Opened
 from dr_ctl.application.result import Result
 from dr_ctl.application.verdicts import Judge
 from dr_ctl.application.ways_out import Interrupted, open_run_findings
+from dr_ctl.core.clock import stamp
 from dr_ctl.core.errors import Between, LoginRefused, Throttled
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, some
 from dr_ctl.engine.debts import DebtKind, lost_alone
@@ -51,6 +52,7 @@ def status(caller: Caller, looked: Looking) -> Status:
     run = judge.open_run
     interrupted = Interrupted.of(run) if run is not None and not run.lives else None
     serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
+    looked_at = down_since.last_look(opened.installation)
     findings = [
         *_open_again(seen, interrupted),
         *seen.findings(),
@@ -63,6 +65,7 @@ def status(caller: Caller, looked: Looking) -> Status:
         *lock.holders(seen, run.files.name if run is not None and not run.lives else None),
         *_pauses(seen),
         *nobody,
+        *down_since.unwatched(opened.installation, looked_at, caller.clock.now()),
     ]
     estimated, line, stale = with_age(opened.installation, serving[0]) if len(serving) == 1 else (None, "", [])
     unsure = [f"{site} is {role.value}" for site, role in seen.roles.items() if role in (Role.UNKNOWN, Role.SICK)]
@@ -75,7 +78,8 @@ def status(caller: Caller, looked: Looking) -> Status:
         "workloads": [each.as_json() for each in workloads_of(seen)],
         "open_run": run.files.name if run is not None else None,
         "ways_out": [way.as_json() for way in interrupted.ways(seen, links)] if interrupted is not None else [],
-        "unserved_since": out.at if out is not None else None,
+        "last_served": out.at if out is not None else None,
+        "last_look": stamp(looked_at) if looked_at is not None else None,
         "locks": lock.shown(seen),
         "estimate": estimated,
     }
@@ -101,7 +105,7 @@ def status(caller: Caller, looked: Looking) -> Status:
 
 def _down(down: Mapping[tuple[str, str], down_since.Since], link: LinkSeen) -> dict[str, Json]:
     silence = down.get((link.site, link.pair))
-    return {} if silence is None else {"down_since": silence.at}
+    return {} if silence is None else {"last_attached": silence.at}
 
 
 def silent(seen: Seen) -> list[Finding]:
