@@ -19,10 +19,12 @@ from dr_ctl.application.findings import (
     TWICE_ABOVE_LIMIT,
 )
 from dr_ctl.core.clock import Clock, stamp
+from dr_ctl.core.errors import Unreachable
 from dr_ctl.core.model import Finding, Json, Role
 from dr_ctl.core.patterns import matches
 from dr_ctl.engine.ending import price_text
 from dr_ctl.engine.plan import Ask
+from dr_ctl.rpo.findings import LIES_AT_SURVIVOR, SURVIVOR_NOT_READ
 from dr_ctl.rpo.history.row import micros, moment
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.topology import BrokerSeen, Seen, keeps_one_store
@@ -55,6 +57,7 @@ class FailoverPrice:
         self._down_since: datetime | None = None
         self._read: tuple[Seen, datetime] | None = None
         self._by_history: tuple[object, Bounds] | None = None  # keyed by the moment of death and the clocks
+        self._host_lives = False
         self._kept_at: datetime | None = None  # the time of a look that showed one store for both sites
         # Loading the Parquet reader takes a tenth of a second: load it beside the first look.
         Thread(target=import_module, args=("dr_ctl.rpo.bounds.bounds",), daemon=True, name="load bounds").start()
@@ -72,9 +75,15 @@ class FailoverPrice:
         whole = role is Role.STANDBY and all(each.silent is None for each in self._brokers(seen))
         self._read = (seen, self._clock.now()) if whole else None
         self._kept_at = self._clock.now() if keeps_one_store(seen) else None
+        silent = [each.silent for each in self._brokers(seen)]
+        self._host_lives = bool(silent) and all(isinstance(each, Unreachable) and each.refused for each in silent)
 
     def bounds(self) -> Mapping[str, Json]:
         return self._now().as_json()
+
+    def quoted(self) -> tuple[str, str]:
+        """What to type for the loss, and for what comes twice; good for minutes where they grow."""
+        return self._now().quoted()
 
     def findings(self) -> Sequence[Finding]:
         bounds = self._now()
@@ -92,30 +101,62 @@ class FailoverPrice:
         reasons, doubles = now.exceeds(limits, ask.accept_loss), now.doubles(limits, ask.accept_twice)
         if not reasons:
             return self._doubled(now, doubles) if doubles is not None else None
-        at_most = now.lost.at_most
-        accepting = "unknown" if at_most is None else str(at_most)
-        if doubles is not None:
-            accepting += f" --accept-twice {'unknown' if now.twice.at_most is None else now.twice.at_most}"
+        at_most, (lost, twice) = now.lost.at_most, now.quoted()
+        accepting = f"{lost} --accept-twice {twice}" if doubles is not None else lost
         over = ""
         if isinstance(ask.accept_loss, int) and at_most is not None:
             over = f"{at_most - ask.accept_loss} above what was accepted. "
+        if ask.accept_loss == "unknown":
+            over = "What is lost is known, and `unknown` accepts only what is not. "
+        typed, break_even = f"--accept-loss {accepting}{self._holds(now)}", self._break_even(now, ask)
         remedy = (
-            f"{over}Whoever owns that limit decides: wait for {self.lost}, or add --accept-loss {accepting}. Where "
-            f"somebody knows when the service of {self.lost} ended: --silent-since T --reason TEXT."
+            f"{over}Whoever owns that limit decides: {self._instead()}, or add {typed}.{break_even} Where somebody "
+            f"knows when the service of {self.lost} ended (UTC): --silent-since T --reason TEXT; a moment too early "
+            "hides a loss, one too late hides none."
         )
         if self._begun:
             again = f"`dr-ctl failover --to {ask.target} --accept-loss {accepting} --reason TEXT`"
-            remedy = (
-                f"{over}Whoever owns that limit decides: wait for {self.lost}, or {again} in place of the open run."
-            )
+            remedy = f"{over}Whoever owns that limit decides: {self._instead()}, or {again} in place of the open run."
         # Beneath the sentence that is refused with, which the end of the command says once more.
         more = tuple(f"      {each}" for each in (now.because, price_text(now.as_json()), doubles) if each is not None)
-        return LOSS_ABOVE_LIMIT("; ".join(reasons), remedy, more=more)
+        return LOSS_ABOVE_LIMIT("; ".join(reasons), remedy, more=(*more, *(_copies_told(now) if doubles else ())))
+
+    def _instead(self) -> str:
+        """What may lose nothing. A host that refuses connections lives, and only its broker has ended."""
+        if self._host_lives:
+            return f"start the broker of {self.lost} again (its host answers, its ports refuse), which may lose nothing"
+        return f"wait for {self.lost}"
+
+    def _holds(self, now: Bounds) -> str:
+        """How long a figure that grows can be typed."""
+        from dr_ctl.rpo.bounds.result import QUOTED_FOR_S  # noqa: PLC0415 - loaded by then, beside the first look
+
+        until = self._clock.now() + timedelta(seconds=QUOTED_FOR_S)
+        return f" (good until {stamp(until)})" if any(now.growing) else ""
+
+    def _break_even(self, now: Bounds, ask: Ask) -> str:
+        """By when the site must have ended for the loss to be within what is allowed: the one fact to ask for."""
+        from dr_ctl.rpo.bounds.bounds import latest_end  # noqa: PLC0415 - as above
+
+        limits = objectives(self._installation)
+        most = (
+            ask.accept_loss if isinstance(ask.accept_loss, int) else limits.loss.messages if limits is not None else 0
+        )
+        if now.lost.at_most is None or most is None or self._read is not None or now.lost.at_most <= most:
+            return ""
+        history = self._installation.path(self._installation.settings.history.path)
+        ended = latest_end(history, site=self.lost, now=self._clock.now() + self._ahead, pairs=self._pairs(), most=most)
+        if ended is None:
+            return f" No end of {self.lost} keeps the loss within {most}."
+        return (
+            f" With {most} accepted {self.lost} must have ended by {stamp(ended)}: its own log tells, and the first "
+            "refused connection or the last confirmed send in the logs of its clients."
+        )
 
     def _doubled(self, now: Bounds, why: str) -> Finding:
-        accepting = "unknown" if now.twice.at_most is None else str(now.twice.at_most)
-        remedy = f"Whoever owns that limit decides: wait for {self.lost}, or add --accept-twice {accepting}."
-        return TWICE_ABOVE_LIMIT(why, remedy, more=(f"      {price_text(now.as_json())}",))
+        accepting = f"{now.quoted()[1]}{self._holds(now)}"
+        remedy = f"Whoever owns that limit decides: {self._instead()}, or add --accept-twice {accepting}."
+        return TWICE_ABOVE_LIMIT(why, remedy, more=(f"      {price_text(now.as_json())}", *_copies_told(now)))
 
     def contradiction(self) -> Finding | None:
         """The finding for a look that saw the lost site serve after the end that the operator gave."""
@@ -196,6 +237,12 @@ class FailoverPrice:
 
     def _brokers(self, seen: Seen) -> list[BrokerSeen]:
         return [each for each in seen.brokers if each.site == self.lost]
+
+
+def _copies_told(now: Bounds) -> Iterator[str]:
+    """Which copies of processed messages lie at the survivor, beneath a refusal of what comes twice."""
+    kinds = (LIES_AT_SURVIVOR.id, SURVIVOR_NOT_READ.id)
+    yield from (f"      {each.text}" for each in now.findings if each.id in kinds)
 
 
 def _total(parts: Sequence[int | None]) -> int | None:

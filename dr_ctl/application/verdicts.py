@@ -7,9 +7,9 @@ A verdict comes from a look that was made, without asking a broker.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Literal
 
 from dr_ctl.application import lock
 from dr_ctl.application.caller import Caller
@@ -19,6 +19,7 @@ from dr_ctl.application.opened import Opened
 from dr_ctl.application.price import FailoverPrice
 from dr_ctl.application.question import Question
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity, some
+from dr_ctl.engine.ending import price_text
 from dr_ctl.engine.entries import is_held
 from dr_ctl.engine.findings import SOURCE_ALIVE, SOURCE_SILENT
 from dr_ctl.engine.goals import Goal
@@ -98,8 +99,13 @@ class Judge:
             if operation != FAILOVER:
                 return _refused(ask, f"while the run {files.name} is open", still_open(files, ask).findings)
             ask, needs = replace(ask, reason="it takes the place of the open run"), (_REASON,)
-        ask, needs, decided = self._needed(ask, needs, self._price(ask))
-        return self._of(ask, needs, decided)
+        price = self._price(ask)
+        ask, needs, decided = self._needed(ask, needs, price)
+        found = self._of(ask, needs, decided)
+        if price is None or not any(each.startswith("--accept") for each in found.needs):
+            return found
+        text = f"refused without {' '.join(found.needs)}: {price_text(price.bounds())}; who owns that limit decides"
+        return replace(found, text=text, code=ExitCode.PRECHECK_FAILED)
 
     def _needed(
         self, ask: Ask, needs: tuple[str, ...], price: FailoverPrice | None
@@ -109,14 +115,12 @@ class Judge:
         if not isinstance(decided, Refusal) or price is None:
             return ask, needs, decided
         if decided.findings[0].id == TWICE_ABOVE_LIMIT.id and ask.accept_twice is None:
-            twice = _at_most(price.bounds(), "twice")
-            more = f"--accept-twice {'unknown' if twice is None else twice}"
-            return self._needed(replace(ask, accept_twice="unknown"), (*needs, more), price)
+            twice = price.quoted()[1]
+            return self._needed(replace(ask, accept_twice=_anything(twice)), (*needs, f"--accept-twice {twice}"), price)
         if decided.code is ExitCode.LOSS_REFUSED and ask.accept_loss is None:
-            lost = _at_most(price.bounds(), "lost")
-            more = f"--accept-loss {'unknown' if lost is None else lost}"
+            lost = price.quoted()[0]
             # Judged on with whatever it is: of a site that is only silent the figure grows while this is worked out.
-            return self._needed(replace(ask, accept_loss="unknown"), (*needs, more), price)
+            return self._needed(replace(ask, accept_loss=_anything(lost)), (*needs, f"--accept-loss {lost}"), price)
         if decided.findings[0].id == SOURCE_SILENT.id and ask.presume_down is None:
             ask = replace(ask, presume_down=price.lost, reason=ask.reason or "it is lost")
             return self._needed(ask, (f"--presume-down {price.lost}", *dict.fromkeys((*needs, _REASON))), price)
@@ -218,8 +222,9 @@ def _first(decided: Refusal) -> str:
     return next(each.text for each in decided.findings if each.severity is Severity.ERROR)
 
 
-def _at_most(bounds: Mapping[str, Json], of: str) -> int | None:
-    match bounds[of]:
-        case {"at_most": int(number)}:
-            return number
-    return None
+_ANYTHING: Final = 1 << 62
+
+
+def _anything(quoted: str) -> int | Literal["unknown"]:
+    """What accepts any such price, for judging on."""
+    return "unknown" if quoted == "unknown" else _ANYTHING

@@ -96,7 +96,7 @@ def test_a_lost_site_is_replaced_and_taken_in_again(tmp_path: Path, scene: Scene
             if scene.survivor_restarted:
                 lab.kill("paris")
                 lab.start("paris")
-                again = operator.run("failover", "--to", "paris", "--yes", "--accept-loss", "unknown")
+                again = operator.run("failover", "--to", "paris", "--yes", "--accept-loss", "1000000")
                 assert again.code == 0, again.document
                 traffic.wait_for(traffic.counts().sent + scene.rate)
             before = traffic.ledger.verdict(drained=False)

@@ -147,7 +147,7 @@ def killed(lab: Lab, folder: Path, death: Death, site: str, *, every_s: float = 
             death.happen(lab, site, traffic)
             time.sleep(death.asked_after_s)  # somebody looks as late as that
             traffic.slow_down(death.work_ms)
-            moved = operator.run("failover", "--to", target, "--yes", "--accept-loss", "unknown")
+            moved = operator.run("failover", "--to", target, "--yes", "--accept-loss", "1000000")
         assert moved.code == 0, moved.document
         verdict = traffic.stop()
     assert verdict.drained, verdict

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import socket
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from dr_ctl.cli.asking import moment
 from dr_ctl.core.clock import stamp
 from dr_ctl.engine.runbook import shipped
 from dr_ctl.rpo.history.files import write
@@ -22,6 +26,7 @@ from tests.cli.sites import Sites, sites
 from tests.cli.test_gone_on_with import begun
 from tests.cli.test_swapover import Terminal, person
 from tests.report.scribe import NAME
+from tests.rpo import test_bounds_asked_late as lives
 from tests.twin.subject import until
 
 __all__ = ["person", "sites"]  # fixtures
@@ -145,7 +150,8 @@ class TestLost:
         ready = dr_ctl("validate", "--for", "failover", "--json")
         ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown")
 
-        assert ready.document["summary"] == "failover to paris: ready, with --accept-loss unknown"
+        assert "refused without --accept-loss unknown: an unknown number" in ready.document["summary"]
+        assert ready.code == 10
         assert ended.code == 0, ended.document
         assert sites.paris.open
 
@@ -172,10 +178,9 @@ class TestLost:
             10,
             "failover to paris: refused while london serves; without it, ready",
         )
-        assert (ended.code, ended.document["summary"]) == (
-            0,
-            "failover to paris: ready, with --accept-loss unknown",
-        )
+        price = "an unknown number of messages may be lost, an unknown number of messages may come twice"
+        decides = f"refused without --accept-loss unknown: {price}; who owns that limit decides"
+        assert (ended.code, ended.document["summary"]) == (10, f"failover to paris: {decides}")
 
 
 class TestAlive:
@@ -526,10 +531,16 @@ class TestWord:
         assert "= 7 neither shipped nor consumed at the look of" in finding["text"]
         assert "above what was accepted. Whoever owns that limit decides" in finding["remedy"]
         assert "--silent-since T --reason TEXT" in finding["remedy"]
+        quoted, until = re.findall(r"--accept-loss (\d+) \(good until ([^)]+)\)", finding["remedy"])[0]
+        assert int(quoted) > refused.document["data"]["bounds"]["lost"]["at_most"] + 10 * 300
+        assert datetime.fromisoformat(until) > datetime.now(UTC) + timedelta(minutes=4)
+        ended_by = re.findall(r"With 107 accepted london must have ended by (\S+):", finding["remedy"])[0]
+        assert since + timedelta(seconds=4.8) <= datetime.fromisoformat(ended_by) <= since + timedelta(seconds=5)
         assert (served.code, served.document["data"]["bounds"]["lost"]["at_most"]) == (0, 107)
         assert served.document["data"]["bounds"]["because"].startswith(
             "likely 9, at most 107, because 107 = 7 neither shipped"
         )
+        assert re.search(r"without that word at most \d{4,}$", served.document["data"]["bounds"]["because"])
         plan = json.loads((dr_ctl.state / "runs" / served.document["run"] / "plan.json").read_text("utf-8"))
         assert plan["ask"]["silent_since"] == stamp(since + timedelta(seconds=3))
 
@@ -578,6 +589,30 @@ class TestAskedLate:
         assert [refused.code, ended.code] == [11, 0], ended.document
         assert "up to 107 message(s) may be lost" in refused.document["summary"]
 
+    @pytest.mark.parametrize("name", ["files of a minute", "a last look that was answered late"])
+    def test_one_death_has_one_price_whenever_the_command_is_typed(
+        self, dr_ctl: Shell, sites: Sites, name: str
+    ) -> None:
+        sites.settings(stomp="stomp://{}:{}".format(*sites.london.host.stomp))
+        sites.lose()
+
+        prices = {}
+        for delay_s in lives.DELAYS_S:
+            shutil.rmtree(dr_ctl.folder / "history", ignore_errors=True)
+            lives.died_ago(dr_ctl.folder / "history", delay_s, lives.CHANGES[name])
+            ended = failover(dr_ctl, "--dry-run", "--accept-loss", "100000")
+            bounds = ended.document["data"]["bounds"]
+            prices[delay_s] = (
+                ended.code,
+                bounds["lost"]["at_most"],
+                bounds["lost"]["likely"],
+                bounds["twice"]["at_most"],
+            )
+
+        assert prices[5][0] == 0
+        assert isinstance(prices[5][1], int)
+        assert prices == dict.fromkeys(lives.DELAYS_S, prices[5])
+
 
 class TestWhatIsAdvised:
     def test_no_move_over_a_link_that_is_cut(self, dr_ctl: Shell, sites: Sites) -> None:
@@ -607,10 +642,40 @@ class TestClock:
     ) -> None:
         monkeypatch.setattr(Hasty, "now", lambda self: datetime.now(UTC) - timedelta(seconds=50))
 
-        ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown", "--dry-run", *TestWord.SURE)
+        refused = failover(dr_ctl, "--yes", "--accept-loss", "unknown", "--dry-run", *TestWord.SURE)
+        ended = failover(dr_ctl, "--yes", "--accept-loss", "100000", "--dry-run", *TestWord.SURE)
 
         passed_s = int((datetime.now(UTC) - since).total_seconds())
         assert ended.code == 0, ended.document
         assert ended.document["data"]["bounds"]["lost"]["at_most"] >= 7 + 10 * (passed_s - 5)
-        served = failover(dr_ctl, "--yes", "--accept-loss", "unknown", *TestWord.SURE)
+        assert refused.code == 11  # what is known is not accepted as unknown
+        assert "`unknown` accepts only what is not" in refused.document["findings"][0]["remedy"]
+        served = failover(dr_ctl, "--yes", "--accept-loss", "100000", *TestWord.SURE)
         assert "DR-LOSS-003" in served.ids
+
+
+@pytest.mark.parametrize(
+    ("given", "means"),
+    [
+        ("09:15", "2026-11-21T09:15:00.000Z"),
+        ("09:15:30Z", "2026-11-21T09:15:30.000Z"),
+        ("12:30", "2026-11-20T12:30:00.000Z"),  # of the day before: today that is still to come
+        ("09:15+02:00", "2026-11-21T07:15:00.000Z"),
+        ("2026-11-21T09:15", "2026-11-21T09:15:00.000Z"),
+        ("10m", "2026-11-21T11:50:00.000Z"),
+    ],
+)
+def test_a_moment_is_typed_as_a_clock_shows_it_and_is_utc(given: str, means: str) -> None:
+    @dataclass
+    class Session:
+        clock: Any
+
+    @dataclass
+    class Noon:
+        def now(self) -> datetime:
+            return datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+    at = moment(Session(Noon()), "--silent-since", given)  # type: ignore[arg-type]
+
+    assert at is not None
+    assert stamp(at) == means

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -203,6 +203,20 @@ def _until(looks: Iterator[Look], moment_s: float) -> Iterator[Look]:
         yield look
         if look[0] > moment_s - 25:
             return
+
+
+def died_ago(folder: Path, delay_s: int, change: Change) -> None:
+    """A history of the same death, by the real clock, so long ago; its monitor looks on."""
+    later = datetime.now(UTC) - at(DIED_S + delay_s)
+
+    def moved(looks: Iterable[Look]) -> Iterator[Look]:
+        for second, rows in looks:
+            yield second, [replace(row, ts=row.ts + later) for row in rows]
+
+    recorder = Recorder(folder, Clock())
+    recorder.take(moved(change([*lived()])))
+    recorder.take(moved(silent(DIED_S + 1.2, DIED_S + delay_s)))
+    recorder.start_again()
 
 
 def equal(answers: dict[int, Bounds]) -> Bounds:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.rpo.lives import LINKS, Judged, Life, Link
 
-FEW, MANY = 60, 10_000
+FEW, MANY = 40, 10_000
 WIDE, LIKELY = 2.0, 0.95
 
 

@@ -8,11 +8,17 @@ import shlex
 import pytest
 import yaml
 
+from dr_ctl.agents.monitor import recording
 from dr_ctl.core.model import ExitCode
+from dr_ctl.settings.loader import load
 from dr_ctl_lab.played import PlayedTwin
-from dr_ctl_lab.twin.kinds import MIRROR
+from dr_ctl_lab.twin.classic.brokersync.broker import BrokerSyncBroker
+from dr_ctl_lab.twin.kinds import BROKERSYNC, MIRROR
 from tests.conftest import Command
-from tests.twin.matrix import serving
+from tests.twin.classic_subject import ORDERS
+from tests.twin.matrix import put, serving
+from tests.twin.subject import until
+from tests.twin.test_crashes import consume_all
 
 
 @pytest.fixture
@@ -65,7 +71,7 @@ def test_validate_says_what_a_failover_would_need(twin: PlayedTwin, dr_ctl: Comm
 
     told = dr_ctl("validate", "--for", "failover", "--to", "paris")
 
-    assert "ready, with --accept-loss unknown --accept-twice unknown" in json.dumps(told.document), told.document
+    assert "refused without --accept-loss unknown --accept-twice unknown" in json.dumps(told.document), told.document
 
 
 def test_it_is_a_number_or_unknown(twin: PlayedTwin, dr_ctl: Command) -> None:
@@ -73,3 +79,31 @@ def test_it_is_a_number_or_unknown(twin: PlayedTwin, dr_ctl: Command) -> None:
 
     assert (ended.code, "--accept-twice few: not a number" in ended.told) == (ExitCode.USAGE, True)
     assert serving(twin) == ("london",)
+
+
+@pytest.mark.parametrize("topology", [BROKERSYNC])
+def test_copies_that_no_agent_has_removed_are_what_decides(twin: PlayedTwin, dr_ctl: Command) -> None:
+    """Clients consumed 40 messages, whose copies lie at the other site: the agent is dead."""
+    limited(twin, twice={"messages": 5})
+    for broker in twin.brokers(BrokerSyncBroker):
+        if broker.agent is not None:
+            broker.agent.stop()
+    put(twin, "london", ORDERS, 40)
+    twin.wait_mirrored()
+    consume_all(twin, "london")
+    dry = ("failover", "--to", "paris", "--dry-run", "--accept-loss", "100000")
+    with recording(load(twin.settings_path), every_s=0.1):
+        until(lambda: (dr_ctl("status").document["data"]["last_look"]) is not None)
+        twin.kill("london")
+        until(lambda: dr_ctl(*dry).document["data"]["bounds"]["twice"]["at_most"] is not None)
+        refused = dr_ctl(*dry)
+        bound = refused.document["data"]["bounds"]["twice"]
+        ended = dr_ctl(*dry[:3], *dry[4:], "--accept-twice", str(bound["at_most"]), "--yes")
+
+    assert refused.code == ExitCode.LOSS_REFUSED
+    assert 40 <= bound["likely"] <= bound["at_most"]
+    [finding] = [each for each in refused.document["findings"] if each["id"] == "DR-LOSS-005"]
+    assert finding["text"].startswith(f"up to {bound['at_most']} message(s) may come twice, likely {bound['likely']}")
+    assert f"add --accept-twice {bound['at_most']}" in finding["remedy"]
+    assert "lies at the other site although london has it no more, at most: orders.in: 40" in finding["text"]
+    assert (ended.code, serving(twin)) == (ExitCode.OK, ("paris",)), ended.document

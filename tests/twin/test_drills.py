@@ -104,7 +104,7 @@ def test_london_is_killed_and_a_limit_was_given(person: Person) -> None:
     ended = person.types("failover --to paris --yes --accept-loss 100 --silent-since 239s --reason 'the pager'")
 
     assert f"nobody is served; london was last seen to serve at {stamp(last)}" in first.out
-    assert "It is ready, with --accept-loss" in first.remedy("DR-ROLE-016")
+    assert re.search(r"It is refused without .*--accept-loss \d+.*likely \d+, at most \d+", first.remedy("DR-ROLE-016"))
     assert asked.code == 11
     assert "Whoever owns that limit decides" in asked.remedy("DR-LOSS-001")
     assert "--silent-since T --reason TEXT" in asked.remedy("DR-LOSS-001")
@@ -247,7 +247,7 @@ def test_what_was_sick_a_moment_ago_is_refused_as_sick_and_a_word_on_it_is_told_
     assert asked.code == 12
     assert f"; it was sick, and so alive, at {stamp(last)}" in asked.out
     assert "End that process for certain, or cut its host off; only then:" in asked.remedy("DR-ALIVE-002")
-    powered_off = "--presume-down london --reason 'powered off' --accept-loss unknown"
+    powered_off = "--presume-down london --reason 'powered off' --accept-loss 5000"
     ended = person.types(f"failover --to paris --yes {powered_off}")
     assert (ended.code, serving(person.twin)[-1]) == (0, "paris")
     assert f"london was sick, and so alive, at {stamp(last)}: that it serves nobody now rests on your word" in ended.out

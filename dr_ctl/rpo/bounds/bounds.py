@@ -25,13 +25,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from dr_ctl.core.patterns import matches
-from dr_ctl.rpo.bounds.death import latest
+from dr_ctl.rpo.bounds.death import How, latest
 from dr_ctl.rpo.bounds.likely import likely
 from dr_ctl.rpo.bounds.pair import Pair, total
 from dr_ctl.rpo.bounds.result import Bound, Bounds, ClassBound, QueueBound
 from dr_ctl.rpo.bounds.telling import because, findings
 from dr_ctl.rpo.estimate.result import LossLimit, Objectives
-from dr_ctl.rpo.history.newest import US, recent
+from dr_ctl.rpo.history.newest import US, Recent, recent
 from dr_ctl.rpo.history.row import micros, moment
 
 if TYPE_CHECKING:
@@ -65,9 +65,10 @@ def bounds(
     # The clock that stamped the looks may be ahead of this one, and what it saw was seen.
     now_us = max([now_us, *(int(moments[-1]) for moments in seen.roles.values() if len(moments))])
     death = latest(seen, min(now_us, micros(down_at)) if down_at is not None else now_us, is_down=down_at is not None)
+    unsaid = death
     if silent_since is not None:
         death = death.or_earlier(micros(silent_since), seen)
-    bounded = [Pair.of(name, seen, death.us) for name in sorted(seen.pairs)]
+    bounded = _pairs_until(seen, death.us)
     names = sorted({name for pair in bounded for name in pair.delivering if matches(include, name)})
     names = [name for name in names if not matches(exclude, name)]
     classes = () if objectives is None else objectives.classes
@@ -77,6 +78,9 @@ def bounds(
     likely_lost, likely_twice = likely(bounded, death.us)
     lost, twice = _likely(lost, likely_lost), _likely(twice, likely_twice)
     why = because(bounded, death, lost.likely)
+    if why is not None and death.how is How.WORD:
+        unsaid_lost = total(None if each.lost is None else each.lost.at_most for each in _pairs_until(seen, unsaid.us))
+        why = f"{why}; without that word {'an unknown number' if unsaid_lost is None else f'at most {unsaid_lost}'}"
     return Bounds(
         site=site,
         lost=lost,
@@ -86,7 +90,40 @@ def bounds(
         findings=(*seen.findings, *findings(site, bounded, death, later=seen.later, is_summed=why is not None)),
         age_s=_oldest(pair.age_us for pair in bounded),
         because=why,
+        growing=_growing(bounded) if death.grows else (0.0, 0.0),
     )
+
+
+def _pairs_until(seen: Recent, end_us: int) -> list[Pair]:
+    return [Pair.of(name, seen, end_us) for name in sorted(seen.pairs)]
+
+
+def latest_end(history: Path, *, site: str, now: datetime, pairs: Sequence[str], most: int) -> datetime | None:
+    """The latest end of the site's service, to a tenth of a second, with which no more than `most` are lost; None where
+    there is none after its last look, or the loss is not known."""
+    now_us = micros(now)
+    seen = recent(history, site, pairs, until_us=now_us + AHEAD_US)
+
+    def is_within(end_us: int) -> bool:
+        parts = [pair.lost for pair in _pairs_until(seen, end_us)]
+        return bool(parts) and None not in parts and sum(each.at_most for each in parts if each is not None) <= most
+
+    begin_us = max((last for _, last in seen.spans.values()), default=now_us)
+    if not is_within(begin_us):
+        return None
+    end_us = now_us
+    while end_us - begin_us > US // 10:
+        middle_us = (begin_us + end_us) // 2
+        begin_us, end_us = (middle_us, end_us) if is_within(middle_us) else (begin_us, middle_us)
+    return moment(begin_us)
+
+
+def _growing(pairs: Sequence[Pair]) -> tuple[float, float]:
+    """How fast the loss, and what comes twice, grow for who asks later."""
+    messages = [pair.lost for pair in pairs]
+    acknowledgements = [None if pair.acknowledgements is None else pair.acknowledgements.whole for pair in pairs]
+    lost, twice = (sum(each.rate for each in parts if each is not None) for parts in (messages, acknowledgements))
+    return lost, twice
 
 
 def _oldest(ages: Iterable[int | None]) -> float | None:

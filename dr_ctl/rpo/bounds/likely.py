@@ -78,7 +78,7 @@ def _at(looks: Looks, messages: Direction, acks: Direction, place: int) -> Likel
             continue
         queues = messages.queues_of(row)
         now = int(np.searchsorted(looks.whole, place))
-        at_us = _shipped_until(looks, row, place)
+        at_us = _shipped_until(looks, messages, row, place)
         is_whole = now < len(looks.whole) and looks.whole[now] == place
         lying = np.maximum(0, looks.queues.depth[queues, now]) if is_whole else np.zeros(0)
         if not queues or at_us is None or not is_whole:
@@ -99,22 +99,16 @@ def _at(looks: Looks, messages: Direction, acks: Direction, place: int) -> Likel
     return Likely(lost, max(0.0, acked - (sent - lost)), sent, float(np.maximum(0, held).sum()))
 
 
-def _shipped_until(looks: Looks, row: int, place: int) -> float | None:
+def _shipped_until(looks: Looks, messages: Direction, row: int, place: int) -> float | None:
     """The moment up to which all that was put in is shipped at a look, drawn between two looks."""
-    counts = looks.outflows
-    cut = None
-    own = np.flatnonzero((looks.era[: place + 1] == looks.era[place]) & (counts.added[row, : place + 1] != NA))
-    shipped = int(counts.added[row, place] - counts.depth[row, place])
-    done = np.flatnonzero(counts.added[row, own] <= shipped)
-    if counts.depth[row, place] == 0:
-        return float(looks.us[place])
-    if len(done):
-        cut = int(done[-1])
-    if cut is None or cut + 1 >= len(own):
-        return None
-    begin, end = own[cut], own[cut + 1]
-    step = int(counts.added[row, end] - counts.added[row, begin])
-    return float(looks.us[begin] + (looks.us[end] - looks.us[begin]) * (shipped - counts.added[row, begin]) / step)
+    cut, counts = messages.cut(row, place), looks.outflows
+    if cut is None or cut == place:
+        return None if cut is None else float(looks.us[place])
+    end = cut + 1 + int(np.flatnonzero(counts.added[row, cut + 1 : place + 1] != NA)[0])
+    step = int(counts.added[row, end] - counts.added[row, cut])
+    beyond = int(counts.added[row, place] - counts.depth[row, place] - counts.added[row, cut])
+    share = min(1.0, max(0.0, beyond / step)) if step else 0.0
+    return float(looks.us[cut] + (looks.us[end] - looks.us[cut]) * share)
 
 
 def _since(looks: Looks, counters: Ints, at_us: float, now: int) -> Floats:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.model import Finding, Json
@@ -12,6 +13,12 @@ from dr_ctl.settings.durations import duration
 
 if TYPE_CHECKING:
     from datetime import datetime
+
+
+QUOTED_FOR_S: Final = 300.0
+"""So long a figure that was quoted covers what it is said to cover."""
+_ROUND_S: Final = 60.0
+"""A bound grows by whole stretches of a minute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +75,7 @@ class Bounds:
     findings: tuple[Finding, ...] = ()
     age_s: float | None = None  # greatest age of the oldest lost message; None: not known
     because: str | None = None  # the sum of the loss in a sentence; None: not known
+    growing: tuple[float, float] = (0.0, 0.0)  # a second, of what is lost and comes twice, for who asks later
 
     def as_json(self) -> dict[str, Json]:
         """Make `data.bounds` of the envelope; the findings belong to the envelope's own."""
@@ -90,11 +98,13 @@ class Bounds:
     def exceeds(self, objectives: Objectives | None, accept: int | Literal["unknown"] | None = None) -> tuple[str, ...]:
         """Reasons to refuse the failover; empty if allowed.
 
-        `accept` replaces all limits: a number limits the total, "unknown" sets no limit. Without objectives the limit
-        is zero.
+        `accept` replaces all limits: a number limits the total, "unknown" accepts what is not known, and no bound that
+        is. Without objectives the limit is zero.
         """
-        if accept == "unknown":
+        if self.lost.at_most is None and accept == "unknown":
             return ()
+        if accept == "unknown":
+            accept = None
         if self.lost.at_most is None:
             covered = f"; accepting {accept} does not cover the unknown" if accept is not None else ""
             return (f"how much {self.site} takes with it is not known{covered}",)
@@ -119,8 +129,12 @@ class Bounds:
     def doubles(self, objectives: Objectives | None, accept: int | Literal["unknown"] | None = None) -> str | None:
         """The reason to refuse the failover for what may come twice; None if allowed. `accept` replaces the limit;
         without either there is none."""
+        is_known = self.twice.at_most is not None
+        if accept == "unknown" and not is_known:
+            return None
+        accept = None if accept == "unknown" else accept
         limit = accept if accept is not None else objectives.twice if objectives is not None else None
-        if limit is None or limit == "unknown":
+        if limit is None:
             return None
         if self.twice.at_most is None:
             return f"how many messages come twice is not known; a limit of {limit} does not cover the unknown"
@@ -130,6 +144,11 @@ class Bounds:
         likely = "" if self.twice.likely is None else f", likely {self.twice.likely}"
         return f"up to {self.twice.at_most} message(s) may come twice{likely}; {allowed}"
 
+    def quoted(self) -> tuple[str, str]:
+        """What accepts the loss, and what comes twice, also where it is typed minutes later: where a bound grows,
+        rounded up to two digits of what it is by then."""
+        return _quoted(self.lost, self.growing[0]), _quoted(self.twice, self.growing[1])
+
     def _too_old(self, limit_s: float | None, of: str) -> list[str]:
         if limit_s is None or (self.age_s is not None and self.age_s <= limit_s):
             return []
@@ -137,3 +156,11 @@ class Bounds:
             "how old they are is not known" if self.age_s is None else f"the oldest is up to {duration(self.age_s)} old"
         )
         return [f"messages{of} may be lost and {age}, the objectives allow {duration(limit_s)}"]
+
+
+def _quoted(bound: Bound, rate: float) -> str:
+    if bound.at_most is None or not rate:
+        return "unknown" if bound.at_most is None else str(bound.at_most)
+    by_then = math.ceil(bound.at_most + rate * (QUOTED_FOR_S + _ROUND_S))
+    step = 10 ** max(0, len(str(by_then)) - 2)
+    return str(-(-by_then // step) * step)
