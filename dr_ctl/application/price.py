@@ -18,6 +18,7 @@ from dr_ctl.application.findings import (
     SILENT_SINCE_CONTRADICTED,
     TWICE_ABOVE_LIMIT,
 )
+from dr_ctl.application.run_options import Accepted
 from dr_ctl.core.clock import Clock, stamp
 from dr_ctl.core.errors import Unreachable
 from dr_ctl.core.model import Finding, Json, Role
@@ -30,7 +31,7 @@ from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.topology import BrokerSeen, Seen, keeps_one_store
 
 if TYPE_CHECKING:
-    from dr_ctl.rpo.bounds.result import Bounds
+    from dr_ctl.rpo.bounds.result import Bound, Bounds
 
 
 SKEW: Final = timedelta(seconds=2)
@@ -58,6 +59,7 @@ class FailoverPrice:
         self._read: tuple[Seen, datetime] | None = None
         self._by_history: tuple[object, Bounds] | None = None  # keyed by the moment of death and the clocks
         self._host_lives = False
+        self._was_unknown = {"lost": begun, "twice": begun}  # a run that began with `unknown` began while it was so
         self._kept_at: datetime | None = None  # the time of a look that showed one store for both sites
         # Loading the Parquet reader takes a tenth of a second: load it beside the first look.
         Thread(target=import_module, args=("dr_ctl.rpo.bounds.bounds",), daemon=True, name="load bounds").start()
@@ -98,7 +100,8 @@ class FailoverPrice:
 
     def too_high(self, ask: Ask) -> Finding | None:
         now, limits = self._now(), objectives(self._installation)
-        reasons, doubles = now.exceeds(limits, ask.accept_loss), now.doubles(limits, ask.accept_twice)
+        reasons = now.exceeds(limits, self._accepted("lost", now.lost, ask.accept_loss))
+        doubles = now.doubles(limits, self._accepted("twice", now.twice, ask.accept_twice))
         if not reasons:
             return self._doubled(now, doubles) if doubles is not None else None
         at_most, (lost, twice) = now.lost.at_most, now.quoted()
@@ -120,6 +123,11 @@ class FailoverPrice:
         # Beneath the sentence that is refused with, which the end of the command says once more.
         more = tuple(f"      {each}" for each in (now.because, price_text(now.as_json()), doubles) if each is not None)
         return LOSS_ABOVE_LIMIT("; ".join(reasons), remedy, more=(*more, *(_copies_told(now) if doubles else ())))
+
+    def _accepted(self, of: str, bound: Bound, asked: Accepted) -> Accepted:
+        """What was accepted as not known stays accepted once it is known."""
+        self._was_unknown[of] |= bound.at_most is None
+        return bound.at_most if asked == "unknown" and self._was_unknown[of] and bound.at_most is not None else asked
 
     def _instead(self) -> str:
         """What may lose nothing. A host that refuses connections lives, and only its broker has ended."""

@@ -20,7 +20,9 @@ def bounds(twice: int | None, likely: int | None = None) -> Bounds:
         (4100, None, None, None),  # no limit was set
         (4100, 4100, None, None),
         (4100, 300, 4100, None),  # a person's word replaces the objective
-        (4100, 300, "unknown", None),
+        # `unknown` accepts what is not known, and no figure that is.
+        (4100, 300, "unknown", "up to 4100 message(s) may come twice, likely 80; the objectives allow 300"),
+        (4100, None, "unknown", None),
         (None, None, None, None),
         (None, None, "unknown", None),
         (4100, 300, None, "up to 4100 message(s) may come twice, likely 80; the objectives allow 300"),
