@@ -251,7 +251,9 @@ class _Play:
         else:
             self._twin.kill(self._here)
             self._faulty(faults, self._there)
-            ended = self._type("failover", "--to", self._there, "--yes", *ACCEPTED)
+            ended = self._type("failover", "--to", self._there, "--yes", *UNKNOWN)
+            if ended["exit_code"] == ExitCode.LOSS_REFUSED:  # it is known
+                ended = self._type("failover", "--to", self._there, "--yes", *ANY_FIGURE)
             self._announced(ended)
         self._well()
         if operation == "failback":
@@ -330,4 +332,5 @@ class _Play:
             self._played.wrong.append(f"{words[0]} ended 0, and {self._there} does not serve")
 
 
-ACCEPTED: Final = ("--accept-loss", "unknown", "--accept-twice", "unknown")
+UNKNOWN: Final = ("--accept-loss", "unknown", "--accept-twice", "unknown")
+ANY_FIGURE: Final = ("--accept-loss", "1000000000", "--accept-twice", "1000000000")

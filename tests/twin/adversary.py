@@ -405,7 +405,8 @@ class Siege:
             if ended is not None and ended.code == 13 and "--steal" not in typed:
                 advised.append((who, [*typed, "--steal", "--reason", "because"]))  # whose process is gone
             if ended is not None and ended.code == 11 and typed[0] != "resume":
-                advised.insert(0, (who, [*typed, "--accept-loss", "unknown"]))
+                accepting = re.findall(r"--accept-(?:loss|twice) \w+", str(ended.document["findings"]))
+                advised.insert(0, (who, [*typed, *shlex.split(" ".join(accepting))]))
         else:
             raise Found(f"no way out within {MOST_COMMANDS} commands: {self._state()}")
         self._reconciled()

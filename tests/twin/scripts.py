@@ -11,7 +11,7 @@ from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, FANOUT, REPLICA, SHARED_S
 LINKLESS = (FANOUT, SHARED_STORE)
 BY_IDS = (BRIDGES, FANOUT)  # their consumers are idempotent, and each is a part of the load
 CLASSIC = (BROKERSYNC, REPLICA, SHARED_STORE)
-ANY = ("unknown", "0", "50")
+ANY = ("unknown", "0", "50", "100000")
 
 
 def script(topology: str, seed: int, steps: int) -> list[str]:
@@ -64,7 +64,7 @@ def _outage(chance: random.Random) -> Sequence[str]:
         [_whoever(chance) + f"failover --to WAITING --yes --accept-loss {accepted}", "work 10", "well"],
         ["well"],
         [
-            _whoever(chance) + "failover --to WAITING --yes --accept-loss unknown",
+            _whoever(chance) + f"failover --to WAITING --yes --accept-loss {chance.choice(('unknown', '100000'))}",
             "well",
             "here: failback --to WAITING --yes",
         ],

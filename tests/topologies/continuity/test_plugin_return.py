@@ -42,7 +42,7 @@ def test_the_lost_site_and_its_return(tmp_path: Path) -> None:
                 until(lambda: "down" in operator.run("status").told, why="london is seen down")
             refused = operator.run("failover", "--to", "paris", "--yes")
             at_most = refused.document["data"]["bounds"]
-            ended = operator.run("failover", "--to", "paris", "--yes", "--accept-loss", "unknown")
+            ended = operator.run("failover", "--to", "paris", "--yes", "--accept-loss", "1000000")
             lost, twice = both.without()
             lab.start("london")
             planned = operator.run("plan", "failback", "--to", "london")
