@@ -31,7 +31,11 @@ def test_the_wheel_carries_the_runbooks_and_the_lab(tmp_path: Path) -> None:
     listed = python("-m", "dr_ctl", "runbook", "list")
     lab = python("-m", "dr_ctl", "lab", "up", "--help")
 
+    python("-m", "dr_ctl", "init", "--examples", "written")
+
     assert place.startswith(str(elsewhere))
     assert "swapover" in listed
     assert lab.startswith("Usage: dr-ctl lab up ")
     assert str(elsewhere / "dr_ctl" / "_runbooks") in listed
+    for example in (ROOT / "examples").iterdir():
+        assert (tmp_path / "written" / example.name).read_bytes() == example.read_bytes()

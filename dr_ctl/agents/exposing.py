@@ -1,4 +1,4 @@
-"""An agent's figures for Prometheus under `/metrics`, and whether it is well under `/health`."""
+"""An agent's figures for Prometheus under `/metrics`, whether it is well under `/health`, and ready under `/ready`."""
 
 from __future__ import annotations
 
@@ -8,17 +8,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from dr_ctl.core.errors import EnvironmentFault, UsageError
 from dr_ctl.core.model import Json
 
-TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.core import Metric as Family
+
+UNKNOWN: Final = float("nan")
+"""The value of a figure that was not read: its series stays, and no comparison with it holds."""
+_COUNTS: Final = "_total"
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One figure; a name that ends in `_total` is a counter."""
+    """One figure; a name that ends in `_total` is a counter. All figures of one name have the same labels."""
 
     name: str
     help: str
@@ -28,31 +34,19 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
+    """`well`: the agent does its work. `ready`: what it shows rests on a recent look, of which `health` tells."""
+
     well: bool
     health: Mapping[str, Json]
     metrics: Sequence[Metric]
-
-
-def exposition(metrics: Sequence[Metric]) -> str:
-    """In Prometheus' text format, figures of one name together."""
-    lines: list[str] = []
-    for name in dict.fromkeys(each.name for each in metrics):
-        same = [each for each in metrics if each.name == name]
-        lines += [f"# HELP {name} {same[0].help}", f"# TYPE {name} {'counter' if name.endswith('_total') else 'gauge'}"]
-        lines += [f"{name}{_labels(each.labels)} {each.value}" for each in same]
-    return "\n".join([*lines, ""])
-
-
-def _labels(labels: Sequence[tuple[str, str]]) -> str:
-    quoted = [f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in labels]
-    return f"{{{','.join(quoted)}}}" if quoted else ""
+    ready: bool = True
 
 
 class Board:
     """The latest of what is shown, for the server's threads."""
 
     def __init__(self) -> None:
-        self.shown = Shown(well=False, health={"phase": "starting"}, metrics=())
+        self.shown = Shown(well=False, health={"phase": "starting"}, metrics=(), ready=False)
 
 
 @contextmanager
@@ -80,24 +74,64 @@ def exposing(address: str | None) -> Iterator[Board]:
         thread.join()
 
 
+class _Collector:
+    """The board's figures as prometheus_client takes them: a family for each name."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+
+    def collect(self) -> Iterator[Family]:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415 - as below
+
+        metrics = self._board.shown.metrics
+        for name in dict.fromkeys(each.name for each in metrics):
+            same = [each for each in metrics if each.name == name]
+            labels = [label for label, _ in same[0].labels]
+            counts = name.endswith(_COUNTS)
+            family = CounterMetricFamily if counts else GaugeMetricFamily
+            made = family(name.removesuffix(_COUNTS) if counts else name, same[0].help, labels=labels)
+            for each in same:
+                made.add_metric([value for _, value in each.labels], each.value)
+            yield made
+
+
+def registry_of(board: Board) -> CollectorRegistry:
+    """A registry of these figures alone: none of the process's own."""
+    from prometheus_client import CollectorRegistry  # noqa: PLC0415 - only who serves figures pays for it
+
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Collector(board))
+    return registry
+
+
 def _handler(board: Board) -> type[BaseHTTPRequestHandler]:
+    from prometheus_client.exposition import choose_encoder  # noqa: PLC0415 - as above
+
+    registry = registry_of(board)
+
     class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
         def do_GET(self) -> None:
             shown = board.shown
-            if self.path == "/metrics":
-                self._answer(200, TEXT, exposition(shown.metrics))
-            elif self.path == "/health":
-                self._answer(200 if shown.well else 503, "application/json", json.dumps(dict(shown.health)))
+            if self.path.partition("?")[0] == "/metrics":
+                encode, kind = choose_encoder(self.headers.get("Accept", ""))
+                self._answer(200, kind, encode(registry))
+            elif self.path in ("/health", "/ready"):
+                good = shown.well if self.path == "/health" else shown.well and shown.ready
+                self._answer(200 if good else 503, "application/json", json.dumps(dict(shown.health)).encode())
             else:
-                self._answer(404, "text/plain", "/metrics or /health\n")
+                self._answer(404, "text/plain", b"/metrics, /health or /ready\n")
 
-        def _answer(self, status: int, kind: str, text: str) -> None:
-            body = text.encode()
+        do_HEAD = do_GET  # noqa: N815 - the library's name
+
+        def _answer(self, status: int, kind: str, body: bytes) -> None:
             self.send_response(status)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(body)
+            if self.command != "HEAD":
+                self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
             """Nobody reads who asked."""

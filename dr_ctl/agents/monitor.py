@@ -40,6 +40,7 @@ class Look:
     at: datetime
     roles: Mapping[str, Role]
     outflows: Mapping[str, int | None]
+    seen: Seen
     payable: tuple[str, ...] = ()
     trouble: str | None = None
     waiting: int = 0
@@ -119,7 +120,7 @@ class Monitor:
         seen, at, _ = self._look_at_everything()
         outflows = {site: _outflow(seen, site) for site in seen.roles}
         trouble = self._writer.trouble or self._upkeep.trouble
-        return Look(at, seen.roles, outflows, payable(seen), trouble, self._writer.waiting, self._writer.dropped)
+        return Look(at, seen.roles, outflows, seen, payable(seen), trouble, self._writer.waiting, self._writer.dropped)
 
     def _look_at_everything(self) -> tuple[Seen, datetime, bool]:
         """What was seen, when it was answered, and whether it told of a change."""
@@ -188,9 +189,10 @@ class Monitor:
         return self._take([row for row in rows if row.kind in GLANCED], glance.seen, at)
 
 
-def shown(monitor: Monitor, look: Look) -> Shown:
-    """The metrics for Prometheus on the last look and on the history."""
-    figures = [
+def shown(monitor: Monitor, look: Look, figures: Sequence[Metric] = ()) -> Shown:
+    """The metrics for Prometheus on the monitor and its history, beside `figures` of what it looks at. Ready once some
+    broker has answered."""
+    own = [
         Metric("dr_ctl_monitor_looks_total", "looks at everything", monitor.looks),
         Metric("dr_ctl_monitor_look_seconds", "what the last look at everything took", round(monitor.cost_s, 6)),
         Metric("dr_ctl_monitor_apart_seconds", "how far looks at everything are apart", round(monitor.apart_s, 6)),
@@ -199,14 +201,8 @@ def shown(monitor: Monitor, look: Look) -> Shown:
         Metric("dr_ctl_monitor_dropped_rows_total", "rows that were given up while the disk took none", look.dropped),
         Metric("dr_ctl_monitor_trouble", "1 while the history cannot be written or tidied", int(bool(look.trouble))),
     ]
-    for site, role in look.roles.items():
-        figures.append(
-            Metric("dr_ctl_site", "1 for the role that a site has", 1, (("site", site), ("role", role.value)))
-        )
-    for site, depth in look.outflows.items():
-        if depth is not None:
-            figures.append(Metric("dr_ctl_outflow", "what a site still has to ship", depth, (("site", site),)))
-    return Shown(look.trouble is None, look.as_json(), figures)
+    answers = any(each.silent is None for each in look.seen.brokers)
+    return Shown(look.trouble is None, look.as_json(), [*own, *figures], ready=answers)
 
 
 def payable(seen: Seen) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
+from shutil import copyfile
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -250,6 +251,19 @@ def write_example(topology: str, out: Path) -> Result:
     write_text(out, text)
     files: Mapping[str, Json] = {"settings": str(out), "topology": topology}
     return Result(ExitCode.OK, f"{out}: the example of {topology}; adapt it, then `dr-ctl validate`", data=files)
+
+
+def write_examples(out: Path) -> Result:
+    """Write what came with dr-ctl beside its code: settings of each topology, units, alert rules, a dashboard. No file
+    that is there already is written over."""
+    if out.exists():
+        raise UsageError(f"{out} is there already", remedy="Name a directory that is not. Nothing was written.")
+    written = sorted(each for each in examples().iterdir() if each.is_file())
+    out.mkdir(parents=True)
+    for each in written:
+        copyfile(each, out / each.name)
+    files: list[Json] = [each.name for each in written]
+    return Result(ExitCode.OK, f"{len(written)} examples are in {out}", data={"directory": str(out), "files": files})
 
 
 def with_verdict(begun: Result, validated: Result) -> Result:

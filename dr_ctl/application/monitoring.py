@@ -12,6 +12,7 @@ from dr_ctl.agents.monitor import Look, Monitor, shown
 from dr_ctl.agents.refreshing import Refresher
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.estimates import request
+from dr_ctl.application.figures import Figures
 from dr_ctl.application.findings import HISTORY_NOT_WRITTEN
 from dr_ctl.application.opened import Opened
 from dr_ctl.application.result import Result, of_error
@@ -22,6 +23,7 @@ from dr_ctl.core.errors import DrCtlError, Stopped
 from dr_ctl.core.model import ExitCode, Finding, Json
 from dr_ctl.engine.operations import REINSTATE
 from dr_ctl.engine.plan import Ask
+from dr_ctl.processes import service
 
 AGAIN_S: Final = 60.0  # a run that did not end well is not repeated at every look
 
@@ -38,19 +40,23 @@ def monitor(caller: Caller, lasting_s: float | None, *, pay_debts: bool, metrics
         closing(Monitor(installation, opened.topology, clock)) as watching,
         closing(Refresher(request(installation))) as refreshing,
     ):
+        figures = Figures(caller, opened) if metrics is not None else None
         try:
             while until is None or clock.monotonic() < until or not watching.looks:
                 look = watching.sample()
                 if watching.is_on_disk and (why := refreshing.look()) is not None:
                     caller.say(why)
                 recorded.tell(look)
-                board.shown = shown(watching, look)
+                if figures is not None:
+                    board.shown = shown(watching, look, figures.of(look.seen, look.at))
+                service.notify(service.READY, service.ALIVE, f"STATUS={look.line}")
                 caller.line(look.as_json(), look.line)
                 if payer is not None:
                     payer.pay(look.payable)
                 watching.wait(until)
         except Stopped:
             pass
+    service.notify(service.STOPPING)
     place = installation.path(installation.settings.history.path)
     text = f"{watching.looks} look(s), {watching.rows} row(s) written to {place}"
     data: dict[str, Json] = {"looks": watching.looks, "rows": watching.rows}

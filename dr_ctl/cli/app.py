@@ -53,7 +53,7 @@ SINCE = Annotated[str | None, typer.Option("--since", metavar="T", help="A momen
 UNTIL = Annotated[str | None, typer.Option("--until", metavar="T", help="The same; default: the end.")]
 PAGE = Annotated[Path | None, typer.Option("--report", metavar="FILE", help="Write a page with charts too.")]
 METRICS = Annotated[
-    str | None, typer.Option("--metrics", metavar="HOST:PORT", help="Serve /metrics and /health there.")
+    str | None, typer.Option("--metrics", metavar="HOST:PORT", help="Serve /metrics, /health and /ready there.")
 ]
 
 
@@ -75,10 +75,16 @@ def init(
     ca: Annotated[
         Path | None, typer.Option("--ca", metavar="FILE", help="The authorities of the brokers' certificates.")
     ] = None,
+    examples: Annotated[
+        Path | None,
+        typer.Option("--examples", metavar="DIR", help="Write the examples there instead: settings, units, alerts."),
+    ] = None,
 ) -> Result:
     """Write a settings file from what the brokers behind two or more management addresses say. Never a secret."""
     from dr_ctl.application import beginning  # noqa: PLC0415
 
+    if examples is not None:
+        return beginning.write_examples(examples)
     if not urls:
         if topology is None:
             raise UsageError(

@@ -71,6 +71,7 @@ class Record:
     began: datetime | None = None
     ended: datetime | None = None
     authors: tuple[Author, ...] = ()
+    exit_code: int | None = None
     outage_s: float | None = None
     debts: tuple[str, ...] = ()
     epoch: int | None = None
@@ -135,6 +136,7 @@ def record(files: RunFiles) -> Record:
         began=moment(rows[0].get("time")) if rows else None,
         ended=moment(rows[-1].get("time")) if rows and outcome != OPEN else None,
         authors=tuple(_author(each) for each in by if each),
+        exit_code=None if (code := number(result.get("exit_code"))) is None else int(code),
         outage_s=number(data.get("outage_s")),
         debts=tuple(text(mapping(debt).get("text")) for debt in items(result.get("debts"))),
         epoch=max((int(each) for each in epochs if each is not None), default=None),

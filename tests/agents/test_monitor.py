@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from dr_ctl.agents.exposing import exposition
+from dr_ctl.agents.exposing import Board, registry_of
 from dr_ctl.agents.monitor import AnotherMonitor, Monitor, shown
 from dr_ctl.core.clock import SystemClock
 from dr_ctl.core.errors import Sick, Unreachable
@@ -234,8 +234,9 @@ def test_looks_at_everything_take_a_twentieth_of_the_time(
 
     assert (len(topology.looks), topology.glances) == (looks, glances)
     assert monitor.cost_s == pytest.approx(took_s)
-    metrics = exposition(shown(monitor, monitor.sample()).metrics)
-    assert f"dr_ctl_monitor_look_seconds {took_s:g}" in metrics
+    board = Board()
+    board.shown = shown(monitor, monitor.sample())
+    assert registry_of(board).get_sample_value("dr_ctl_monitor_look_seconds") == took_s
 
 
 def test_the_last_minute_is_on_disk_within_a_second_and_whole(tmp_path: Path, glanced: tuple[Monitor, Glanced]) -> None:

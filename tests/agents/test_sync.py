@@ -10,8 +10,9 @@ from pathlib import Path
 from urllib.error import HTTPError
 
 import pytest
+from prometheus_client import generate_latest
 
-from dr_ctl.agents.exposing import Metric, Shown, exposing, exposition
+from dr_ctl.agents.exposing import UNKNOWN, Board, Metric, Shown, exposing, registry_of
 from dr_ctl.agents.sync import Phase, SyncAgent
 from dr_ctl.core.clock import SystemClock
 from dr_ctl.core.errors import UsageError
@@ -164,20 +165,25 @@ def test_there_is_one_agent_for_a_state(notes: Notes) -> None:
 
 
 def test_figures_are_in_the_format_of_prometheus() -> None:
-    metrics = [
-        Metric("dr_ctl_sync_deleted_total", "copies deleted", 7, (("queue", 'say "hi"'),)),
-        Metric("dr_ctl_sync_held", "1 while held", 0),
-        Metric("dr_ctl_sync_deleted_total", "copies deleted", 1_000_001, (("queue", "b"),)),
-    ]
+    board = Board()
+    board.shown = Shown(
+        True,
+        {},
+        [
+            Metric("dr_ctl_sync_deleted_total", "copies deleted", 7, (("queue", 'say "hi"'),)),
+            Metric("dr_ctl_sync_held", "1 while held", UNKNOWN),
+            Metric("dr_ctl_sync_deleted_total", "copies deleted", 1_000_001, (("queue", "b"),)),
+        ],
+    )
 
-    assert exposition(metrics).splitlines() == [
+    assert generate_latest(registry_of(board)).decode().splitlines() == [
         "# HELP dr_ctl_sync_deleted_total copies deleted",
         "# TYPE dr_ctl_sync_deleted_total counter",
-        'dr_ctl_sync_deleted_total{queue="say \\"hi\\""} 7',
-        'dr_ctl_sync_deleted_total{queue="b"} 1000001',
+        'dr_ctl_sync_deleted_total{queue="say \\"hi\\""} 7.0',
+        'dr_ctl_sync_deleted_total{queue="b"} 1.000001e+06',
         "# HELP dr_ctl_sync_held 1 while held",
         "# TYPE dr_ctl_sync_held gauge",
-        "dr_ctl_sync_held 0",
+        "dr_ctl_sync_held NaN",
     ]
 
 
@@ -191,7 +197,18 @@ def test_figures_and_health_are_served(free_port: int) -> None:
         board.shown = Shown(well=True, health={"phase": "running"}, metrics=[Metric("one", "a figure", 1)])
 
         assert json.loads(_get(free_port, "/health")) == {"phase": "running"}
-        assert "one 1" in _get(free_port, "/metrics")
+        assert json.loads(_get(free_port, "/ready")) == {"phase": "running"}
+        assert "one 1.0" in _get(free_port, "/metrics")
+        head = urllib.request.Request(f"http://127.0.0.1:{free_port}/metrics", method="HEAD")
+        with urllib.request.urlopen(head, timeout=5) as answer:
+            assert (answer.status, answer.read()) == (200, b"")
+
+        board.shown = Shown(well=True, health={}, metrics=[], ready=False)
+
+        with pytest.raises(HTTPError) as refused:
+            _get(free_port, "/ready")
+        assert refused.value.code == 503
+        refused.value.close()
 
 
 @pytest.mark.parametrize("address", ["9410", "127.0.0.1:", "127.0.0.1:many"])

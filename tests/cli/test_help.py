@@ -21,7 +21,7 @@ OPERATION = ("--to", "--timeout", "--cut-in-flight", "--accept-difference", "--e
 ALONE = ("--yes", "--dry-run", "--timeout", "--expect-serving", "--steal", "--reason")
 RUN = ("--yes", "--dry-run", "--step", "--plan", "--timeout", "--expect-serving", "--steal", "--reason")
 OPTIONS: dict[str, tuple[str, ...]] = {
-    "init": ("[[SITE=]URL]...", "--topology", "--out", "--name", "--username", "--ca"),
+    "init": ("[[SITE=]URL]...", "--topology", "--out", "--name", "--username", "--ca", "--examples"),
     "validate": ("--for",),
     "status": ("--watch",),
     "plan": ("OPERATION", "--out", "--accept-loss", "--presume-down", "--reason", *OPERATION),

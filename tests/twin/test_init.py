@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from dr_ctl.application import beginning
 from dr_ctl.settings.loader import load
 from dr_ctl.settings.topologies import TOPOLOGIES
 from dr_ctl_lab.lab.kinds import KINDS
@@ -155,3 +156,15 @@ def test_a_site_that_is_down_is_told_and_nothing_is_guessed(
 
     assert (ended.code, out.exists()) == (22, False)
     assert "no broker answers" in ended.document["findings"][0]["text"]
+
+
+def test_all_examples_are_written_where_nothing_is_yet(inside: Command, tmp_path: Path) -> None:
+    out = tmp_path / "examples"
+
+    ended = inside("init", "--examples", str(out))
+
+    assert ended.code == 0
+    assert {each.name: each.read_bytes() for each in out.iterdir()} == {
+        each.name: each.read_bytes() for each in beginning.examples().iterdir()
+    }
+    assert inside("init", "--examples", str(out)).code == 2

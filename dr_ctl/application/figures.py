@@ -1,0 +1,198 @@
+"""What the monitor shows of an installation to Prometheus. Every series is there from the first look to the last: its
+labels come from the settings, and what was not read is NaN."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from dr_ctl import __version__
+from dr_ctl.agents.exposing import UNKNOWN, Metric
+from dr_ctl.application import estimates, rehearsing
+from dr_ctl.application.agent_state import of_agent
+from dr_ctl.application.caller import Caller
+from dr_ctl.application.debts import owed_now
+from dr_ctl.application.opened import Opened
+from dr_ctl.application.price import FailoverPrice
+from dr_ctl.application.verdicts import Judge, targets
+from dr_ctl.core.model import ExitCode, Role
+from dr_ctl.engine.debts import Debt, DebtKind
+from dr_ctl.engine.operations import FAILBACK, FAILOVER, REHEARSE, SWAPOVER, WHOLE
+from dr_ctl.engine.record import Record, record
+from dr_ctl.engine.runs import Runs
+from dr_ctl.topologies.topology import BrokerSeen, NoKeeper, Seen, keeper_of
+
+SELDOM_S: Final = 15.0
+"""How often files, debts and readiness are looked at: what they tell changes in minutes."""
+SHOWN_RUNS: Final = (SWAPOVER, FAILOVER, FAILBACK, REHEARSE)
+QUANTILES: Final = ("now", "p50", "p95", "p99", "max")
+_ESTIMATED: Final = {
+    "loss": ("dr_ctl_estimate_loss_messages", "messages that a failure of the serving site would lose"),
+    "age_s": ("dr_ctl_estimate_loss_age_seconds", "age of the oldest of these messages"),
+    "duplicates": ("dr_ctl_estimate_twice_messages", "messages that would come twice"),
+    "drain_s": ("dr_ctl_estimate_drain_seconds", "time until all that is under way would have arrived"),
+}
+_READY: Final = {ExitCode.OK: 1.0, ExitCode.PRECHECK_FAILED: 0.0}
+
+Labels = tuple[tuple[str, str], ...]
+
+
+@dataclass
+class Figures:
+    """Made once for a monitor. What costs more than a look is kept for `SELDOM_S`."""
+
+    caller: Caller
+    opened: Opened
+    _seldom: tuple[float, list[Metric]] | None = None
+
+    def of(self, seen: Seen, at: datetime) -> list[Metric]:
+        """The figures of one look."""
+        now = self.caller.clock.monotonic()
+        if self._seldom is None or now - self._seldom[0] >= SELDOM_S:
+            self._seldom = now, [*self._standing(seen), *self._estimate(seen), *self._runs(), *self._ready(seen)]
+        return [*self._seen(seen, at), *self._seldom[1]]
+
+    def _seen(self, seen: Seen, at: datetime) -> Iterator[Metric]:
+        yield Metric("dr_ctl_last_look_timestamp_seconds", "when both sites were looked at last", at.timestamp())
+        for site, role in seen.roles.items():
+            for each in Role:
+                labels = (("site", site), ("role", each.value))
+                yield Metric("dr_ctl_site_role", "1 for the role that a site has", float(role is each), labels)
+        links = {(link.site, link.pair): link for link in seen.links()}
+        for broker in seen.brokers:
+            labels = (("site", broker.site), ("pair", broker.pair))
+            link = links.get((broker.site, broker.pair))
+            attached = UNKNOWN if link is None or link.attached is None or not broker.start else float(link.attached)
+            ships = UNKNOWN if broker.to_ship is None or not broker.start else float(broker.to_ship)
+            known = [depth for depth in broker.depths.values() if depth is not None]
+            lies = float(sum(known)) if broker.start and len(known) == len(broker.depths) else UNKNOWN
+            yield Metric("dr_ctl_broker_answers", "1 if the broker answered", _answers(broker), labels)
+            yield Metric("dr_ctl_link_attached", "1 if the broker ships to its peer", attached, labels)
+            yield Metric("dr_ctl_outflow_messages", "what a broker still has to ship", ships, labels)
+            yield Metric("dr_ctl_queue_messages", "messages in the business queues of a broker", lies, labels)
+
+    def _standing(self, seen: Seen) -> Iterator[Metric]:
+        settings = self.opened.installation.settings
+        build = (("version", __version__), ("installation", settings.name), ("topology", settings.topology))
+        yield Metric("dr_ctl_build_info", "this dr-ctl, and what it watches", 1.0, build)
+        limits = settings.objectives
+        wanted = {
+            "dr_ctl_objective_loss_messages": limits.loss.messages if limits else None,
+            "dr_ctl_objective_loss_age_seconds": limits.loss.age if limits else None,
+            "dr_ctl_objective_twice_messages": limits.twice.messages if limits and limits.twice else None,
+            "dr_ctl_objective_recovery_seconds": limits.recovery if limits else None,
+        }
+        for name, most in wanted.items():
+            yield Metric(name, "what the settings allow at most", UNKNOWN if most is None else float(most))
+        debts = owed_now(self.caller, seen).debts
+        for kind in DebtKind:
+            owed = [each for each in debts if each.kind is kind]
+            labels: Labels = (("kind", kind.value),)
+            oldest = min((_since(each) for each in owed), default=UNKNOWN)
+            yield Metric("dr_ctl_debts", "debts that are not paid", float(len(owed)), labels)
+            yield Metric("dr_ctl_debt_oldest_timestamp_seconds", "since when the oldest is owed", oldest, labels)
+        yield Metric(
+            "dr_ctl_agent_healthy", "1 if the agent of `sync` does its work; NaN without one", self._agent(seen)
+        )
+
+    def _agent(self, seen: Seen) -> float:
+        try:
+            keeper_of(self.opened.topology, next(iter(seen.roles)), {}).close()
+        except NoKeeper:
+            return UNKNOWN
+        return float(not of_agent(self.opened, seen))
+
+    def _estimate(self, seen: Seen) -> Iterator[Metric]:
+        serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
+        stored = estimates.of_site(self.opened.installation, serving[0]).stored if len(serving) == 1 else None
+        made = stored.made_at.timestamp() if stored is not None else UNKNOWN
+        yield Metric("dr_ctl_estimate_timestamp_seconds", "when the stored estimate was made", made)
+        verdict = stored.data.get("verdict") if stored is not None else "unknown"
+        for word in ("met", "missed", "unknown"):
+            which: Labels = (("verdict", word),)
+            yield Metric(
+                "dr_ctl_estimate_verdict",
+                "1 for what the estimate says of the objectives",
+                float(verdict == word),
+                which,
+            )
+        total: Mapping[str, Any] = stored.data["total"] if stored is not None else {}
+        for key, (name, text) in _ESTIMATED.items():
+            row = total.get(key) or {}
+            for basis, of in (("bound", row), ("likely", row.get("likely") or {})):
+                for quantile in QUANTILES:
+                    value = of.get(quantile)
+                    labels = (("basis", basis), ("of", quantile))
+                    yield Metric(name, text, UNKNOWN if value is None else float(value), labels)
+        yield from self._price(serving, seen)
+
+    def _price(self, serving: list[str], seen: Seen) -> Iterator[Metric]:
+        """A failover's own bound, as if the serving site was lost at the newest look."""
+        bounds: Mapping[str, Any] = {}
+        if len(serving) == 1:
+            price = FailoverPrice(self.opened.installation, serving[0], self.caller.clock)
+            price.saw(seen.as_if_lost(serving[0]))
+            bounds = price.bounds()
+        for key, name in (("lost", "dr_ctl_failover_loss_messages"), ("twice", "dr_ctl_failover_twice_messages")):
+            for basis, of in (("bound", "at_most"), ("likely", "likely")):
+                value = (bounds.get(key) or {}).get(of)
+                text = f"what a failover now would announce as {'lost' if key == 'lost' else 'coming twice'}"
+                yield Metric(name, text, UNKNOWN if value is None else float(value), (("basis", basis),))
+
+    def _runs(self) -> Iterator[Metric]:
+        runs = self.caller.runs()
+        unfinished = runs.unfinished()
+        yield Metric(
+            "dr_ctl_open_run", "1 while a run is open: under way, or interrupted", float(unfinished is not None)
+        )
+        begun = _moment(record(unfinished).began) if unfinished is not None else UNKNOWN
+        yield Metric("dr_ctl_open_run_start_timestamp_seconds", "when the open run began", begun)
+        for operation in SHOWN_RUNS:
+            newest = _newest(runs, operation)
+            labels: Labels = (("operation", operation),)
+            at, outage = (None, None) if newest is None else (newest.began, newest.outage_s)
+            code = UNKNOWN if newest is None or newest.exit_code is None else float(newest.exit_code)
+            yield Metric("dr_ctl_last_run_start_timestamp_seconds", "when the last such run began", _moment(at), labels)
+            yield Metric("dr_ctl_last_run_exit_code", "how it ended", code, labels)
+            yield Metric(
+                "dr_ctl_last_run_outage_seconds",
+                "for how long it kept clients out",
+                UNKNOWN if outage is None else outage,
+                labels,
+            )
+        rehearsed = _moment(rehearsing.last(runs))
+        yield Metric("dr_ctl_rehearsal_timestamp_seconds", "when the last rehearsal that went well began", rehearsed)
+
+    def _ready(self, seen: Seen) -> Iterator[Metric]:
+        judge = Judge.of(self.caller, self.opened, seen, seen.links())
+        for operation in WHOLE:
+            code = judge.verdict(operation, targets(seen, operation)).code
+            text = "1 if `validate` calls the operation ready, 0 if it is refused"
+            yield Metric("dr_ctl_ready", text, _READY.get(code, UNKNOWN), (("operation", operation),))
+
+
+def _answers(broker: BrokerSeen) -> float:
+    """A broker that waits for a shared store has nothing that could answer: nobody knows whether it runs."""
+    if broker.silent is not None:
+        return 0.0
+    return 1.0 if broker.start else UNKNOWN
+
+
+def _since(debt: Debt) -> float:
+    return datetime.fromisoformat(debt.since).timestamp()
+
+
+def _newest(runs: Runs, operation: str) -> Record | None:
+    """The last run of this operation that has ended. The name of a run holds its operation; only such are read."""
+    for files in reversed(runs.all()):
+        if f"-{operation}-" in files.name and files.result.exists():
+            newest = record(files)
+            if newest.operation == operation:
+                return newest
+    return None
+
+
+def _moment(at: datetime | None) -> float:
+    return UNKNOWN if at is None else at.timestamp()

@@ -1,0 +1,1 @@
+"""What `examples/` holds for monitoring: tried by the tools that read it."""

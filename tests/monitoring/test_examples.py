@@ -1,0 +1,54 @@
+"""Alert rules and dashboard: each rule is tried by Prometheus' own tool, and each page that it names is there."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.monitoring.tool import ALERTS, ALERTS_TEST, DASHBOARD, EXAMPLES, promtool
+
+RULES: list[dict[str, Any]] = yaml.safe_load(ALERTS.read_text(encoding="utf-8"))["groups"][0]["rules"]
+
+
+def test_the_rules_do_what_their_tests_say() -> None:
+    assert promtool("check", "rules", "--lint=all", "--lint-fatal", str(ALERTS)) == ""
+    assert promtool("test", "rules", str(ALERTS_TEST)) == ""
+
+
+@pytest.mark.parametrize("rule", RULES, ids=[rule["alert"] for rule in RULES])
+def test_each_rule_is_tried_both_ways(rule: dict[str, Any]) -> None:
+    tried = yaml.safe_load(ALERTS_TEST.read_text(encoding="utf-8"))["tests"]
+    cases = [case for test in tried for case in test["alert_rule_test"] if case["alertname"] == rule["alert"]]
+
+    assert {bool(case.get("exp_alerts")) for case in cases} == {True, False}
+
+
+@pytest.mark.parametrize("rule", RULES, ids=[rule["alert"] for rule in RULES])
+def test_each_rule_names_a_page_that_is_there(rule: dict[str, Any]) -> None:
+    page, _, anchor = rule["annotations"]["runbook_url"].partition("#")
+
+    text = (EXAMPLES.parent / page).read_text(encoding="utf-8")
+    titles = [line.strip("# ").lower() for line in text.splitlines() if line.startswith("#")]
+    headings = [re.sub(r"[^a-z0-9 -]", "", title).replace(" ", "-") for title in titles]
+    assert not anchor or anchor in headings
+
+
+def test_the_dashboard_is_whole() -> None:
+    """Each panel has a query, a place of its own and its words; the data source is asked for."""
+    dashboard = json.loads(DASHBOARD.read_text(encoding="utf-8"))
+    taken: set[tuple[int, int]] = set()
+
+    for panel in dashboard["panels"]:
+        place = panel["gridPos"]
+        columns, rows = range(place["x"], place["x"] + place["w"]), range(place["y"], place["y"] + place["h"])
+        cells = {(column, row) for column in columns for row in rows}
+        assert panel["title"]
+        assert panel["targets"]
+        assert panel["datasource"]["uid"] == "${datasource}"
+        assert place["x"] + place["w"] <= 24
+        assert not cells & taken, panel["title"]
+        taken |= cells
