@@ -28,5 +28,6 @@ def _limits(objectives: Objectives) -> dict[str, Json]:
     return {
         "recovery_s": objectives.recovery,
         "lost": objectives.loss.messages,
+        "lost_age_s": objectives.loss.age,
         "twice": None if objectives.twice is None else objectives.twice.messages,
     }

@@ -25,7 +25,7 @@ from dr_ctl.engine import executor
 from dr_ctl.engine.disk import NoRoom
 from dr_ctl.engine.entries import Entry, JournalDamaged
 from dr_ctl.engine.executor import Manner, RunResult
-from dr_ctl.engine.history import History, fenced_at, outage_s
+from dr_ctl.engine.history import History, fenced_at, let_in_at, outage_s
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.journal import Journal
 from dr_ctl.engine.plan import Ask, Plan
@@ -75,7 +75,7 @@ class Work:
                 manner=manner,
             )
 
-        return self._journaled(act, _about(decided.ask, decided.source), brings, decided)
+        return self._journaled(act, _about(decided.ask, decided.source), brings, decided, price)
 
     def undo(self, past: History) -> Result:
         """Put back what the run has changed."""
@@ -131,6 +131,7 @@ class Work:
         about: Mapping[str, Json],
         brings: Mapping[str, Json],
         plan: Plan | None = None,
+        price: FailoverPrice | None = None,
     ) -> Result:
         """Act with the run's journal open, then write its result and its report. From here on signals only ask."""
         with stoppable() as stop:
@@ -141,7 +142,9 @@ class Work:
                 stop.over()
                 lock.note_left(self.lease, ended.seen)
                 after = left_behind(plan, one_store=keeps_one_store(ended.seen)) if plan is not None else []
-                result = self._result(ended, brings, after)
+                let_in = let_in_at([*journal.entries()])
+                out = None if price is None or let_in is None else price.out(let_in)
+                result = self._result(ended, brings if out is None else {**brings, "out_s": out}, after)
                 _seal(journal, self.files, result.envelope(self.caller.command))
             except StopAtOnce as stopped:
                 return replace(_stopped_at_once(stopped, self.files), ended=about)

@@ -152,14 +152,15 @@ class Figures:
         for operation in SHOWN_RUNS:
             newest = _newest(runs, operation)
             labels: Labels = (("operation", operation),)
-            at, outage = (None, None) if newest is None else (newest.began, newest.outage_s)
+            at = None if newest is None else newest.began
+            out = None if newest is None or newest.out is None else newest.out.at_most_s
             code = UNKNOWN if newest is None or newest.exit_code is None else float(newest.exit_code)
             yield Metric("dr_ctl_last_run_start_timestamp_seconds", "when the last such run began", _moment(at), labels)
             yield Metric("dr_ctl_last_run_exit_code", "how it ended", code, labels)
             yield Metric(
                 "dr_ctl_last_run_outage_seconds",
-                "for how long it kept clients out",
-                UNKNOWN if outage is None else outage,
+                "for how long it kept clients out, at most",
+                UNKNOWN if out is None else out,
                 labels,
             )
         rehearsed = _moment(rehearsing.last(runs))

@@ -15,9 +15,8 @@ from dr_ctl.core.clock import stamp
 from dr_ctl.core.model import ExitCode, Finding, Json, Role
 from dr_ctl.core.printable import table
 from dr_ctl.engine.operations import FAILOVER
-from dr_ctl.engine.record import NEVER_BEGAN, Record, record
+from dr_ctl.engine.record import NEVER_BEGAN, Out, Record, record
 from dr_ctl.engine.runs import RunFiles
-from dr_ctl.settings.durations import duration
 from dr_ctl.settings.model import Installation
 
 if TYPE_CHECKING:
@@ -27,27 +26,6 @@ _CLOCKS: Final = timedelta(seconds=5)
 """How far the clocks of a run's machine and of the monitor's may be apart."""
 _HEADING: Final = ("since (UTC)", "serves", "clients out", "epoch", "by", "what, and why")
 NO_RUN: Final = "no run of this STATE"
-
-
-@dataclass(frozen=True, slots=True)
-class Out:
-    """For how long clients were out, in seconds; None where nothing tells."""
-
-    at_least_s: float | None
-    at_most_s: float | None
-
-    @property
-    def text(self) -> str:
-        if self.at_most_s is None:
-            return "not known" if self.at_least_s is None else f"at least {duration(self.at_least_s)}"
-        if self.at_least_s is None:
-            return f"at most {duration(self.at_most_s)}"
-        if round(self.at_least_s, 2) == round(self.at_most_s, 2):
-            return duration(self.at_most_s)
-        return f"{duration(self.at_least_s)} to {duration(self.at_most_s)}"
-
-    def as_json(self) -> dict[str, Json]:
-        return {"at_least": _rounded(self.at_least_s), "at_most": _rounded(self.at_most_s)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +137,9 @@ def _by_runs(records: Sequence[Record], seen: Sequence[Spell]) -> list[Turn]:
 
 
 def _out(each: Record, seen: Sequence[Spell], let_in: datetime) -> Out | None:
-    if each.operation == FAILOVER and each.source:
+    if each.out is None and each.operation == FAILOVER and each.source:
         return loss(seen, each.source, let_in)
-    return None if each.outage_s is None else Out(each.outage_s, each.outage_s)
+    return each.out
 
 
 def _by_no_run(records: Sequence[Record], seen: Sequence[Spell]) -> list[Turn]:
@@ -205,7 +183,3 @@ def _between(seen: Sequence[Spell], was: Spell, now: Spell) -> Out:
 
 def _seconds(begin: datetime, end: datetime) -> float:
     return max(0.0, (end - begin).total_seconds())
-
-
-def _rounded(value_s: float | None) -> float | None:
-    return None if value_s is None else round(value_s, 3)

@@ -18,6 +18,7 @@ from dr_ctl.application.findings import (
     SILENT_SINCE_CONTRADICTED,
     TWICE_ABOVE_LIMIT,
 )
+from dr_ctl.application.out_of_lost import out_of_lost
 from dr_ctl.application.run_options import Accepted
 from dr_ctl.core.clock import Clock, stamp
 from dr_ctl.core.errors import Unreachable
@@ -165,6 +166,10 @@ class FailoverPrice:
         accepting = f"{now.quoted()[1]}{self._holds(now)}"
         remedy = f"Whoever owns that limit decides: {self._instead()}, or add --accept-twice {accepting}."
         return TWICE_ABOVE_LIMIT(why, remedy, more=(f"      {price_text(now.as_json())}", *_copies_told(now)))
+
+    def out(self, let_in: datetime) -> dict[str, Json]:
+        """For how long clients were out until they were let in, as far as looks tell."""
+        return out_of_lost(self._installation, self.lost, self._pairs(), self._down_since, let_in)
 
     def contradiction(self) -> Finding | None:
         """The finding for a look that saw the lost site serve after the end that the operator gave."""

@@ -25,7 +25,7 @@ def runs_list(session: Session) -> Result:
         (
             f"{each.began:%Y-%m-%d %H:%M:%S}" if each.began else "-",
             "-" if each.took_s is None else duration(each.took_s),
-            "-" if each.outage_s is None else duration(each.outage_s),
+            "-" if each.out is None else each.out.text,
             each.by or "-",
             each.outcome,
             each.run,

@@ -29,7 +29,7 @@ from dr_ctl.engine.parts import in_part, part_of
 from dr_ctl.engine.plan import Plan, PlannedStep
 from dr_ctl.engine.ports import Driver, Estimator, Hooks, Move, Observation, Price
 from dr_ctl.engine.states import StepEvent
-from dr_ctl.engine.stopping import StopAtOnce, StopRequest
+from dr_ctl.engine.stopping import STOPPED, StopAtOnce, StopRequest
 from dr_ctl.telemetry.events import Listener, Notice, StepEnded, StepStarted
 
 O = TypeVar("O", bound=Observation)  # noqa: E741 - the observation of one topology
@@ -258,7 +258,7 @@ class _Run(Generic[O]):
                 case _:
                     outcome = self._driver.apply(step, self._move, hand)
         except Stopped:
-            self._journal.step(step, StepEvent.FAILED, {"text": "stopped by a signal"})
+            self._journal.step(step, StepEvent.FAILED, {"text": STOPPED})
             raise
         except OutTooLong:
             self._journal.step(step, StepEvent.FAILED, {"text": "clients were out for too long"})
@@ -323,7 +323,7 @@ class _Run(Generic[O]):
         assert signum is not None
         code = ExitCode(128 + signum)
         self._journal.signal(code.name.lower())
-        return self.back(Refused("stopped by a signal", code=code))
+        return self.back(Refused(STOPPED, code=code))
 
     def back(self, cause: Refused) -> RunResult[O]:
         """Undo all that was started, the last first; a step that cannot be undone does not stop the others."""

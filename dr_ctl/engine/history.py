@@ -106,15 +106,18 @@ def outage_s(entries: Sequence[Entry]) -> float | None:
     The journal's times count, so a resumed run includes the time between the two processes. Returns None where no
     fence's call went out, or no client was let in since.
     """
-    fenced = fenced_at(entries)
-    if fenced is None:
-        return None
+    fenced, let_in = fenced_at(entries), let_in_at(entries)
+    return None if fenced is None or let_in is None else (let_in - fenced).total_seconds()
+
+
+def let_in_at(entries: Sequence[Entry]) -> datetime | None:
+    """The time at which clients were let in first: at the target, or again at the source. None where they were not."""
     steps = _planned(entries)
     for entry in entries:
         step = steps.get(entry.step)
         if entry.kind == "step" and step is not None and entry.outcome in _LETS_IN.get(step.verb, ()):
             let_in: Any = entry.evidence.get(LET_IN_AT, entry.time)
-            return (datetime.fromisoformat(let_in) - fenced).total_seconds()
+            return datetime.fromisoformat(let_in)
     return None
 
 

@@ -19,6 +19,7 @@ from dr_ctl.engine.history import LET_IN_AT
 from dr_ctl.engine.runs import RunFiles
 from dr_ctl.engine.states import StepEvent
 from dr_ctl.engine.verbs import ACTIVATING, FENCING
+from dr_ctl.settings.durations import duration
 
 OPEN: Final = "open"
 NEVER_BEGAN: Final = "none"
@@ -54,11 +55,32 @@ class Door:
 
 
 @dataclass(frozen=True, slots=True)
+class Out:
+    """For how long clients were out, in seconds; None where nothing tells."""
+
+    at_least_s: float | None
+    at_most_s: float | None
+
+    @property
+    def text(self) -> str:
+        if self.at_most_s is None:
+            return "not known" if self.at_least_s is None else f"at least {duration(self.at_least_s)}"
+        if self.at_least_s is None:
+            return f"at most {duration(self.at_most_s)}"
+        if round(self.at_least_s, 2) == round(self.at_most_s, 2):
+            return duration(self.at_most_s)
+        return f"{duration(self.at_least_s)} to {duration(self.at_most_s)}"
+
+    def as_json(self) -> dict[str, Json]:
+        return {"at_least": _milli(self.at_least_s), "at_most": _milli(self.at_most_s)}
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
     """A run in short. `outcome` is the last command's, but for `open`, `none` (never begun) and `aborted`. `ended` is
-    None while the run is open, `outage_s` where nothing measured it; `epoch` is the run's lock. `let_in`
-    is the last step that let clients in, `fenced` the first call that could keep them out. `about` is the installation
-    as the run found it."""
+    None while the run is open, `out` where clients were not kept out or nothing tells; `epoch` is the run's lock.
+    `let_in` is the last step that let clients in, `fenced` the first call that could keep them out. `about` is the
+    installation as the run found it."""
 
     run: str
     outcome: str
@@ -72,7 +94,7 @@ class Record:
     ended: datetime | None = None
     authors: tuple[Author, ...] = ()
     exit_code: int | None = None
-    outage_s: float | None = None
+    out: Out | None = None
     debts: tuple[str, ...] = ()
     epoch: int | None = None
     let_in: Door | None = None
@@ -106,7 +128,7 @@ class Record:
             "by": self.by or None,
             "reason": self.reason or None,
             "outcome": self.outcome,
-            "outage_s": self.outage_s,
+            "out_s": None if self.out is None else self.out.as_json(),
             "debts": [*self.debts],
             "summary": self.summary,
         }
@@ -137,7 +159,7 @@ def record(files: RunFiles) -> Record:
         ended=moment(rows[-1].get("time")) if rows and outcome != OPEN else None,
         authors=tuple(_author(each) for each in by if each),
         exit_code=None if (code := number(result.get("exit_code"))) is None else int(code),
-        outage_s=number(data.get("outage_s")),
+        out=_out(data),
         debts=tuple(text(mapping(debt).get("text")) for debt in items(result.get("debts"))),
         epoch=max((int(each) for each in epochs if each is not None), default=None),
         let_in=_let_in(rows, sites),
@@ -217,6 +239,19 @@ def _document(path: Any) -> Mapping[str, Any]:
         return mapping(json.loads(path.read_bytes()))
     except (OSError, ValueError, RecursionError):
         return {}
+
+
+def _out(data: Mapping[str, Any]) -> Out | None:
+    """The outage as the run measured it; of a failover, by the looks that bound it."""
+    measured, bounds = number(data.get("outage_s")), mapping(data.get("out_s"))
+    if measured is not None:
+        return Out(measured, measured)
+    at_least, at_most = number(bounds.get("at_least")), number(bounds.get("at_most"))
+    return None if at_least is None and at_most is None else Out(at_least, at_most)
+
+
+def _milli(value_s: float | None) -> float | None:
+    return None if value_s is None else round(value_s, 3)
 
 
 def _stamped(at: datetime | None) -> str | None:

@@ -7,8 +7,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Final
 
 from dr_ctl.core.errors import Stopped
+
+STOPPED: Final = "stopped by a signal"
+"""What a step says that a signal ended."""
 
 
 class StopAtOnce(BaseException):

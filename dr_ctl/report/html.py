@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -14,6 +15,7 @@ from dr_ctl.report.view import Page, view
 
 if TYPE_CHECKING:
     from jinja2 import Template
+    from markupsafe import Markup
 
     from dr_ctl.report.history_page import HistoryPage
 
@@ -42,7 +44,7 @@ def _loaded(name: str) -> tuple[Template, str]:
     from jinja2 import Environment, StrictUndefined  # noqa: PLC0415
 
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["pieces"] = pieces
+    environment.filters |= {"pieces": pieces, "printed": printed}
     here = resources.files("dr_ctl.report")
     # The style goes through the same escaping as all else, so it holds none of the characters that escaping changes.
     return environment.from_string(_text(here, name)), _text(here, "page.css")
@@ -58,3 +60,10 @@ def pieces(sentence: str) -> list[tuple[bool, str]]:
     if len(parts) % 2 == 0:  # an odd backtick is only a character
         return [(False, sentence)]
     return [(place % 2 == 1, part) for place, part in enumerate(parts) if part]
+
+
+def printed(name: str) -> Markup:
+    """A run's name for the foot of each printed page; empty where it holds what a style sheet would read."""
+    from markupsafe import Markup  # noqa: PLC0415 - comes with jinja2
+
+    return Markup(name if re.fullmatch(r"[A-Za-z0-9._-]+", name) else "")  # noqa: S704 - nothing in it is markup

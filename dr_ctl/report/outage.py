@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from dr_ctl.core.loose import mapping, number, text
+from dr_ctl.core.loose import mapping, moment, number, text
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.history import LET_IN_AT
 from dr_ctl.report.reading import Material
@@ -18,18 +18,21 @@ _AT_ONCE_S: Final = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """`began` is None where this run kept nobody out; `ended` where the journal holds no moment of letting them in."""
+    """`began` is None where this run kept nobody out; `ended` where the journal holds no moment of letting them in. The
+    seconds are None where nothing tells."""
 
     began: datetime | None
     ended: datetime | None
     figure: str
     sentence: str
+    at_least_s: float | None = None
+    at_most_s: float | None = None
 
 
 def outage(story: Story, material: Material) -> Outage:
     """Work out the outage from the steps; the executor's own measure is taken where it covers the same stretch."""
     if (lost := _lost(material)) is not None:
-        return _since_the_loss(story, lost)
+        return _since_the_loss(story, lost, mapping(mapping(material.result).get("data")).get("out_s"))
     held = _held(story)
     fence = next((act for act in story.of("fence") if any(call.outcome != "refused" for call in act.calls)), None)
     if fence is None:
@@ -62,6 +65,8 @@ def outage(story: Story, material: Material) -> Outage:
         let_in,
         f"{most}{seconds(took)}",
         f"{since[0].upper()}{since[1:]}, {until}{_exact(took)}.{_held_back(end)}{_paused(story, fence)}{before}",
+        None if most else took,
+        took,
     )
 
 
@@ -91,13 +96,23 @@ def _lost(material: Material) -> str | None:
     return (text(plan.get("source")) or "the source") if is_failover else None
 
 
-def _since_the_loss(story: Story, lost: str) -> Outage:
-    """The outage of a failover: clients were out before the run began, and the journal has only the end."""
+def _since_the_loss(story: Story, lost: str, bounds: object) -> Outage:
+    """The outage of a failover: clients were out before the run began. The journal has only its end, and looks that
+    were read at that end bound its beginning."""
     end = next((act for act in story.acts if _lets_in(act) and act.ended is not None), None)
-    sentence = f"Out since {lost} was lost, which the journal does not say"
-    if end is None or end.ended is None:
-        return Outage(None, None, NOT_KNOWN, f"{sentence}; nor does it hold a moment at which they were let in.")
-    return Outage(None, None, NOT_KNOWN, f"{sentence}; let in at {clock(end.ended)} by {end.site or 'the target'}.")
+    if end is None:
+        sentence = f"Out since {lost} was lost; the journal holds no moment at which they were let in."
+        return Outage(None, None, NOT_KNOWN, sentence)
+    told = mapping(bounds)
+    at_least, at_most = number(told.get("at_least")), number(told.get("at_most"))
+    served, gone = moment(told.get("last_served")), moment(told.get("seen_down"))
+    looks = [f"{lost} was last seen to serve at {clock(served)}" if served is not None else ""]
+    looks.append(f"{'' if served else f'{lost} was '}first seen down at {clock(gone)}" if gone is not None else "")
+    seen = ", ".join(filter(None, looks)) or f"Out since {lost} was lost, which no look tells"
+    sentence = f"{seen[0].upper()}{seen[1:]}; let in at {clock(_let_in(end))} by {end.site or 'the target'}."
+    parts = [f"at least {seconds(at_least)}" if at_least is not None else ""]
+    parts.append(f"at most {seconds(at_most)}" if at_most is not None else "")
+    return Outage(None, None, ", ".join(filter(None, parts)) or NOT_KNOWN, sentence, at_least, at_most)
 
 
 def _end(story: Story, fence: Act) -> Act | None:

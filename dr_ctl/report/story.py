@@ -15,6 +15,7 @@ from typing import Any, Final
 from dr_ctl.core.loose import items, mapping, moment, number, text
 from dr_ctl.engine.entries import Entry
 from dr_ctl.engine.states import StepEvent
+from dr_ctl.engine.stopping import STOPPED
 from dr_ctl.report.reading import Material
 
 
@@ -24,6 +25,7 @@ class Mark(Enum):
     DONE = "done"
     NOT_NEEDED = "not needed"
     REFUSED = "refused"
+    INTERRUPTED = "interrupted"
     UNKNOWN = "unknown"
     NO_END = "no end written"
     UNDONE = "undone"
@@ -186,6 +188,8 @@ class _Teller:
         elif (ended := self._acts.get(id_)) is not None and event in _ENDS:
             ended.ended, ended.mark, ended.evidence = now, _ENDS[event], entry.evidence
             ended.text = text(entry.evidence.get("text"))
+            if ended.mark is Mark.REFUSED and ended.text == STOPPED:
+                ended.mark = Mark.INTERRUPTED
             # The step's own measure is by a clock that only grows; the entries' times are for people.
             took = number(entry.evidence.get("took_s"))
             ended.took_s = took if took is not None else max(0.0, (now - ended.began).total_seconds())

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from dr_ctl.core.clock import stamp
 from dr_ctl.report.outage import Outage
 from dr_ctl.report.scale import Tick, TimeAxis
 from dr_ctl.report.story import NO_RETURN, Act, Mark, Part, Story
 from dr_ctl.report.values import clock, seconds
+
+_ELSEWHERE: Final = "told below, under its own heading"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +55,18 @@ class Chapter:
     no_return: float | None
 
 
-def chapters(story: Story, out: Outage) -> tuple[Chapter, ...]:
-    """Lay out every part on an axis of its own: hours between two of them would leave nothing to see of either."""
+def chapters(story: Story, out: Outage, *, elsewhere: str = "") -> tuple[Chapter, ...]:
+    """Lay out every part on an axis of its own: hours between two of them would leave nothing to see of either. What
+    steps of the verb `elsewhere` say has a section of its own."""
     parts = story.parts
     before = (None, *parts)
     return tuple(
-        _chapter(part, f"Part {place} of {len(parts)}: {part.kind}" if len(parts) > 1 else "", last, out)
+        _chapter(part, f"Part {place} of {len(parts)}: {part.kind}" if len(parts) > 1 else "", last, out, elsewhere)
         for place, (part, last) in enumerate(zip(parts, before, strict=False), start=1)
     )
 
 
-def _chapter(part: Part, title: str, last: Part | None, out: Outage) -> Chapter:
+def _chapter(part: Part, title: str, last: Part | None, out: Outage, elsewhere: str) -> Chapter:
     axis = TimeAxis(part.began, part.ended)
     gap = max(0.0, (part.began - last.ended).total_seconds()) if last is not None else None
     passed = next((act for act in part.acts if act.verb == NO_RETURN and act.mark is Mark.DONE), None)
@@ -71,20 +75,20 @@ def _chapter(part: Part, title: str, last: Part | None, out: Outage) -> Chapter:
         gap=f"Nothing was written for {seconds(gap)}." if gap is not None else "",
         began=stamp(part.began),
         ticks=axis.ticks(),
-        rows=tuple(_row(act, axis) for act in part.acts),
+        rows=tuple(_row(act, axis, elsewhere) for act in part.acts),
         band=_band(part, axis, out),
         no_return=axis.at(passed.ended) if passed is not None and passed.ended is not None else None,
     )
 
 
-def _row(act: Act, axis: TimeAxis) -> Row:
+def _row(act: Act, axis: TimeAxis, elsewhere: str) -> Row:
     moment = act.mark is Mark.SIGNAL or act.verb == NO_RETURN
     until = clock(act.ended) if act.ended is not None else "no end written"
     return Row(
         label=f"signal: {act.verb}" if act.mark is Mark.SIGNAL else act.label,
         site=act.site,
         about=act.about if not act.undo else "",
-        text=act.text,
+        text=_ELSEWHERE if act.verb == elsewhere and not act.undo else act.text,
         mark=act.mark,
         undo=act.undo,
         moment=moment,

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from dr_ctl.core.exit_codes import MEANINGS, Tone
 from dr_ctl.core.loose import items, mapping, number, text
 from dr_ctl.core.model import ExitCode
+from dr_ctl.report.evidence import NOT_KEPT, RECOVERY, Measured, authors
 from dr_ctl.report.reading import Material
 from dr_ctl.report.story import Mark, Story
+from dr_ctl.report.values import clock, seconds
 
 _ABORTED: Final = "Aborted: all that the run changed was undone, and the undo was verified"
 
@@ -32,13 +35,14 @@ class Verdict:
     summary: str
     units: tuple[UnitEnd, ...]
     advice: str
+    notes: tuple[str, ...] = ()
 
 
-def verdict(material: Material, story: Story) -> Verdict:
+def verdict(material: Material, story: Story, judged: Sequence[Measured] = ()) -> Verdict:
     """Judge by the result alone; a run without one has not ended, whatever its steps say."""
     if material.result is None:
         words, advice = _open(story)
-        return Verdict(Tone.OPEN, words, "open", "none yet", "", (), advice)
+        return Verdict(Tone.OPEN, words, "open", "none yet", "", (), advice, _gone_on(material, story))
     result = material.result
     data = mapping(result.get("data"))
     units = tuple(
@@ -47,10 +51,31 @@ def verdict(material: Material, story: Story) -> Verdict:
     )
     code = number(result.get("exit_code"))
     tone, words = _ended(int(code) if code is not None else None, text(result.get("command")), data.get("undone"))
-    if tone is Tone.GOOD and (price := _price(result, mapping(data.get("bounds")))):
+    price = [*_price(result, mapping(data.get("bounds"))), *_missed(judged)]
+    if tone is Tone.GOOD and price:
         tone, words = Tone.OWED, f"{words}; {', '.join(price)}"
     outcome, summary = text(result.get("outcome")), text(result.get("summary"))
-    return Verdict(tone, words, outcome, f"{code:g}" if code is not None else "not known", summary, units, "")
+    exit_code = f"{code:g}" if code is not None else "not known"
+    return Verdict(tone, words, outcome, exit_code, summary, units, "", _gone_on(material, story))
+
+
+def _gone_on(material: Material, story: Story) -> tuple[str, ...]:
+    """A sentence for each time that another process went on with the run."""
+    by = authors(material)
+    notes = []
+    for place, (before, after) in enumerate(itertools.pairwise(story.parts), start=1):
+        gap_s = max(0.0, (after.began - before.ended).total_seconds())
+        who = text(by[place].get("user")) if place < len(by) else ""
+        what = "undone by another process" if after.kind == "aborted" else "interrupted, and gone on with"
+        silent = f"nothing was written for {seconds(gap_s)}, from {clock(before.ended)} to {clock(after.began)}"
+        notes.append(f"The run was {what}{f' ({who})' if who else ''}: {silent}.")
+    return tuple(notes)
+
+
+def _missed(judged: Sequence[Measured]) -> list[str]:
+    """What was asked of a planned move and not kept; a price stands for itself."""
+    late = [each for each in judged if each.name == RECOVERY and each.judged == NOT_KEPT]
+    return [f"clients were out for longer than the {each.objective.removeprefix('within ')} planned" for each in late]
 
 
 def _price(result: Mapping[str, Any], bounds: Mapping[str, Any]) -> list[str]:
@@ -81,7 +106,7 @@ def _ended(code: int | None, command: str, undone: object) -> tuple[Tone, str]:
     if known is None:
         return Tone.BAD, "How it ended could not be read"
     meaning = MEANINGS[known]
-    return meaning.tone, meaning.what
+    return meaning.tone, meaning.what.removesuffix(".")
 
 
 def _open(story: Story) -> tuple[str, str]:

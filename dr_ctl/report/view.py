@@ -10,6 +10,8 @@ from typing import Any, Final
 
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.loose import items, mapping, number, text
+from dr_ctl.engine.verbs import ESTIMATE
+from dr_ctl.report.evidence import Fact, Measured, measured, of_what
 from dr_ctl.report.forecast import Bounds, Forecast, bounds, forecast
 from dr_ctl.report.outage import Outage, outage
 from dr_ctl.report.outflow import Chart, charts
@@ -26,12 +28,6 @@ _PROOFS: Final = {
     ("activate", "attempt"): "by attempt: an open door answered a client",
     ("activate", "flag"): "by flag only: no client's greeting was tried",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Fact:
-    name: str
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +79,9 @@ class Page:
     outage: Outage
     took: str
     calls_sentence: str
+    of_what: tuple[Fact, ...]
     asked: tuple[Fact, ...]
+    measured: tuple[Measured, ...]
     chapters: tuple[Chapter, ...]
     not_begun: tuple[str, ...]
     charts: tuple[Chart, ...]
@@ -108,16 +106,20 @@ def view(material: Material) -> Page:
     last_plan = material.plans[-1] if material.plans else {}
     result = mapping(material.result)
     out = outage(story, material)
+    judged = measured(material, out)
     findings, note = _findings(material)
+    foretold = forecast(story)
     return Page(
         title=_title(plan, material.name),
         name=material.name,
-        verdict=verdict(material, story),
+        verdict=verdict(material, story, judged),
         outage=out,
         took=_took(story),
         calls_sentence=_calls_sentence(story),
-        asked=_asked(material, plan, story),
-        chapters=chapters(story, out),
+        of_what=of_what(material),
+        asked=_asked(plan, story),
+        measured=judged,
+        chapters=chapters(story, out, elsewhere=ESTIMATE if foretold is not None and foretold.rows else ""),
         not_begun=story.not_begun,
         charts=charts(story),
         findings=findings,
@@ -125,7 +127,7 @@ def view(material: Material) -> Page:
         debts=tuple(_debt(debt) for debt in items(result.get("debts"))),
         proofs=_proofs(story),
         gates=_gates(story),
-        forecast=forecast(story),
+        forecast=foretold,
         bounds=bounds(mapping(result.get("data"))),
         calls=_calls(story),
         not_replicated=tuple(map(str, items(last_plan.get("not_replicated")))),
@@ -148,7 +150,7 @@ def _took(story: Story) -> str:
     return seconds(max(0.0, worked)) if story.parts else "nothing was done"
 
 
-def _asked(material: Material, plan: Mapping[str, Any], story: Story) -> tuple[Fact, ...]:
+def _asked(plan: Mapping[str, Any], story: Story) -> tuple[Fact, ...]:
     ask = mapping(plan.get("ask"))
     timeout, differences = number(ask.get("timeout_s")), mapping(ask.get("accept_difference"))
     facts = [
@@ -168,31 +170,17 @@ def _asked(material: Material, plan: Mapping[str, Any], story: Story) -> tuple[F
                 "Messages in delivery", "may be cut" if ask.get("cut_in_flight") is True else "must come to zero first"
             ),
         ]
-    for key, name in (("presume_down", "Taken for down"), ("reason", "Reason")):
-        if text(ask.get(key)):
-            facts.append(Fact(name, text(ask.get(key))))
+    if text(ask.get("presume_down")):
+        facts.append(Fact("Taken for down", text(ask.get("presume_down"))))
     if differences:
         facts.append(
             Fact("Differences accepted", ", ".join(f"{queue}: {count(n)}" for queue, n in differences.items()))
         )
     if text(ask.get("expect_serving")):
         facts.append(Fact("Expected to serve before", text(ask.get("expect_serving"))))
-    facts += _who(material)
     if story.parts:
         facts += [Fact("Begun", stamp(story.parts[0].began)), Fact("Last entry", stamp(story.parts[-1].ended))]
-    facts.append(Fact("Time at work", _took(story)))
-    return (*facts, Fact("Run", material.name))
-
-
-def _who(material: Material) -> list[Fact]:
-    """The person and host that began each part, by the evidence of its `run` entry, if written."""
-    authors = [mapping(entry.evidence.get("by")) for entry in material.entries if entry.kind == "run"]
-    names = [("user", "By"), ("host", "On host"), ("version", "Version of dr-ctl"), ("command", "Command")]
-    facts = []
-    for key, name in names:
-        values = list(dict.fromkeys(text(each.get(key)) for each in authors if text(each.get(key))))
-        facts += [Fact(name, "; then ".join(values))] if values else []
-    return facts or [Fact("By", "the journal does not say")]
+    return tuple(facts)
 
 
 def _findings(material: Material) -> tuple[tuple[Finding, ...], str]:

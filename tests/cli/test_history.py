@@ -12,13 +12,17 @@ from typing import Any
 
 import pytest
 
+from dr_ctl.core.clock import stamp
 from dr_ctl.engine.plan import Ask
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from tests.cli.conftest import Shell
+from tests.cli.sites import Sites, sites
+from tests.cli.test_failover import failover
 from tests.report import scribe
 from tests.report.scribe import Scribe, call
 
+__all__ = ["sites"]  # a fixture
 RUN = "20261121T020000Z-swapover-paris-7f3a"
 BEGIN = datetime(2026, 11, 21, 2, 0, tzinfo=UTC)
 LET_IN = BEGIN + timedelta(seconds=7.5)  # when the activation of `done` ended
@@ -219,3 +223,32 @@ class TestLooks:
         ended = watched("history", "--json")
 
         assert (ended.code, ended.ids) == (0, ["DR-HISTORY-001"])
+
+
+class TestOutOfALostSite:
+    def test_a_failover_reads_the_looks_at_its_end(self, dr_ctl: Shell, sites: Sites) -> None:
+        sites.lose()
+        now = datetime.now(UTC)
+        back = now - timedelta(seconds=60)
+        served, down = back + timedelta(seconds=20), back + timedelta(seconds=23)
+        looks(dr_ctl, "london", ("serving", back, served), ("down", down, now))
+
+        ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown")
+
+        out = ended.document["data"]["out_s"]
+        assert ended.code == 0, ended.document
+        assert out["last_served"] == stamp(served)
+        assert out["seen_down"] == stamp(down)
+        assert 37 <= out["at_least"] < out["at_most"] == pytest.approx(out["at_least"] + 3, abs=0.002)
+        [row] = dr_ctl("runs", "list", "--json").document["data"]["runs"]
+        assert row["out_s"] == {"at_least": out["at_least"], "at_most": out["at_most"]}
+        page = (dr_ctl.state / "runs" / row["run"] / "report.html").read_text(encoding="utf-8")
+        assert "London was last seen to serve at " in page
+
+    def test_without_looks_the_run_itself_saw_it_down(self, dr_ctl: Shell, sites: Sites) -> None:
+        sites.lose()
+
+        out = failover(dr_ctl, "--yes", "--accept-loss", "unknown").document["data"]["out_s"]
+
+        assert out["at_most"] is out["last_served"] is None
+        assert 0 < out["at_least"] < 30

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import stat
+from dataclasses import replace
 from html.parser import HTMLParser
 from importlib import resources
 from pathlib import Path
@@ -13,7 +14,9 @@ from typing import Any
 import pytest
 
 from dr_ctl.engine.runs import RunFiles
-from dr_ctl.report.html import pieces, write_report
+from dr_ctl.report.html import pieces, render, write_report
+from dr_ctl.report.reading import read_run
+from dr_ctl.report.view import view
 from tests.report import scribe
 from tests.report.scribe import NASTY, Scribe, call, flows
 from tests.report.test_view import estimate
@@ -86,7 +89,7 @@ def test_every_page_is_well_formed_and_loads_nothing(make: Any, tmp_path: Path) 
 def test_the_page_refers_to_nothing_outside(tmp_path: Path) -> None:
     page = write_report(scribe.done(tmp_path).files).read_text(encoding="utf-8")
 
-    assert not re.search(r"https?://|@import|url\(", page)
+    assert not re.search(r"(src|href)=|@import|url\(", page)  # addresses of brokers stand there as words
     assert "default-src &#39;none&#39;" not in page
     assert "default-src 'none'" in page
 
@@ -181,3 +184,17 @@ def test_the_style_survives_escaping() -> None:
     style = resources.files("dr_ctl.report").joinpath("page.css").read_text(encoding="utf-8")
 
     assert not set(style) & set("<>&\"'")
+
+
+def test_each_printed_page_has_the_runs_name_and_its_own_number(tmp_path: Path) -> None:
+    page = render(view(read_run(scribe.done(tmp_path).files)))
+
+    assert f'@bottom-left {{ content: "{scribe.NAME}";' in page
+    assert 'counter(page) " of " counter(pages)' in page
+
+
+@pytest.mark.parametrize("name", ['x"; } body { display: none', "</style>", "ü", ""])
+def test_a_folder_with_an_odd_name_gets_into_no_style_sheet(tmp_path: Path, name: str) -> None:
+    page = render(replace(view(read_run(scribe.done(tmp_path).files)), name=name))
+
+    assert '@bottom-left { content: "";' in page

@@ -220,7 +220,7 @@ def test_a_failover_does_not_say_that_clients_were_out_only_since_it_began(tmp_p
     assert "since london was lost" in page.outage.sentence
     asked_for = {fact.name: fact.text for fact in page.asked}
     assert asked_for["Loss accepted"] == "500"
-    assert asked_for["Reason"] == "london burns"
+    assert facts(page.of_what)["Reason, or number of the change"] == "london burns"
     assert "Timeout of the drain" not in asked_for
 
 
@@ -422,7 +422,148 @@ def test_who_began_it_where_the_journal_says_so(tmp_path: Path) -> None:
     told = {"user": "ada", "host": "ops-1", "version": "0.1.0", "command": "dr-ctl swapover --to paris"}
     run.journal._append([("run", None, None, None, {"plan": plan().as_json(), "by": told})])
 
-    assert facts(page_of(run.close()).asked)["By"] == "ada"
+    assert facts(page_of(run.close()).of_what)["By"] == "ada"
+
+
+class TestOfWhat:
+    def test_it_names_installation_settings_brokers_versions_and_who(self, tmp_path: Path) -> None:
+        basis: dict[str, Any] = {"brokers": {"london": {"orders-1": {"version": "2.44.0"}}, "paris": {}}}
+        run = Scribe(tmp_path).begin(plan(basis=basis)).end(0, "ok", "paris serves")
+
+        assert facts(page_of(run).of_what) == {
+            "Run": scribe.NAME,
+            "Installation": "orders",
+            "Topology": "artemis-mirror",
+            "Settings": f"dr-ctl.yaml, SHA-256 `{'5e' * 32}`",
+            "Brokers of london": "orders-1 at https://london-1:8161, version 2.44.0",
+            "Brokers of paris": "orders-1 at https://paris-1:8161, version not known",
+            "Version of dr-ctl": "0.1.0",
+            "Command": "`dr-ctl swapover --to paris --yes --reason CHG-4711`",
+            "By": "ada",
+            "On host": "ops-1",
+            "Reason, or number of the change": "CHG-4711",
+        }
+
+    def test_who_undid_it_stands_beside_who_began_it(self, tmp_path: Path) -> None:
+        told = facts(page_of(scribe.aborted(tmp_path)).of_what)
+
+        assert (told["By"], told["On host"]) == ("ada; then bob", "ops-1; then ops-2")
+        assert told["Command"].endswith("; then `dr-ctl abort --yes`")
+
+    def test_an_older_journal_does_not_say(self, tmp_path: Path) -> None:
+        run = Scribe(tmp_path)
+        run.journal.run(plan(), {})
+
+        told = facts(page_of(run.close()).of_what)
+
+        assert {told[key] for key in ("Installation", "By", "Command")} == {"the journal does not say"}
+
+
+def judged(page: Page) -> list[tuple[str, str, str, str]]:
+    return [(plain(row.objective), plain(row.result), row.judged, row.sign) for row in page.measured]
+
+
+class TestObjectives:
+    def test_a_move_within_its_time(self, tmp_path: Path) -> None:
+        page = page_of(scribe.done(tmp_path))
+
+        assert judged(page) == [("within 2 min", "4.00 s", "kept", "good")]
+        assert page.verdict.tone is Tone.GOOD
+
+    def test_a_move_that_took_longer_is_amber(self, tmp_path: Path) -> None:
+        run = Scribe(tmp_path).begin().to_fence().drained(200.0).activated()
+        page = page_of(run.end(0, "ok", "paris serves", outage_s=202.0))
+
+        assert judged(page) == [("within 2 min", "3 min 22 s", "not kept", "owed")]
+        assert page.verdict.tone is Tone.OWED
+        assert plain(page.verdict.words).endswith("; clients were out for longer than the 2 min planned")
+
+    @pytest.mark.parametrize(
+        ("at_least", "at_most", "figure", "said"),
+        [
+            (2.7, 3.0, "at least 2.70 s, at most 3.00 s", ("kept", "good")),
+            (100, 140, "at least 1 min 40 s, at most 2 min 20 s", ("cannot tell", "open")),
+            (130, 140, "at least 2 min 10 s, at most 2 min 20 s", ("not kept", "owed")),
+            (None, 140, "at most 2 min 20 s", ("cannot tell", "open")),
+            (130, None, "at least 2 min 10 s", ("not kept", "owed")),
+            (None, None, "not known", ("cannot tell", "open")),
+        ],
+    )
+    def test_a_failover_by_what_looks_tell(
+        self, tmp_path: Path, at_least: float | None, at_most: float | None, figure: str, said: tuple[str, str]
+    ) -> None:
+        looks = {"last_served": "2026-11-21T01:59:59.000Z", "seen_down": "2026-11-21T01:59:59.300Z"}
+        run = Scribe(tmp_path).begin(plan(ask=Ask("failover", "paris"))).activated()
+        page = page_of(run.end(0, "ok", "paris serves", out_s={"at_least": at_least, "at_most": at_most, **looks}))
+
+        assert plain(page.outage.figure) == figure
+        assert judged(page)[0] == ("within 2 min", figure, *said)
+        assert page.outage.sentence == (
+            "London was last seen to serve at 01:59:59.000Z, first seen down at 01:59:59.300Z; "
+            "let in at 02:00:01.500Z by paris."
+        )
+
+    @pytest.mark.parametrize(
+        ("lost", "accepted", "said"),
+        [
+            ({"at_most": 0}, None, ("at most 0", "at most 0", "kept", "good")),
+            (
+                {"at_most": 94, "likely": 2},
+                100,
+                ("at most 0", "at most 94, likely 2", "not kept; a person accepted 100 messages", "owed"),
+            ),
+            ({"at_most": 94, "likely": 0}, None, ("at most 0", "at most 94, likely 0", "cannot tell", "open")),
+            (
+                {"at_most": None, "likely": None},
+                "unknown",
+                ("at most 0", "not known", "cannot tell; a person accepted unknown", "open"),
+            ),
+        ],
+    )
+    def test_a_loss_against_what_is_allowed(
+        self, tmp_path: Path, lost: dict[str, Any], accepted: Any, said: tuple[str, ...]
+    ) -> None:
+        run = Scribe(tmp_path).begin(plan(ask=Ask("failover", "paris", accept_loss=accepted)))
+
+        page = page_of(run.end(0, "ok", "paris serves", bounds={"lost": lost, "twice": {"at_most": 3}}))
+
+        assert judged(page)[-2:] == [said, ("none is set", "at most 3", "no objective", "info")]
+
+
+def test_a_step_that_a_signal_stopped_was_interrupted_and_not_refused(tmp_path: Path) -> None:
+    run = Scribe(tmp_path).begin().to_fence().start("drain")
+    run.stop("drain", StepEvent.FAILED, "stopped by a signal")
+
+    [drain] = [row for row in page_of(run.close()).chapters[0].rows if row.label == "07 drain"]
+
+    assert (drain.mark, drain.mark.value) == (Mark.INTERRUPTED, "interrupted")
+
+
+def test_a_run_that_was_gone_on_with_says_so_beside_its_verdict(tmp_path: Path) -> None:
+    [note] = page_of(scribe.resumed(tmp_path)).verdict.notes
+
+    assert plain(note) == (
+        "The run was interrupted, and gone on with (ada): nothing was written for 1 h, from 02:00:05.000Z to "
+        "03:00:05.000Z."
+    )
+
+
+def test_a_run_that_another_person_undid_says_so(tmp_path: Path) -> None:
+    [note] = page_of(scribe.aborted(tmp_path)).verdict.notes
+
+    assert note.startswith("The run was undone by another process (bob): nothing was written for ")
+
+
+def test_the_sentence_of_an_estimate_stands_under_its_own_heading(tmp_path: Path) -> None:
+    figures = {key: {"now": 1} for key in ("loss", "age_s", "duplicates", "drain_s")}
+    run = Scribe(tmp_path).begin()
+    run.did("estimate", 0.1, text="if london died: " + "a sentence " * 30, estimate={"total": figures})
+
+    page = page_of(run.close())
+
+    [row] = page.chapters[0].rows
+    assert row.text == "told below, under its own heading"
+    assert page.forecast is not None
 
 
 def test_findings_are_told_once_and_by_weight(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from dr_ctl.stomp_io.address import Login
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.look import MOVING, find_broker
 from dr_ctl.topologies.common.names import OUTFLOW_PREFIX
-from dr_ctl.topologies.mirror.look import look_again
+from dr_ctl.topologies.mirror.look import Size, look_again
 from tests.twin.subject import SITES, Subject, until
 
 ILLEGAL = "java.lang.IllegalArgumentException"
@@ -344,7 +344,7 @@ def test_a_look_that_asks_for_less_tells_the_same_of_queues_that_were_filled_mad
     subject.put("london", made[1])
 
     with subject.reader("london") as reader:
-        again = look_again(reader, known, MOVING, timeout_s=READ_S)
+        again = look_again(reader, known, Size(MOVING), timeout_s=READ_S)
 
     try:
         assert again.business == subject.view("london").business
