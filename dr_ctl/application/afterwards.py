@@ -17,7 +17,7 @@ from dr_ctl.application.result import Result, of_error
 from dr_ctl.core.errors import Stopped
 from dr_ctl.core.model import Finding, Json
 from dr_ctl.engine.outcome import Done
-from dr_ctl.engine.stopping import stoppable
+from dr_ctl.engine.stopping import StopRequest, stoppable
 from dr_ctl.processes.hooks import Place
 from dr_ctl.processes.secrets import variables
 from dr_ctl.settings.model import DEBT, After
@@ -55,12 +55,11 @@ def _told(caller: Caller, opened: Opened, result: Result) -> list[Finding]:
     waiting = [*listeners]
     with stoppable() as stop:  # as in a run, no closed terminal ends this
         try:
-            with stop.question():
-                while waiting:
-                    caller.say(f"telling {waiting[0].run[0]}")
-                    if (why := _why_not(place, waiting[0], facts, document)) is not None:
-                        findings.append(_finding(f"a command was not told how the run ended: {why}", result))
-                    waiting.pop(0)
+            while waiting:
+                caller.say(f"telling {waiting[0].run[0]}")
+                if (why := _why_not(place, waiting[0], facts, document, stop)) is not None:
+                    findings.append(_finding(f"a command was not told how the run ended: {why}", result))
+                waiting.pop(0)
         except Stopped as stopped:
             stop.over()
             late = ", ".join(each.run[0] for each in waiting)
@@ -68,9 +67,11 @@ def _told(caller: Caller, opened: Opened, result: Result) -> list[Finding]:
     return findings
 
 
-def _why_not(place: Place, each: After, facts: dict[str, Json], document: dict[str, Json]) -> str | None:
+def _why_not(
+    place: Place, each: After, facts: dict[str, Json], document: dict[str, Json], stop: StopRequest
+) -> str | None:
     try:
-        outcome = place.run(each.run[0], each.run, each.timeout, facts, document)
+        outcome = place.run(each.run[0], each.run, each.timeout, facts, document, stop)
     except (OSError, ValueError) as error:  # no room for its input, or a word that no variable can hold
         return f"{each.run[0]} could not be started: {error}"
     return None if isinstance(outcome, Done) else outcome.text

@@ -58,6 +58,14 @@ class StopRequest:
         finally:
             self._question_open = False
 
+    @contextmanager
+    def breakable(self) -> Iterator[None]:
+        """Let a signal end the work of this block, also one that came before the block: raises `Stopped`."""
+        with self.question():
+            if self.signum is not None:
+                raise Stopped(self.signum)
+            yield
+
     def asked(self) -> bool:
         return self._asked.is_set()
 

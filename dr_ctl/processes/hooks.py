@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -20,6 +21,7 @@ from typing import Final
 from dr_ctl.core.errors import Stopped
 from dr_ctl.core.model import Json
 from dr_ctl.engine.outcome import Done, Outcome, Refused
+from dr_ctl.engine.stopping import StopRequest
 from dr_ctl.processes.secrets import masked, secret_values, variables
 from dr_ctl.settings.model import Settings
 
@@ -56,9 +58,10 @@ class Place:
         timeout_s: float,
         facts: Mapping[str, Json],
         document: Mapping[str, Json] | None = None,
+        stop: StopRequest | None = None,
     ) -> Outcome:
         """Run a command to its end: done, or refused with `exit_code` and output; `exit_code` is absent if the command
-        never began. Its input is the `document`, or else the facts."""
+        never began. Its input is the `document`, or else the facts. A `stop` ends the command, and raises `Stopped`."""
         told = {f"DR_CTL_{key.upper()}": _text(value) for key, value in facts.items() if value is not None}
         environment = {key: value for key, value in os.environ.items() if key not in self.hidden}
         # Files, not pipes: a daemon that the command leaves behind may hold both for ever.
@@ -77,17 +80,19 @@ class Place:
                 )
             except OSError as error:
                 return Refused(f"{what} could not be started: {error.strerror}: {words[0]}")
-            late = _is_late(process, timeout_s)
+            late = _is_late(process, timeout_s, stop)
             size = said.seek(0, os.SEEK_END)
             said.seek(max(0, size - _READ))
             text = masked(said.read().decode("utf-8", "replace"), secret_values(environment))[-_KEPT:]
         return _outcome(what, timeout_s, process.returncode, text, late=late)
 
 
-def _is_late(process: subprocess.Popen[bytes], timeout_s: float) -> bool:
+def _is_late(process: subprocess.Popen[bytes], timeout_s: float, stop: StopRequest | None) -> bool:
     """Wait for the command itself; a command that is late is ended with all that it has started."""
     try:
-        process.wait(timeout_s)
+        # A signal breaks this wait alone: while the command is being started, there is nothing yet that could be ended.
+        with nullcontext() if stop is None else stop.breakable():
+            process.wait(timeout_s)
     except subprocess.TimeoutExpired:
         _end(process)
         return True
