@@ -22,7 +22,7 @@ from dr_ctl.core.model import ExitCode, Finding, Json, Role, some
 from dr_ctl.engine.debts import DebtKind, lost_alone
 from dr_ctl.engine.findings import NO_ANSWER, QUEUES_PAUSED
 from dr_ctl.engine.notes import Notes
-from dr_ctl.engine.operations import FAILOVER
+from dr_ctl.engine.operations import FAILOVER, RELEASE
 from dr_ctl.engine.parts import by_site, is_split, served_where, split, unserved
 from dr_ctl.engine.roles import both_open
 from dr_ctl.topologies.topology import BrokerSeen, LinkSeen, Seen, workloads_of
@@ -163,20 +163,7 @@ def not_one(judge: Judge) -> Iterator[Finding]:
     elif all(each.silent is None and not each.doors for each in seen.brokers):
         return  # nobody answered; the topology says what else it knows
     elif not serving and len(waiting) == len(seen.roles):
-        remedy = "`dr-ctl activate SITE` opens one; without a receipt only where nothing is under way between them."
-        answering = sorted({each.site for each in seen.brokers if each.doors})
-        if len(answering) == 1:
-            remedy = (
-                f"`dr-ctl release {answering[0]}` lets clients in there again; no broker of the other site answers."
-            )
-        if (away := lost_alone(seen.debts)) is not None:
-            site = next(site for site in seen.roles if site != away)
-            remedy = f"`dr-ctl release {site}`, else `dr-ctl failover --to {site}`: {away} was lost before."
-        elif seen.debts:
-            remedy = (
-                "Each was lost once: `dr-ctl failover --to SITE` opens one, at its price; `dr-ctl history` says which "
-                "of them served last. Then `dr-ctl reinstate SITE` of the other."
-            )
+        remedy = _opens_one(judge)
         if run is not None:
             remedy = "The run that is under way opens its target, or what served before."
             remedy = remedy if run.lives else "The open run: `dr-ctl resume` or `dr-ctl abort`, as said beside it."
@@ -192,6 +179,31 @@ def not_one(judge: Judge) -> Iterator[Finding]:
         dry = f"`dr-ctl failover --to {waiting[0]}{reason} --dry-run`"
         remedy = f"If {away} is lost: {dry} says what that costs. It is {verdict.text}."
         yield ONE_WAITS_ONE_SILENT(f"nobody was seen to be served: {roles}", remedy)
+
+
+def _opens_one(judge: Judge) -> str:
+    """The commands that open one of two closed sites, as far as each would be taken now."""
+    seen, (first, second) = judge.seen, judge.seen.roles
+    away = lost_alone(seen.debts)
+    if seen.debts and away is None:
+        return (
+            "Each was lost once: `dr-ctl failover --to SITE` opens one, at its price; `dr-ctl history` says which of "
+            "them served last. Then `dr-ctl reinstate SITE` of the other."
+        )
+    answering = {each.site for each in seen.brokers if each.doors}
+    released = [
+        site
+        for site, other in ((first, second), (second, first))
+        if site != away and site in answering and judge.verdict(RELEASE, other).code is ExitCode.OK
+    ]
+    if released:
+        last = ", of the one that served last" if len(released) > 1 else ""
+        last = f": {away} was lost before" if away is not None else last
+        return f"{' or '.join(f'`dr-ctl release {site}`' for site in released)} lets clients in there again{last}."
+    if away is not None:
+        site = second if away == first else first
+        return f"`dr-ctl failover --to {site}`, at its price: {away} was lost before. Then `dr-ctl reinstate {away}`."
+    return "`dr-ctl activate SITE` opens one; without a receipt only where nothing is under way between them."
 
 
 def _not_read(seen: Seen, site: str) -> Finding | None:

@@ -69,6 +69,7 @@ class Siege:
         self.last = "london"
         self.counted: set[str | None] = set()  # failovers, by their runs
         self.excused: set[str] = set()
+        self.sent_before: set[str] = set()  # what was said counts what was confirmed when a command began
         self.away: set[str] = set()
         self.judge = Judge(self.stage, self.patch) if isinstance(self.stage, PlayedTwin) else None
         self.twice = 0
@@ -241,6 +242,7 @@ class Siege:
                 process.send_signal(signal.SIGKILL)
             process.communicate()
             return None
+        self.sent_before = self._awaited()
         lives = self._lives()
         open_before, both = self.twice_now(), len(self.serving()) == 2
         with self.patch.context() as patch:
@@ -326,7 +328,7 @@ class Siege:
             now = self.serving()
             before = self._awaited()
             there = set().union(*(self._lying(site) for site in now)) if now else set()
-            lacking = (before & self._awaited()) - there - self.excused - self.away
+            lacking = (before & self.sent_before & self._awaited()) - there - self.excused - self.away
             lacking -= self._lying("london", aside=True) | self._lying("paris", aside=True)
             self.away |= lacking
             if now and len(lacking) > lost:

@@ -68,8 +68,10 @@ class FanoutLink(NoLink["BrokerView"]):
                 yield replace(row, kind="staged", depth=queue.depth - lacks + twice)
 
     def stake(self, peer: BrokerView | None) -> Stake:
-        """Of a peer that was lost and is not taken in again no count tells that any message lies at both sites."""
-        apart = _nothing_shared if self.view.alone else _apart
+        """While a site that was lost is not taken in again no count tells that any message lies at both: producers are
+        confirmed by one of them."""
+        one_is_enough = self.view.alone or (peer is not None and peer.alone)
+        apart = _nothing_shared if one_is_enough else _apart
         by_queue = {
             name: apart(queue, peer.named.get(name) if peer is not None else None)
             for name, queue in self.view.business.items()

@@ -100,9 +100,12 @@ def test_of_a_peer_that_was_lost_and_is_back_equal_counts_are_no_equal_messages(
     owed = {document(DebtKind.QUARANTINE, "paris", "london"): "{}"}
     london = replace(view("london", queue("q", 7), is_open=False), documents=owed)
 
-    told = london.link.stake(view("paris", queue("q", 5), is_open=False))
+    paris = view("paris", queue("q", 5), is_open=False)
+
+    told, back = london.link.stake(paris), paris.link.stake(london)
 
     assert (told.lost, told.twice, told.queues) == (7, 5, {"q": (7, 5)})
+    assert (back.lost, back.twice) == (5, 7)
 
 
 def test_a_site_that_waits_records_no_outflow_and_dead_letters_none_at_all() -> None:
