@@ -19,8 +19,9 @@ from dr_ctl.topologies.topology import Seen, keeps_one_store
 LATELY: Final = timedelta(minutes=10)
 
 
-def as_things_stand(decided: Decision, ask: Ask, seen: Seen, opened: Opened) -> Decision:
-    """The decision with what the history tells of the lost site.
+def as_things_stand(decided: Decision, ask: Ask, seen: Seen, opened: Opened, *, under_way: bool = False) -> Decision:
+    """The decision with what the history tells of the lost site. `under_way`: an open failover is judged again, and has
+    to be ended first.
 
     A site that is silent and was sick lately is refused as a sick one. A person's word still counts: a host that was
     switched off is as silent as a process that froze for good, and waiting would only keep the service down."""
@@ -36,6 +37,8 @@ def as_things_stand(decided: Decision, ask: Ask, seen: Seen, opened: Opened) -> 
     away = [link.site for link in seen.links() if link.attached is False]
     is_whole = all(each.silent is None for each in seen.brokers if each.site == left)
     first, *others = decided.findings
+    if under_way and first.id == SOURCE_ALIVE.id:
+        return decided
     if first.id == SOURCE_ALIVE.id and seen.roles[left] is Role.SERVING and is_whole and away:
         remedy = (
             f"Leave {left} as it is, its clients are served. Nothing can be moved without loss before the link is "

@@ -113,7 +113,8 @@ class Question:
         book = opened.runbook(ask.operation)
         decided = plan(book, opened.topology.recipe, seen, ask, self.past, self.price, anew=self.anew)
         if ask.operation == FAILOVER:
-            decided = self._contradicted(as_things_stand(decided, ask, seen, opened))
+            under_way = self.past is not None
+            decided = self._contradicted(as_things_stand(decided, ask, seen, opened, under_way=under_way))
         findings = (*decided.findings, *opened.unverified(), *of_agent(opened, seen))
         decided = replace(decided, findings=in_part(findings, ask))
         if not isinstance(decided, Plan):

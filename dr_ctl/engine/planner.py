@@ -66,7 +66,8 @@ def plan(
         return Refusal((nothing,))
     part = part_of(seen, ask)
     again = past is not None and open_again(part, past)
-    if ask.operation == FAILOVER and not again and (lives := alive(part, ask)) is not None:
+    lives = alive(part, ask, under_way=past is not None) if ask.operation == FAILOVER and not again else None
+    if lives is not None:
         return Refusal((lives, *presumed(part, ask)), ExitCode.SERVING_SITE_ALIVE)
     if past is not None:
         elsewhere = other_sites(part, past) or other_brokers(recipe.basis(seen), past)

@@ -257,8 +257,9 @@ def _source(seen: Observation, ask: Ask, *, parts: bool) -> str | Finding:
     return NOBODY_SERVES(f"no site was seen to serve: {summary}", remedy)
 
 
-def alive(seen: Observation, ask: Ask) -> Finding | None:
-    """Say that the site to leave lives: a failover beside it would open a second one."""
+def alive(seen: Observation, ask: Ask, *, under_way: bool = False) -> Finding | None:
+    """Say that the site to leave lives: a failover beside it would open a second one. `under_way`: the failover is
+    open, and nothing moves before it has ended."""
     left = other(seen, ask.target)
     role = seen.roles[left]
     if seen.roles[ask.target] is Role.SERVING and role is not Role.SERVING:
@@ -275,6 +276,8 @@ def alive(seen: Observation, ask: Ask) -> Finding | None:
         remedy = f"End that process for certain, or cut its host off; then `dr-ctl failover --to {ask.target}` again."
     else:
         return None
+    if under_way:
+        remedy = f"`dr-ctl status` says what ends the open failover; then: {remedy}"
     return SOURCE_ALIVE(text, remedy)
 
 

@@ -69,7 +69,7 @@ class Siege:
         self.last = "london"
         self.counted: set[str | None] = set()  # failovers, by their runs
         self.excused: set[str] = set()
-        self.sent_before: set[str] = set()  # what was said counts what was confirmed when a command began
+        self.sent_before: set[str] = set()  # a bound counts what was confirmed when a command began
         self.away: set[str] = set()
         self.judge = Judge(self.stage, self.patch) if isinstance(self.stage, PlayedTwin) else None
         self.twice = 0

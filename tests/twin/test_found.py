@@ -307,3 +307,47 @@ def test_a_run_is_not_undone_once_its_target_may_have_served_and_was_started_ane
 
     assert (ended.code, serving(twin)) == (20 if again else 23, again), ended.document
     assert again or "paris is closed, and may have served before a new start" in ended.document["summary"]
+
+
+def dies_before_it_opens(patch: pytest.MonkeyPatch) -> None:
+    """Have the process die as soon as it is about to open a site."""
+    post = Sender._post
+
+    def posted(sender: Sender, calls: Sequence[Call]) -> Sequence[Outcome]:
+        if any(call.goal is Goal.OPEN for call in calls):
+            raise Died
+        return post(sender, calls)
+
+    patch.setattr(Sender, "_post", posted)
+
+
+@pytest.mark.parametrize("topology", [MIRROR, BROKERSYNC, FANOUT])
+def test_an_open_failover_whose_lost_site_serves_is_ended_by_the_way_that_status_names(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No failover goes on beside a site that serves, so status does not recommend that, and says who is served."""
+    prompt(monkeypatch)
+    put(twin, "london", ORDERS, 3)
+    twin.wait_mirrored()
+    twin.kill("london")
+    with monkeypatch.context() as patch:
+        dies_before_it_opens(patch)
+        with pytest.raises(Died):
+            dr_ctl("failover", "--to", "paris", "--yes", "--accept-loss", "unknown")
+    twin.start("london")
+    twin.open_clients("london")
+    assert serving(twin) == ("london",)
+
+    refused = dr_ctl("resume", "--yes")
+    [way] = dr_ctl("status").document["data"]["ways_out"]
+    ended = dr_ctl(*way["command"].removeprefix("dr-ctl ").split(), "--yes")
+
+    assert refused.code == 12, refused.document
+    assert "`dr-ctl status` says what ends the open failover" in refused.document["findings"][0]["remedy"]
+    assert (way["serves"], way["recommended"], serving(twin)) == ("london", True, ("london",))
+    told = dr_ctl("status").document
+    assert told["data"]["open_run"] is None, ended.document
+    if told["debts"]:
+        done(typed(dr_ctl, "london", "failover --to SITE"))
+        done(typed(dr_ctl, "paris", "reinstate SITE"))
+    done(dr_ctl("swapover", "--to", "paris", "--yes"))
