@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dr_ctl.core.model import Role
-from dr_ctl.rpo.bounds.bounds import bounds
+from dr_ctl.rpo.bounds.bounds import bounds, latest_end
 from dr_ctl.rpo.bounds.result import Bounds
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
@@ -269,3 +269,27 @@ def test_where_no_monitor_has_looked_since_the_bound_grows_and_says_so(tmp_path:
     assert "until a monitor looks again" in (late.because or "")
     assert "DR-RPO-030" in [each.id for each in late.findings]
     assert "it does not shrink or grow by waiting" in (answers[5].because or "")
+
+
+@pytest.mark.parametrize("most", [450, 1000, 20_000])
+def test_with_an_end_by_the_moment_that_is_told_the_loss_is_within_what_is_allowed(tmp_path: Path, most: int) -> None:
+    Recorder(tmp_path, Clock()).take(lived())
+    now_s = DIED_S + 43_200
+
+    ended = latest_end(tmp_path, site="london", now=at(now_s), pairs=[PAIR], most=most)
+
+    assert ended is not None
+    then, later = (
+        asked(tmp_path, now_s, silent_since=ended + timedelta(seconds=more_s)).lost.at_most for more_s in (0, 2)
+    )
+    assert then is not None
+    assert later is not None
+    assert then <= most < later
+    assert most - then <= 100, "a second's messages, or a burst"
+
+
+def test_where_more_lay_there_than_is_allowed_no_moment_is_told(tmp_path: Path) -> None:
+    Recorder(tmp_path, Clock()).take(lived())
+
+    assert latest_end(tmp_path, site="london", now=at(DIED_S + 600), pairs=[PAIR], most=10) is None
+    assert latest_end(tmp_path, site="london", now=at(DIED_S + 600), pairs=[PAIR, "orders-2"], most=10**6) is None

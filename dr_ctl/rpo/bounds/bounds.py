@@ -26,9 +26,12 @@ from typing import TYPE_CHECKING, Final
 
 from dr_ctl.core.patterns import matches
 from dr_ctl.rpo.bounds.death import How, latest
+from dr_ctl.rpo.bounds.direction import Direction, Part, added
 from dr_ctl.rpo.bounds.likely import likely
+from dr_ctl.rpo.bounds.looks import Looks
 from dr_ctl.rpo.bounds.pair import Pair, total
 from dr_ctl.rpo.bounds.result import Bound, Bounds, ClassBound, QueueBound
+from dr_ctl.rpo.bounds.stretch import LONGEST_US
 from dr_ctl.rpo.bounds.telling import because, findings
 from dr_ctl.rpo.estimate.result import LossLimit, Objectives
 from dr_ctl.rpo.history.newest import US, Recent, recent
@@ -104,17 +107,23 @@ def latest_end(history: Path, *, site: str, now: datetime, pairs: Sequence[str],
     now_us = micros(now)
     seen = recent(history, site, pairs, until_us=now_us + AHEAD_US)
 
-    def is_within(end_us: int) -> bool:
-        parts = [pair.lost for pair in _pairs_until(seen, end_us)]
-        return bool(parts) and None not in parts and sum(each.at_most for each in parts if each is not None) <= most
+    looks = [Looks.of(pair, seen) for pair in sorted(seen.pairs)]
+
+    def lost(end_us: int) -> Part | None:
+        return added([None if each is None else Direction(each, "added", end_us, {}).whole for each in looks])
 
     begin_us = max((last for _, last in seen.spans.values()), default=now_us)
-    if not is_within(begin_us):
+    least = lost(begin_us)
+    if least is None or least.at_most > most:
         return None
-    end_us = now_us
+    # From a minute on the loss grows by the busiest one.
+    longest_us = LONGEST_US + round((most - least.there) / least.rate * US) if least.rate else now_us
+    end_us = min(now_us, begin_us + longest_us)
     while end_us - begin_us > US // 10:
         middle_us = (begin_us + end_us) // 2
-        begin_us, end_us = (middle_us, end_us) if is_within(middle_us) else (begin_us, middle_us)
+        then = lost(middle_us)
+        is_within = then is not None and then.at_most <= most
+        begin_us, end_us = (middle_us, end_us) if is_within else (begin_us, middle_us)
     return moment(begin_us)
 
 
