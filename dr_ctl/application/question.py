@@ -31,6 +31,7 @@ from dr_ctl.engine.operations import (
     RELEASE,
     RESTART,
     RETURNS,
+    TRIM,
     single_step,
 )
 from dr_ctl.engine.parts import in_part, is_split
@@ -150,6 +151,13 @@ class Question:
         return f"{why}: look at {self.site} first" if why is not None else None
 
 
+_INSTEAD: Final = {
+    RESTART: "The links of that topology connect by themselves; its brokers' console stops and starts them.",
+    TRIM: "With classic-brokersync `dr-ctl sync` removes copies of what was consumed, and `dr-ctl sync --settle` those "
+    "that are left without evidence; `dr-ctl --help` has the others.",
+}
+
+
 def _must_be_able(ask: Ask, opened: Opened) -> None:
     """Raise `UsageError` where this topology has no such step."""
     if ask.operation not in ALONE:
@@ -157,8 +165,7 @@ def _must_be_able(ask: Ask, opened: Opened) -> None:
     own = {step.verb for step in single_step(ask.operation).steps}
     if own - opened.topology.recipe.verbs() - GENERAL:
         text = f"{ask.operation}: {opened.installation.settings.topology} has nothing that dr-ctl could do this with"
-        remedy = "The links of that topology connect by themselves; its brokers' console stops and starts them."
-        raise UsageError(text, remedy=remedy if ask.operation == RESTART else "`dr-ctl --help` has the others.")
+        raise UsageError(text, remedy=_INSTEAD.get(ask.operation, "`dr-ctl --help` has the others."))
 
 
 def _must_move_parts(ask: Ask, opened: Opened) -> None:

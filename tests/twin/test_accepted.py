@@ -107,3 +107,37 @@ def test_copies_that_no_agent_has_removed_are_what_decides(twin: PlayedTwin, dr_
     assert f"add --accept-twice {bound['at_most']}" in finding["remedy"]
     assert "lies at the other site although london has it no more, at most: orders.in: 40" in finding["text"]
     assert (ended.code, serving(twin)) == (ExitCode.OK, ("paris",)), ended.document
+
+
+def test_where_its_host_refuses_connections_the_start_of_its_broker_is_named_first(
+    twin: PlayedTwin, dr_ctl: Command
+) -> None:
+    """The host lives, the process is gone: all that it had stored is there once it runs again."""
+    twin.kill("london")
+
+    refused = dr_ctl("failover", "--to", "paris", "--yes")
+
+    [finding] = [each for each in refused.document["findings"] if each["id"] == "DR-LOSS-001"]
+    begin = "Whoever owns that limit decides: start the broker of london again (its host answers, its ports refuse)"
+    assert finding["remedy"].startswith(begin)
+    twin.start("london")
+    ended = dr_ctl("release", "london", "--yes")
+    assert (ended.code, serving(twin)) == (ExitCode.OK, ("london",)), ended.document
+
+
+def test_beside_a_peer_that_is_down_no_restart_of_a_link_is_advised(twin: PlayedTwin, dr_ctl: Command) -> None:
+    twin.kill("london")
+    until(lambda: not twin.host("paris").broker.attached)
+
+    told = dr_ctl("validate")
+
+    [finding] = [each for each in told.document["findings"] if each["id"] == "DR-LINK-004"]
+    assert finding["remedy"] == "london does not answer; once it does, the link attaches."
+
+
+@pytest.mark.parametrize("topology", [BROKERSYNC])
+def test_who_would_trim_where_an_agent_cleans_is_sent_to_the_agent(twin: PlayedTwin, dr_ctl: Command) -> None:
+    ended = dr_ctl("trim", "paris", "--dry-run")
+
+    assert (ended.code, "`dr-ctl sync` removes copies of what was consumed" in ended.told) == (ExitCode.USAGE, True)
+    assert serving(twin) == ("london",)

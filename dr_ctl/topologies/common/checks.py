@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -20,6 +20,7 @@ from dr_ctl.topologies.common.findings import (
     DOOR_MISSING,
     FORGEABLE_DOCUMENTS,
     LINK_DOOR_CLOSED,
+    LINK_NOT_ATTACHED,
     NAME_TAKEN,
     OTHER_DOOR_OPEN,
     PAUSED_AT_TARGET,
@@ -160,6 +161,13 @@ def of_pair(source: Broker, target: Broker) -> Iterator[Finding]:
             yield PAUSED_AT_TARGET(text, remedy)
 
 
+def _beside(silent: Sequence[str], found: Iterable[Finding]) -> Iterator[Finding]:
+    """Findings on a broker; beside a peer that does not answer no restart of its link helps."""
+    for each in found:
+        waits = silent and each.id == LINK_NOT_ATTACHED.id
+        yield replace(each, remedy=f"{silent[0]} does not answer; once it does, the link attaches.") if waits else each
+
+
 def of_move(
     seen: Seen[V],
     move: Move,
@@ -170,9 +178,10 @@ def of_move(
     """Everything worth saying about a move, errors first: of each broker, of one that waits, and of the two of each
     pair."""
     found: list[Finding] = []
-    for brokers in seen.sites.values():
-        for view in brokers.values():
-            found += of_silent(view) if isinstance(view, Silent) else of_broker(view)
+    for site, brokers in seen.sites.items():
+        for pair, view in brokers.items():
+            peers = [at for at, others in seen.sites.items() if at != site and isinstance(others.get(pair), Silent)]
+            found += of_silent(view) if isinstance(view, Silent) else _beside(peers, of_broker(view))
     for pair in seen.sites[move.source]:
         here, there = seen.view(move.source, pair), seen.view(move.target, pair)
         if there is not None and there.role is not Role.SERVING:
