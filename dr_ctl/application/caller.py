@@ -31,6 +31,9 @@ class People(Protocol):
     def agrees(self, plan: Plan) -> bool:
         """Show a plan, and ask for the name of the site that it is about."""
 
+    def approves(self, plan: Plan) -> bool:
+        """Show a plan, and ask whether this person stands for it with a signature."""
+
     def stepwise(self, step: PlannedStep, may_undo: bool, /) -> Answer:
         """Ask before a step."""
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from dr_ctl.application import lock
 from dr_ctl.application.about import about
+from dr_ctl.application.approvals import Approvals
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.debts import owed
 from dr_ctl.application.estimates import SkippedEstimate, StoredEstimate
@@ -20,6 +21,7 @@ from dr_ctl.application.result import Result
 from dr_ctl.application.run_options import RunOptions
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import DrCtlError
+from dr_ctl.core.loose import mapping
 from dr_ctl.core.model import ExitCode, Json, Role
 from dr_ctl.engine import executor
 from dr_ctl.engine.disk import NoRoom
@@ -30,6 +32,7 @@ from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.journal import Journal
 from dr_ctl.engine.plan import Ask, Plan
 from dr_ctl.engine.ports import Estimator
+from dr_ctl.engine.record import approvers
 from dr_ctl.engine.runs import RunFiles, write
 from dr_ctl.engine.stopping import StopAtOnce, StopRequest, stoppable
 from dr_ctl.processes.hooks import HookRunner
@@ -45,6 +48,7 @@ class Work:
     files: RunFiles
     lease: Lease
     how: RunOptions
+    approved: Approvals | None = None
 
     def execute(
         self,
@@ -92,7 +96,8 @@ class Work:
 
     def _by(self) -> dict[str, Json]:
         """Who carries out this part of the run, by which words, and in which installation."""
-        return {**lock.by(), "command": self.caller.typed, "about": about(self.opened.installation)}
+        approved = {} if self.approved is None else {"approved": self.approved.as_json()}
+        return {**lock.by(), "command": self.caller.typed, "about": about(self.opened.installation), **approved}
 
     def _estimator(self, decided: Plan, price: FailoverPrice | None, entries: Sequence[Entry]) -> Estimator:
         """The maker of the run's estimate; `entries` are the journal before this process."""
@@ -144,7 +149,8 @@ class Work:
                 after = left_behind(plan, one_store=keeps_one_store(ended.seen)) if plan is not None else []
                 let_in = let_in_at([*journal.entries()])
                 out = None if price is None or let_in is None else price.out(let_in)
-                result = self._result(ended, brings if out is None else {**brings, "out_s": out}, after)
+                brings = {**brings, **({} if out is None else {"out_s": out}), **_approved([*journal.entries()])}
+                result = self._result(ended, brings, after)
                 _seal(journal, self.files, result.envelope(self.caller.command))
             except StopAtOnce as stopped:
                 return replace(_stopped_at_once(stopped, self.files), ended=about)
@@ -197,6 +203,12 @@ class Broken(DrCtlError):
 def _about(ask: Ask, source: str) -> dict[str, Json]:
     """What a run is about, as the installation's own commands are told."""
     return {"operation": ask.operation, "source": source, "target": ask.target}
+
+
+def _approved(entries: Sequence[Entry]) -> dict[str, Json]:
+    """Who approved the run when it began, by its journal: whoever goes on with it needs no approval anew."""
+    names = approvers(mapping(entry.evidence.get("by")) for entry in entries if entry.kind == "run")
+    return {"approved_by": [*names]} if names else {}
 
 
 def give_up(files: RunFiles, clock: Clock, result: Mapping[str, Json]) -> None:

@@ -53,6 +53,35 @@ REHEARSED_BADLY: Final = FindingKind(
     "Play that seed again, and report it with its evidence: on simulated brokers that is a defect of dr-ctl.",
     "Nothing: no real broker is touched.",
 )
+NOT_APPROVED: Final = FindingKind(
+    "DR-APPROVAL-001",
+    Severity.ERROR,
+    "The settings ask for several people before such a run, and it has no saved plan that enough of them have signed.",
+    "`dr-ctl plan OPERATION --to SITE --out plan.json`, then each signer `dr-ctl plan approve plan.json`, then the "
+    "command with `--plan plan.json`.",
+    "The time that it takes; nothing was changed.",
+)
+APPROVED_ONCE: Final = FindingKind(
+    "DR-APPROVAL-002",
+    Severity.ERROR,
+    "The signed plan was carried out already: people approve one move, not every later one that looks the same.",
+    "Make the plan anew with `dr-ctl plan OPERATION --to SITE --out plan.json`, and have it signed.",
+    "The time that it takes; nothing was changed.",
+)
+SIGNATURE_OF_NOBODY: Final = FindingKind(
+    "DR-APPROVAL-003",
+    Severity.WARNING,
+    "A signature beside the plan does not count: its key is not among the signers, or it is of another document.",
+    "Remove that file; the signer signs again with `dr-ctl plan approve plan.json`.",
+)
+NO_SIGNER: Final = FindingKind(
+    "DR-APPROVAL-004",
+    Severity.ERROR,
+    "The settings ask for signatures, and none can be verified here: the file of signers or `ssh-keygen` is missing.",
+    "Mend `approvals.signers` in the settings, or install OpenSSH's client.",
+    "Until then every run that needs an approval is refused.",
+    check="signatures of plans can be verified",
+)
 AS_IF_LOST: Final = FindingKind(
     "DR-PLAN-002",
     Severity.INFO,

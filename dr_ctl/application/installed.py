@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from dr_ctl.application import estimates, lock
+from dr_ctl.application.approvals import why_none
 from dr_ctl.application.opened import Opened
 from dr_ctl.application.status import not_one, silent_of
 from dr_ctl.application.verdicts import Judge
@@ -58,6 +59,10 @@ def _as_a_whole(opened: Opened, seen: Seen, judge: Judge) -> Iterator[Check]:
 
 
 def _settings(opened: Opened, seen: Seen, forbidden: Mapping[tuple[str, str], Finding]) -> Iterator[Check]:
+    if (wanted := opened.installation.settings.approvals) is not None:
+        blind = why_none(opened.installation)
+        what = f"{wanted.needed} of {wanted.signers}, before {', '.join(wanted.of)}"
+        yield Check("signatures of plans can be verified", "settings", what, [blind] if blind is not None else [])
     for site in seen.roles:
         unverified = opened.unverified_at(site)
         against = [unverified] if unverified is not None else []

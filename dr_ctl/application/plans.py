@@ -13,7 +13,8 @@ from typing import Any
 
 from dr_ctl.application.findings import PLAN_OUTDATED
 from dr_ctl.core.errors import UsageError
-from dr_ctl.core.model import Json, some
+from dr_ctl.core.loose import items, mapping, text
+from dr_ctl.core.model import Finding, Json, Severity, some
 from dr_ctl.engine.operations import ALONE, AT_SOURCE, REINSTATE
 from dr_ctl.engine.plan import Ask, Decision, Plan, PlannedStep, Refusal
 from dr_ctl.engine.runs import write
@@ -47,29 +48,53 @@ class Saved:
     """A plan that was written to a file."""
 
     path: Path
+    content: bytes
     ask: Ask
     steps: tuple[PlannedStep, ...]
     basis: Mapping[str, Any]
+    document: Mapping[str, Any]
+
+    @property
+    def plan(self) -> Plan:
+        """The plan as it can be shown to whoever is to sign it."""
+        source = text(self.document.get("source"))
+        findings = tuple(
+            Finding(text(row.get("id")), Severity(row.get("severity")), text(row.get("text")), text(row.get("remedy")))
+            for row in map(mapping, items(self.document.get("findings")))
+        )
+        silent, unknown, untouched = (
+            tuple(map(str, items(self.document.get(key)))) for key in ("not_replicated", "cannot_know", "untouched")
+        )
+        return Plan(self.ask, source, self.steps, findings, {}, silent, unknown, untouched=untouched)
+
+
+def load(path: Path, again: str, *, named: str = "") -> Saved:
+    """Read a saved plan that can be carried out. Raises `UsageError` with the remedy `again` where it is none. `named`
+    is what stands before the file in errors."""
+    try:
+        content = path.read_bytes()
+        document = json.loads(content)
+        steps = tuple(PlannedStep.from_json(step) for step in document["steps"])
+        saved = Saved(path, content, Ask.from_json(document["ask"]), steps, dict(document["basis"]), document)
+        lost = document.get("as_if_lost")
+    except OSError as problem:
+        raise UsageError(f"{named}{path}: {problem.strerror}", remedy=again) from problem
+    except (ValueError, KeyError, TypeError) as problem:
+        raise UsageError(f"{named}{path}: is not a saved plan: {problem}", remedy=again) from problem
+    if lost is not None:
+        why = f"{named}{path}: was made as if {lost} was lost, to be read, and is never carried out"
+        remedy = f"`dr-ctl plan {saved.ask.operation} --to {saved.ask.target}` plans from what is so now."
+        raise UsageError(why, remedy=remedy)
+    return saved
 
 
 def read(path: Path, asked: Ask) -> Saved:
     """Read a saved plan for the command that names it; raises `UsageError` where it is none, or for another one."""
     again = f"`dr-ctl plan {asked.operation} --to {asked.target} --out {path}` writes it anew."
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        steps = tuple(PlannedStep.from_json(step) for step in document["steps"])
-        saved = Saved(path, Ask.from_json(document["ask"]), steps, dict(document["basis"]))
-        lost = document.get("as_if_lost")
-    except OSError as problem:
-        raise UsageError(f"--plan {path}: {problem.strerror}", remedy=again) from problem
-    except (ValueError, KeyError, TypeError) as problem:
-        raise UsageError(f"--plan {path}: is not a saved plan: {problem}", remedy=again) from problem
-    if lost is not None:
-        text = f"--plan {path}: was made as if {lost} was lost, to be read, and is never carried out"
-        raise UsageError(text, remedy=f"`dr-ctl plan {asked.operation} --to {asked.target}` plans from what is so now.")
+    saved = load(path, again, named="--plan ")
     if (saved.ask.operation, saved.ask.target) != (asked.operation, asked.target):
-        text = f"--plan {path}: is a plan for {saved.ask.operation} to {saved.ask.target}"
-        raise UsageError(text, remedy=again)
+        why = f"--plan {path}: is a plan for {saved.ask.operation} to {saved.ask.target}"
+        raise UsageError(why, remedy=again)
     bare = replace(asked, reason=saved.ask.reason)  # which is a word beside the plan, not a part of it
     own = replace(saved.ask, units=None) if saved.ask.queues is not None else saved.ask
     if bare not in (own, Ask(asked.operation, asked.target, max_outage_s=asked.max_outage_s, reason=bare.reason)):
@@ -89,7 +114,7 @@ def same(saved: Saved | None, decided: Decision) -> Decision:
     if not changes:
         return decided
     remedy = f"Look at it again: `dr-ctl plan {saved.ask.operation} --to {saved.ask.target} --out {saved.path}`."
-    return Refusal(tuple(PLAN_OUTDATED(f"since the plan was saved: {text}", remedy) for text in changes))
+    return Refusal(tuple(PLAN_OUTDATED(f"since the plan was saved: {change}", remedy) for change in changes))
 
 
 def _shape(step: PlannedStep) -> tuple[str, str, tuple[tuple[str, ...], ...]]:

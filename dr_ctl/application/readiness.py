@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from dr_ctl.application import down_since, lock, rehearsing
+from dr_ctl.application.approvals import why_none
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.findings import GATE_SHUT_SERVING, NO_CLIENT_GREETED
 from dr_ctl.application.installed import installed
@@ -47,6 +48,7 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
             dict.fromkeys(
                 [
                     *_findings(opened, seen, judge, verdicts, forbidden, to),
+                    *([blind] if (blind := why_none(opened.installation)) is not None else ()),
                     *_unheard(opened, seen),
                     *down_since.unwatched(opened.installation, looked_at, caller.clock.now()),
                 ]

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dr_ctl.application import carrying_out, disaster, lock, open_run, plans
+from dr_ctl.application import approvals, carrying_out, disaster, lock, open_run, plans
 from dr_ctl.application.afterwards import telling
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.debts import with_units
@@ -22,7 +22,7 @@ from dr_ctl.engine.ending import price_text
 from dr_ctl.engine.entries import read
 from dr_ctl.engine.operations import FAILBACK, FAILOVER, SWAPOVER
 from dr_ctl.engine.plan import AlreadyThere, Ask, Plan, Refusal
-from dr_ctl.engine.runs import RunFiles
+from dr_ctl.engine.runs import RunFiles, Runs
 from dr_ctl.topologies.topology import Seen
 
 NOBODY_ASKED = "nobody could be asked, and --yes was not given; nothing was changed"
@@ -135,7 +135,8 @@ def _carried_out(caller: Caller, question: Question, how: RunOptions, files: Run
         return _with(_priced(_planned(decided, question), question), question.residue(seen) if files is None else {})
     if question.price is not None and files is None:
         caller.say(f"price: {price_text(question.price.bounds())}")
-    if (declined := _declined(caller, decided, how)) is not None:
+    permit = _permit(question, runs, decided) if files is None else approvals.Permit()
+    if (declined := permit.refused or _declined(caller, decided, how)) is not None:
         declined = _priced(declined, question)
         return left_open(declined, files) if files is not None else declined
     name = files.name if files is not None else runs.name(question.ask.operation, question.site)
@@ -156,9 +157,14 @@ def _carried_out(caller: Caller, question: Question, how: RunOptions, files: Run
         if files is None:
             files = runs.create(question.ask.operation, question.site, name)
             files.begin(decided.as_json())
-        work = carrying_out.Work(caller, question.opened, files, lease, how)
+            permit.keep(files)
+        work = carrying_out.Work(caller, question.opened, files, lease, how, permit.approvals)
         superseded = unfinished if question.supersedes else None
         return work.execute(decided, question.price, brings=brings, superseded=superseded)
+
+
+def _permit(question: Question, runs: Runs, decided: Plan) -> approvals.Permit:
+    return approvals.permit(question.opened.installation, runs, decided, question.saved)
 
 
 def _declined(caller: Caller, decided: Plan, how: RunOptions) -> Result | None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from dr_ctl.application import lock
+from dr_ctl.application import approvals, lock
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.findings import TWICE_ABOVE_LIMIT
 from dr_ctl.application.open_run import still_open
@@ -160,6 +160,7 @@ class Judge:
         if unread and ask.operation != FAILOVER:
             text = f"unknown: not read at {unread[0].where}: {unread[0].name}"
             return Verdict(ask.operation, ask.target, text, ExitCode.UNKNOWN, (), decided.findings)
+        needs = (*needs, *approvals.options(self.opened.installation, ask.operation))
         text = f"ready, with {' '.join(needs)}" if needs else "ready"
         if ask.operation == FAILBACK and not self._owed(ask):
             text += "; nothing is owed, a swapover does the same"
@@ -198,7 +199,8 @@ class Judge:
         first = next((each.text for each in against if each.severity is Severity.ERROR), None)
         if self.seen.roles[ask.target] not in (Role.STANDBY, Role.SERVING):
             first = f"{ask.target} is {self.seen.roles[ask.target].value}"
-        then = "; without it, ready" if first is None else f"; without it, not ready: {first}"
+        needs = "".join(f", with {each}" for each in approvals.options(self.opened.installation, ask.operation))
+        then = f"; without it, ready{needs}" if first is None else f"; without it, not ready: {first}"
         text = f"while {left} {'serves' if role is Role.SERVING else f'is {role.value}'}{then}"
         return _refused(ask, text, (*findings, *against))
 

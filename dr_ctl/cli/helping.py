@@ -17,6 +17,7 @@ SECTIONS: Final[dict[str, tuple[str, ...]]] = {
         "check",
         "verify",
         "plan",
+        "plan approve",
         "rpo",
         "monitor",
         "runs",
@@ -51,6 +52,11 @@ class Whole(Group):
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [*super().list_commands(ctx), *TEXTS]
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        two = " ".join(args[:2])  # `plan approve` is a command beside `plan`
+        command = self.get_command(ctx, two) if len(args) > 1 else None
+        return super().resolve_command(ctx, args) if command is None else (two, command, args[2:])
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         own = super().get_command(ctx, cmd_name)

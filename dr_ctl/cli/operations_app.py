@@ -54,6 +54,22 @@ def plan(
     return estimates.beside_plan(session.installation(), planned)
 
 
+@command(operations_app, "plan approve", example="plan approve plan.json --key ~/.ssh/id_ed25519")
+def plan_approve(
+    session: Session,
+    *,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The plan that `plan --out` wrote.")],
+    key: Annotated[
+        Path | None, typer.Option("--key", metavar="FILE", help="Your SSH key; default: that in ~/.ssh.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Ask nothing.")] = False,
+) -> Result:
+    """Sign a saved plan, where the settings ask for more than one person: `approvals:`."""
+    from dr_ctl.application import approvals  # noqa: PLC0415
+
+    return approvals.approve(session, file, key, yes=yes)
+
+
 def _operation(
     name: str, about: str, example: str, asks: type[AskOptions], changes: type[ChangeOptions] = ChangeOptions
 ) -> None:

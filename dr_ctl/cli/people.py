@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import typer
 
-from dr_ctl.cli.plans import plan_text, question
+from dr_ctl.cli.plans import options_text, plan_text, question
 from dr_ctl.cli.render import finding_text
 from dr_ctl.core.printable import line, page
 from dr_ctl.engine.executor import Answer
@@ -36,12 +36,12 @@ class Terminal:
 
     def agrees(self, plan: Plan) -> bool:
         """A name to be typed is more than a key pressed in a hurry."""
-        typer.echo(plan_text(plan), err=True)
-        for finding in plan.findings:
-            typer.echo(finding_text(finding), err=True)
-        text, wanted = question(plan)
-        typed = _answer(lambda: typer.prompt(text, err=True, default="", show_default=False))
-        return typed is not None and typed.strip() == wanted
+        return _named(plan, *question(plan))
+
+    def approves(self, plan: Plan) -> bool:
+        if asked := options_text(plan.ask):
+            typer.echo(asked, err=True)
+        return _named(plan, f"Sign this plan to {plan.target}? Type the site's name", plan.target)
 
     def stepwise(self, step: PlannedStep, may_undo: bool, /) -> Answer:
         """A person who hangs up stops the run here: no step is done without a yes."""
@@ -54,6 +54,15 @@ class Terminal:
                 return Answer.STOP
             if (answer := choices.get(typed.strip().lower()[:1])) is not None:
                 return answer
+
+
+def _named(plan: Plan, text: str, wanted: str) -> bool:
+    """Show a plan, and ask for a name."""
+    typer.echo(plan_text(plan), err=True)
+    for finding in plan.findings:
+        typer.echo(finding_text(finding), err=True)
+    typed = _answer(lambda: typer.prompt(text, err=True, default="", show_default=False))
+    return typed is not None and typed.strip() == wanted
 
 
 def _answer(question: Callable[[], T]) -> T | None:

@@ -6,7 +6,7 @@ from dr_ctl.application.plans import title
 from dr_ctl.core.model import some
 from dr_ctl.core.printable import page
 from dr_ctl.engine.operations import ALONE, AT_SOURCE, FAILBACK, REINSTATE
-from dr_ctl.engine.plan import Call, Plan
+from dr_ctl.engine.plan import Ask, Call, Plan
 from dr_ctl.engine.verbs import NO_RETURN
 
 _SHOWN = 8
@@ -36,6 +36,15 @@ def plan_text(plan: Plan) -> str:
     if plan.cannot_know:
         lines += ["What a plan cannot know:", *(f"  - {each}" for each in plan.cannot_know)]
     return page(lines)
+
+
+def options_text(ask: Ask) -> str:
+    """What was asked beside operation and site, for whoever is to sign a plan that somebody else has made."""
+    return page(
+        f"Asked with {key.replace('_', ' ')}: {value}"
+        for key, value in ask.as_json().items()
+        if key not in ("operation", "target") and value not in (None, {}) and value is not False
+    )
 
 
 def _limit(name: str, value: float) -> str:

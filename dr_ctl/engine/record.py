@@ -7,7 +7,7 @@ and settings are never asked.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -93,6 +93,7 @@ class Record:
     began: datetime | None = None
     ended: datetime | None = None
     authors: tuple[Author, ...] = ()
+    approved_by: tuple[str, ...] = ()
     exit_code: int | None = None
     out: Out | None = None
     debts: tuple[str, ...] = ()
@@ -126,6 +127,7 @@ class Record:
             "ended": _stamped(self.ended),
             "took_s": None if self.took_s is None else round(self.took_s, 3),
             "by": self.by or None,
+            **({"approved_by": [*self.approved_by]} if self.approved_by else {}),
             "reason": self.reason or None,
             "outcome": self.outcome,
             "out_s": None if self.out is None else self.out.as_json(),
@@ -158,6 +160,7 @@ def record(files: RunFiles) -> Record:
         began=moment(rows[0].get("time")) if rows else None,
         ended=moment(rows[-1].get("time")) if rows and outcome != OPEN else None,
         authors=tuple(_author(each) for each in by if each),
+        approved_by=approvers(by),
         exit_code=None if (code := number(result.get("exit_code"))) is None else int(code),
         out=_out(data),
         debts=tuple(text(mapping(debt).get("text")) for debt in items(result.get("debts"))),
@@ -183,6 +186,12 @@ def how_ended(files: RunFiles) -> tuple[str, str, Mapping[str, Any]]:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         return "unknown", f"result.json cannot be read ({type(error).__name__}): see runs show", {}
     return ABORTED if outcome == ExitCode.OK.outcome and was_undone is True else outcome, summary, result
+
+
+def approvers(by: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Whose signatures stand under the plan of a run, from what its journal says of who carried it out."""
+    signed = [mapping(row) for each in by for row in items(mapping(each.get("approved")).get("by"))]
+    return tuple(dict.fromkeys(text(row.get("name")) for row in signed if text(row.get("name"))))
 
 
 def _author(by: Mapping[str, Any]) -> Author:

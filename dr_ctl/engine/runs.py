@@ -114,6 +114,11 @@ class RunFiles:
         return self.folder / "report.html"
 
     @property
+    def approved(self) -> Path:
+        """The saved plan as people signed it, where the settings asked for that."""
+        return self.folder / "approved.json"
+
+    @property
     def reserve(self) -> Path:
         return self.folder / RESERVE
 
@@ -128,14 +133,19 @@ class RunFiles:
 
 
 def write(path: Path, document: Mapping[str, Json]) -> None:
-    """Write a document so that it is there whole or not at all, readable by its owner only."""
+    """Write a document as `write_bytes` does."""
     write_text(path, json.dumps(document, ensure_ascii=False, indent=1) + "\n")
 
 
 def write_text(path: Path, text: str) -> None:
+    write_bytes(path, text.encode("utf-8", "backslashreplace"))
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file so that it is there whole or not at all, readable by its owner only."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(text.encode("utf-8", "backslashreplace"))
+        file.write(content)
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)

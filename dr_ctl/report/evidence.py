@@ -61,9 +61,21 @@ def of_what(material: Material) -> tuple[Fact, ...]:
         values = list(dict.fromkeys(text(each.get(key)) for each in by if text(each.get(key))))
         values = [f"`{each}`" for each in values] if key == "command" else values
         facts.append(Fact(name, "; then ".join(values) or _SILENT))
+    facts += _approved(by)
     ask = mapping(material.plans[0].get("ask")) if material.plans else {}
     facts.append(Fact("Reason, or number of the change", text(ask.get("reason")) or "none was given"))
     return tuple(facts)
+
+
+def _approved(by: list[Mapping[str, Any]]) -> Iterator[Fact]:
+    """Whose signatures stand under the plan; none where the settings ask for none."""
+    approved = next((mapping(each["approved"]) for each in by if "approved" in each), None)
+    if approved is not None:
+        signed = [
+            f"{text(row.get('name'))} ({text(row.get('key'))})" for row in map(mapping, items(approved.get("by")))
+        ]
+        yield Fact("Approved by", "; ".join(signed) or NOT_KNOWN)
+        yield Fact("Approved plan", f"SHA-256 `{text(approved.get('plan_sha256')) or NOT_KNOWN}`")
 
 
 def _brokers(addresses: Mapping[str, Any], material: Material) -> Iterator[Fact]:

@@ -176,6 +176,19 @@ class After(Hook):
     )
 
 
+Operation = Literal["swapover", "failover", "failback", "reinstate"]
+
+
+class Approvals(Part):
+    """Operations that more than one person decides on: a run needs a saved plan that enough people have signed."""
+
+    signers: str = Field(min_length=1, description="file of the people whose signatures count, as `ssh-keygen` has it")
+    needed: int = Field(default=2, ge=2, description="how many different people must have signed the plan")
+    of: Annotated[tuple[Operation, ...], BeforeValidator(listed)] = Field(
+        min_length=1, description="the operations that need it"
+    )
+
+
 def _two_sites(schema: dict[str, Any]) -> None:
     """The loader tells this of a file; the schema has to say it too."""
     schema["properties"]["sites"] |= {"additionalProperties": False, "minProperties": 2, "maxProperties": 2}
@@ -199,6 +212,7 @@ class Settings(Part):
     spark: SparkSettings = Field(default_factory=SparkSettings)
     hooks: dict[str, Hook] = Field(default_factory=dict)
     after: Annotated[tuple[After, ...], BeforeValidator(listed)] = ()
+    approvals: Approvals | None = None
     runbooks: str | None = Field(
         default=None, description="folder of own runbooks; without: those that came with dr-ctl"
     )

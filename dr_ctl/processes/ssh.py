@@ -1,0 +1,84 @@
+"""Signs documents with a person's SSH key, and says whose signature one is by a file of allowed signers.
+
+OpenSSH's own `ssh-keygen` does both. A signature is bound to the namespace `dr-ctl`: one that was made for mail or for
+git is none here.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from dr_ctl.core.errors import DrCtlError
+from dr_ctl.core.model import ExitCode
+
+PROGRAM: Final = "ssh-keygen"
+_NAMESPACE: Final = "dr-ctl"
+_KEY: Final = re.compile(r" with (\S+ key \S+)\s*$", re.MULTILINE)
+_VERIFIED_S: Final = 10.0
+_SIGNED_S: Final = 120.0
+"""A person may have to type a passphrase, or to touch a token."""
+
+
+class SshFailed(DrCtlError):
+    """`ssh-keygen` is not there, hung, or refused."""
+
+    exit_code = ExitCode.PRECHECK_FAILED
+    remedy = "Install OpenSSH's client, version 8.9 or newer."
+
+
+@dataclass(frozen=True, slots=True)
+class Signer:
+    """The person that the file of allowed signers has for a key. `names` are all that stand for the person there."""
+
+    names: tuple[str, ...]
+    key: str
+
+    @property
+    def name(self) -> str:
+        return self.names[0]
+
+
+def sign(document: bytes, key: Path) -> str:
+    """The signature of these bytes by a private key, or by the agent's key of a public one. Asks at the terminal for
+    a passphrase. Raises `SshFailed`."""
+    signed = _run(["-Y", "sign", "-f", str(key), "-n", _NAMESPACE], document, _SIGNED_S)
+    if signed.returncode != 0:
+        raise SshFailed(f"{key}: {_last_line(signed)}", remedy="Name the file of an SSH key of yours: --key FILE.")
+    return signed.stdout.decode("ascii", "replace")
+
+
+def signer_of(document: bytes, signature: str, signers: Path) -> Signer | str:
+    """Whose signature of these very bytes it is, or why it is nobody's. Raises `SshFailed`."""
+    with TemporaryDirectory() as folder:
+        kept = Path(folder, "signature")
+        kept.write_text(signature, encoding="utf-8")
+        listed = _run(["-Y", "find-principals", "-s", str(kept), "-f", str(signers)], b"", _VERIFIED_S)
+        names = tuple(listed.stdout.decode("utf-8", "replace").split())
+        if listed.returncode != 0 or not names:
+            return f"its key is not among the signers of {signers.name}"
+        words = ["-Y", "verify", "-f", str(signers), "-I", names[0], "-n", _NAMESPACE, "-s", str(kept)]
+        verified = _run(words, document, _VERIFIED_S)
+    match = _KEY.search(verified.stdout.decode("utf-8", "replace"))
+    if verified.returncode != 0 or match is None:
+        return f"{names[0]}: {_last_line(verified)}"
+    return Signer(names, match[1])
+
+
+def _run(words: Sequence[str], given: bytes, timeout_s: float) -> subprocess.CompletedProcess[bytes]:
+    try:
+        return subprocess.run([PROGRAM, *words], input=given, capture_output=True, timeout=timeout_s, check=False)
+    except FileNotFoundError as error:
+        raise SshFailed(f"{PROGRAM} is not there, so nothing can be signed or verified") from error
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SshFailed(f"{PROGRAM}: {error}", remedy="Run the command again.") from error
+
+
+def _last_line(ended: subprocess.CompletedProcess[bytes]) -> str:
+    lines = ended.stderr.decode("utf-8", "replace").split("\n")
+    return next((line.strip() for line in reversed(lines) if line.strip()), f"{PROGRAM} ended with {ended.returncode}")

@@ -1,0 +1,334 @@
+"""Plans that several people sign before they are carried out, with the real `ssh-keygen`: whose signature counts."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.cli.conftest import Ended, Shell
+from tests.cli.installation import NOT_NOW, Installation
+from tests.cli.test_gone_on_with import begun
+from tests.cli.test_swapover import Terminal, person
+from tests.patience import impatient
+from tests.report.scribe import NAME
+
+__all__ = ["person"]  # a fixture
+PLAN = "plan.json"
+
+
+class Team:
+    """People with an SSH key each. Ada and Bob are among the signers of the settings, Eve is not."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "keys"
+        self.folder.mkdir(mode=0o700)
+        for name in ("ada", "bob", "eve"):
+            self.make(name)
+        self.list("ada@example.com", "ada")
+        self.list("bob@example.com", "bob")
+
+    @property
+    def signers(self) -> Path:
+        return self.folder / "signers.allowed"
+
+    def key(self, name: str) -> Path:
+        return self.folder / name
+
+    def make(self, name: str) -> None:
+        words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(self.key(name))]
+        subprocess.run(words, check=True, timeout=30)
+
+    def list(self, names: str, key: str, options: str = "") -> None:
+        public = self.key(f"{key}.pub").read_text("utf-8")
+        with self.signers.open("a", encoding="utf-8") as file:
+            file.write(" ".join(filter(None, (names, options, public))))
+
+
+@pytest.fixture
+def team(dr_ctl: Shell, installation: Installation) -> Team:
+    """The installation's settings ask for two people before a swapover or a failover."""
+    if shutil.which("ssh-keygen") is None:
+        assert not os.environ.get("CI"), "ssh-keygen is missing: the Debian package openssh-client has it"
+        pytest.skip("ssh-keygen is missing: the Debian package openssh-client has it")
+    asked(dr_ctl, of=["swapover", "failover"])
+    return Team(dr_ctl.folder)
+
+
+def asked(dr_ctl: Shell, **approvals: Any) -> None:
+    path = dr_ctl.folder / "dr-ctl.yaml"
+    settings = yaml.safe_load(path.read_text(encoding="utf-8"))
+    approvals = {"signers": "keys/signers.allowed", **approvals}
+    path.write_text(yaml.safe_dump({**settings, "approvals": approvals}), encoding="utf-8")
+
+
+def planned(dr_ctl: Shell, *words: str) -> Path:
+    ended = dr_ctl("plan", "swapover", "--to", "paris", "--reason", "CHG-1", *words, "--out", PLAN)
+    assert ended.code == 0, ended.err
+    return dr_ctl.folder / PLAN
+
+
+def approve(dr_ctl: Shell, team: Team, *names: str, file: str = PLAN) -> list[Ended]:
+    return [dr_ctl("plan", "approve", file, "--key", str(team.key(name)), "--yes", "--json") for name in names]
+
+
+def moved(dr_ctl: Shell, *words: str) -> Ended:
+    return dr_ctl("swapover", "--to", "paris", "--yes", "--json", *words)
+
+
+def refused(ended: Ended) -> str:
+    """The first finding of a run that was refused for its approvals, before anything was sent."""
+    first = ended.document["findings"][0]
+    assert (ended.code, ended.document["run"], first["severity"]) == (10, None, "error"), ended.document
+    return f"{first['id']} {first['text']} {first['remedy']}"
+
+
+class TestBefore:
+    def test_a_run_without_a_signed_plan_is_refused_and_its_remedy_leads_to_one(
+        self, dr_ctl: Shell, installation: Installation, team: Team
+    ) -> None:
+        installation.forget()
+        ended = moved(dr_ctl)
+
+        text = refused(ended)
+        commands = re.findall(r"`dr-ctl ([^`]+)`", text)
+        assert (text.split()[0], installation.changes, len(commands)) == ("DR-APPROVAL-001", [], 3)
+        assert not (dr_ctl.state / "runs").exists()
+        make, sign, move = (command.split() for command in commands)
+        assert dr_ctl(*make).code == 0
+        assert [dr_ctl(*sign, "--key", str(team.key(name)), "--yes").code for name in ("ada", "bob")] == [0, 0]
+        assert dr_ctl(*move, "--yes").code == 0
+
+    @pytest.mark.parametrize("names", [(), ("ada",), ("ada", "ada")])
+    def test_one_person_alone_is_not_enough_however_often(
+        self, dr_ctl: Shell, installation: Installation, team: Team, names: tuple[str, ...]
+    ) -> None:
+        planned(dr_ctl)
+        approve(dr_ctl, team, *names)
+        installation.forget()
+
+        ended = moved(dr_ctl, "--plan", PLAN)
+
+        text = refused(ended)
+        assert f"{len(set(names))} of 2" in text
+        assert "`dr-ctl plan approve plan.json`" in text
+        assert installation.changes == []
+
+    def test_a_second_key_of_one_person_is_no_second_person(
+        self, dr_ctl: Shell, installation: Installation, team: Team
+    ) -> None:
+        team.make("laptop")
+        team.list("ada@example.com,ada-laptop", "laptop")
+        planned(dr_ctl)
+        signed = approve(dr_ctl, team, "ada", "laptop")
+
+        assert [each.document["data"]["approved_by"] for each in signed] == [["ada@example.com"]] * 2
+        assert "1 of 2" in refused(moved(dr_ctl, "--plan", PLAN))
+
+    def test_a_plan_that_was_altered_after_a_signature_has_none(
+        self, dr_ctl: Shell, installation: Installation, team: Team
+    ) -> None:
+        path = planned(dr_ctl)
+        approve(dr_ctl, team, "ada", "bob")
+        document = json.loads(path.read_bytes())
+        document["ask"]["max_outage_s"] = 3600.0
+        path.write_text(json.dumps(document), encoding="utf-8")
+        installation.forget()
+
+        ended = moved(dr_ctl, "--plan", PLAN)
+
+        assert "0 of 2" in refused(ended)
+        assert ended.ids == ["DR-APPROVAL-001", "DR-APPROVAL-003", "DR-APPROVAL-003"]
+        assert installation.changes == []
+
+    @pytest.mark.parametrize("how", ["of nobody here", "for something else", "over", "no signature"])
+    def test_what_is_no_signature_of_a_signer_does_not_count(
+        self, dr_ctl: Shell, installation: Installation, team: Team, how: str
+    ) -> None:
+        path = planned(dr_ctl)
+        approve(dr_ctl, team, "ada")
+        beside = path.with_name(f"{PLAN}.other.sig")
+        if how == "over":
+            team.make("cleo")
+            team.list("cleo@example.com", "cleo", 'valid-before="20200101"')
+        if how == "no signature":
+            beside.write_text("yes, do it\n", encoding="utf-8")
+        else:
+            name = {"of nobody here": "eve", "for something else": "bob", "over": "cleo"}[how]
+            namespace = "git" if how == "for something else" else "dr-ctl"
+            words = ["ssh-keygen", "-q", "-Y", "sign", "-f", str(team.key(name)), "-n", namespace, str(path)]
+            subprocess.run(words, check=True, timeout=30, capture_output=True)
+            path.with_name(f"{PLAN}.sig").rename(beside)
+
+        ended = moved(dr_ctl, "--plan", PLAN)
+
+        assert "1 of 2" in refused(ended)
+        assert [each["text"].split(":")[0] for each in ended.document["findings"][1:]] == [str(beside.name)]
+
+    def test_operations_that_the_settings_do_not_name_go_without(
+        self, dr_ctl: Shell, installation: Installation, team: Team
+    ) -> None:
+        asked(dr_ctl, of=["failback"])
+
+        assert moved(dr_ctl).code == 0
+
+    def test_no_file_of_signers_is_told_by_validate_and_refuses_the_run(
+        self, dr_ctl: Shell, installation: Installation, team: Team
+    ) -> None:
+        planned(dr_ctl)
+        approve(dr_ctl, team, "ada", "bob")
+        team.signers.unlink()
+
+        assert "DR-APPROVAL-004" in refused(moved(dr_ctl, "--plan", PLAN))
+        checked = dr_ctl("validate", "--json")
+        assert "DR-APPROVAL-004" in checked.ids
+        assert checked.document["data"]["operations"]["swapover"]["verdict"] == "ready, with --plan FILE"
+
+    def test_without_ssh_keygen_nothing_is_signed_or_carried_out(
+        self, dr_ctl: Shell, installation: Installation, team: Team, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        planned(dr_ctl)
+        approve(dr_ctl, team, "ada", "bob")
+        monkeypatch.setenv("PATH", str(dr_ctl.folder))
+
+        assert "openssh" in refused(moved(dr_ctl, "--plan", PLAN)).lower()
+        assert [each.code for each in approve(dr_ctl, team, "ada")] == [10]
+
+    def test_one_signer_is_no_setting(self, dr_ctl: Shell, installation: Installation, team: Team) -> None:
+        asked(dr_ctl, of=["swapover"], needed=1)
+
+        ended = dr_ctl("status", "--json")
+
+        assert (ended.code, "needed" in ended.document["findings"][0]["text"]) == (2, True)
+
+
+class TestApproved:
+    def test_who_approved_stands_in_journal_result_list_and_report(
+        self, dr_ctl: Shell, installation: Installation, team: Team
+    ) -> None:
+        path = planned(dr_ctl)
+        first, second = approve(dr_ctl, team, "ada", "bob")
+        assert (first.code, first.document["data"]["approved_by"]) == (0, ["ada@example.com"])
+        assert second.document["summary"].startswith("bob@example.com has signed swapover from london to paris: 2 of 2")
+
+        ended = moved(dr_ctl, "--plan", PLAN)
+
+        names = ["ada@example.com", "bob@example.com"]
+        folder = dr_ctl.state / "runs" / ended.document["run"]
+        lines = [json.loads(line) for line in (folder / "journal.jsonl").read_text("utf-8").splitlines()]
+        assert (ended.code, ended.document["data"]["approved_by"]) == (0, names), ended.document
+        assert [each["name"] for each in lines[0]["evidence"]["by"]["approved"]["by"]] == names
+        assert (folder / "approved.json").read_bytes() == path.read_bytes()
+        assert dr_ctl("runs", "list", "--json").document["data"]["runs"][0]["approved_by"] == names
+        report = (folder / "report.html").read_text("utf-8")
+        assert "Approved by" in report
+        assert all(name in report for name in names)
+        assert dr_ctl("runs", "verify").code == 0
+        (folder / "approved.json").write_bytes(path.read_bytes().replace(b"CHG-1", b"CHG-2"))
+        assert dr_ctl("runs", "verify").code == 10
+
+    def test_a_signed_plan_is_carried_out_once(self, dr_ctl: Shell, installation: Installation, team: Team) -> None:
+        planned(dr_ctl)
+        approve(dr_ctl, team, "ada", "bob")
+        assert moved(dr_ctl, "--plan", PLAN).code == 0
+        assert dr_ctl("plan", "swapover", "--to", "london", "--out", "back.json").code == 0
+        approve(dr_ctl, team, "ada", "bob", file="back.json")
+        assert dr_ctl("swapover", "--to", "london", "--yes", "--plan", "back.json").code == 0
+
+        assert "DR-APPROVAL-002" in refused(moved(dr_ctl, "--plan", PLAN))
+
+    def test_a_run_that_was_put_back_may_be_tried_again(
+        self, dr_ctl: Shell, installation: Installation, team: Team, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        planned(dr_ctl)
+        approve(dr_ctl, team, "ada", "bob")
+        with monkeypatch.context() as once:
+            impatient(once, fence_s=0.0)
+            installation.london.instead["stop"] = NOT_NOW
+            assert moved(dr_ctl, "--plan", PLAN).code == 20
+        del installation.london.instead["stop"]
+
+        assert moved(dr_ctl, "--plan", PLAN).code == 0
+
+    def test_resume_asks_for_no_second_approval(self, dr_ctl: Shell, installation: Installation, team: Team) -> None:
+        begun(dr_ctl, installation, "quiesce", "fence")
+
+        ended = dr_ctl("resume", "--yes", "--json")
+
+        assert (ended.code, ended.document["run"]) == (0, NAME), ended.document
+
+    def test_an_escalation_is_a_failover_and_takes_a_plan_of_its_own(
+        self, dr_ctl: Shell, installation: Installation, team: Team
+    ) -> None:
+        begun(dr_ctl, installation, "quiesce", "fence")
+
+        text = refused(dr_ctl("escalate", "--accept-loss", "9", "--reason", "it hangs", "--yes", "--json"))
+
+        make, _, move = (shlex.split(command) for command in re.findall(r"`dr-ctl ([^`]+)`", text))
+        assert {"9", "it hangs"} < {*make}
+        assert dr_ctl(*make).code == 0
+        approve(dr_ctl, team, "ada", "bob")
+        ended = dr_ctl(*move, "--yes", "--json")
+        assert (ended.code, ended.document["data"]["pairs"][0]["serving"]) == (0, "paris"), ended.document
+
+
+class TestSigning:
+    def test_a_person_is_shown_the_plan_and_types_the_site(
+        self, dr_ctl: Shell, installation: Installation, team: Team, person: Callable[[str], Terminal]
+    ) -> None:
+        path = planned(dr_ctl, "--max-outage", "9s")
+        key = ("--key", str(team.key("ada")))
+
+        person("london\n")
+        no = dr_ctl("plan", "approve", PLAN, *key)
+        person("paris\n")
+        yes = dr_ctl("plan", "approve", PLAN, *key)
+
+        assert (no.code, yes.code) == (14, 0), yes.err
+        assert "point of no return" in yes.err
+        assert "Asked with max outage s: 9.0" in yes.err
+        assert "Asked with reason: CHG-1" in yes.err
+        assert path.with_name(f"{PLAN}.ada@example.com.sig").exists()
+
+    def test_nobody_is_asked_where_nobody_is(self, dr_ctl: Shell, installation: Installation, team: Team) -> None:
+        planned(dr_ctl)
+
+        assert dr_ctl("plan", "approve", PLAN, "--key", str(team.key("ada"))).code == 14
+        assert list(dr_ctl.folder.glob("*.sig")) == []
+
+    def test_who_is_no_signer_signs_nothing(self, dr_ctl: Shell, installation: Installation, team: Team) -> None:
+        planned(dr_ctl)
+
+        (ended,) = approve(dr_ctl, team, "eve")
+
+        assert (ended.code, ended.ids) == (10, ["DR-APPROVAL-003"])
+        assert "signers.allowed" in ended.document["findings"][0]["remedy"]
+        assert list(dr_ctl.folder.glob("*.sig")) == []
+
+    def test_what_cannot_be_approved_is_a_mistake_of_the_command(
+        self, dr_ctl: Shell, installation: Installation, team: Team
+    ) -> None:
+        path = planned(dr_ctl)
+        words = ("--key", str(team.key("ada")), "--yes", "--json")
+        codes = [dr_ctl("plan", "approve", name, *words).code for name in ("none.json", "dr-ctl.yaml")]
+        asked(dr_ctl, of=["failback"])
+        codes.append(dr_ctl("plan", "approve", PLAN, *words).code)
+        lost = json.loads(path.read_bytes()) | {"as_if_lost": "london"}
+        path.write_text(json.dumps(lost), encoding="utf-8")
+        asked(dr_ctl, of=["swapover"])
+        codes.append(dr_ctl("plan", "approve", PLAN, *words).code)
+
+        assert codes == [2, 2, 2, 2]
+
+    def test_plan_of_an_operation_still_is_the_plan(self, dr_ctl: Shell, installation: Installation) -> None:
+        assert dr_ctl("plan", "swapover", "--to", "paris").code == 0
+        assert "plan approve" in dr_ctl("plan", "approve", "--help").out
