@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from dr_ctl.stomp_io.address import Address
@@ -13,11 +14,18 @@ from dr_ctl_lab.lab.kinds import KINDS
 from dr_ctl_lab.lab.make import Admin
 from dr_ctl_lab.lab.stage import Played
 from dr_ctl_lab.lab.state import SiteState
+from dr_ctl_lab.lab.status import LabStatus, LinkStatus, SiteStatus
 from dr_ctl_lab.lab.traffic import Target
 from dr_ctl_lab.twin.site import Twin
 
 # How clients speak STOMP to twins that no lab is like, by the family of brokers.
 FAMILIES: Final[Mapping[str, Dialect]] = {"artemis": ARTEMIS, "classic": CLASSIC}
+
+
+def nothing_is_known(queues: Sequence[str]) -> int | None:
+    """How many messages are left, where nobody can tell."""
+    del queues
+    return None
 
 
 class PlayedTwin(Twin, Played):
@@ -41,6 +49,31 @@ class PlayedTwin(Twin, Played):
     def admin(self, site: str, *, timeout_s: float = 5.0) -> Admin:
         """Management of a site's broker, for setting a scene."""
         return KINDS.named(self.kind.topology).admin(self.site(site), timeout_s=timeout_s)
+
+    def status(self) -> LabStatus:
+        """Say how everything is, as the twin itself knows it."""
+        with self.still():
+            return LabStatus(
+                self.directory.name,
+                tuple(self._site_status(site, pair) for pair in self.pairs for site in self.sites),
+                tuple(self._link_status(site, pair) for pair in self.pairs for site in self.sites),
+            )
+
+    def _site_status(self, site: str, pair: str) -> SiteStatus:
+        broker = self.host(site, pair).broker
+        serves = tuple(name for name in self.queues if broker.alive and broker.serves_queue(name))
+        return SiteStatus(
+            site, pair, broker.alive, broker.frozen, broker.alive and not broker.frozen, bool(serves), serves, None
+        )
+
+    def _link_status(self, site: str, pair: str) -> LinkStatus:
+        way = self.way(site, pair)
+        connected = way.source.alive and way.source.attached
+        return LinkStatus(site, self.other(site), pair, way.mode.value, way.delay_s * 1000, connected)
+
+    def at_clients(self, pair: str | None = None) -> Target:
+        """As `target`, in a form that another process can hold: what is left of the messages is not told."""
+        return replace(self.target(pair), left=nothing_is_known)
 
     def target(self, pair: str | None = None) -> Target:
         """Where the clients of a pair may be served."""

@@ -14,9 +14,11 @@ from dr_ctl.cli.command import command, group
 from dr_ctl.cli.session import Session
 from dr_ctl.core.model import ExitCode
 from dr_ctl_lab.lab.kinds import KINDS, MIRROR
+from dr_ctl_lab.twin.kinds import REPLICA
 
 if TYPE_CHECKING:
     from dr_ctl_lab.lab.lab import Lab
+    from dr_ctl_lab.playground import Playground
 
 lab_app = group(TEXTS["lab"])
 demo_app = group(TEXTS["demo"])
@@ -26,10 +28,10 @@ LAB_DEFAULT = Path("lab")
 SITE = Annotated[str, typer.Argument(metavar="SITE")]
 
 
-def _lab(directory: Path) -> Lab:
-    from dr_ctl_lab.lab.lab import Lab  # noqa: PLC0415 - only commands that need it pay for it
+def _lab(directory: Path) -> Lab | Playground:
+    from dr_ctl_lab.cli import labs  # noqa: PLC0415 - only commands that need it pay for it
 
-    return Lab.open(directory)
+    return labs.opened(directory)
 
 
 @command(lab_app, "up", full="lab up", example="lab up --topology artemis-mirror --dir lab")
@@ -43,18 +45,26 @@ def lab_up(
         str, typer.Option("--sites", metavar="A,B", help="Names of the sites; the first serves.")
     ] = "london,paris",
     topology: Annotated[
-        str, typer.Option("--topology", metavar="ID", help=f"What joins the sites: {' or '.join(KINDS)}.")
+        str,
+        typer.Option(
+            "--topology", metavar="ID", help=f"What joins the sites: {', '.join(KINDS)}; on a twin {REPLICA} too."
+        ),
     ] = MIRROR,
+    on: Annotated[
+        Literal["brokers", "twin"],
+        typer.Option("--on", help="Real brokers, or a twin: simulated ones, without Java, in one process."),
+    ] = "brokers",
     plugin: Annotated[
         Path | None,
         typer.Option("--plugin", metavar="JAR", help="The continuity plugin; default: DR_CTL_CONTINUITY_JAR."),
     ] = None,
     pairs: Annotated[int, typer.Option("--pairs", metavar="N", help="How many brokers each site has.")] = 1,
 ) -> Result:
-    """Start pairs of real brokers on loopback, joined by the topology, and write their settings file."""
+    """Start pairs of brokers on loopback, joined by the topology, and write their settings file."""
     from dr_ctl_lab.cli import labs  # noqa: PLC0415
 
-    return labs.up(session, directory, queue, delay, sites, topology=topology, plugin=plugin, pairs=pairs)
+    wanted = labs.Wanted(directory, tuple(queue or labs.QUEUES), delay, labs.two(sites), topology, pairs)
+    return labs.twin_up(session, wanted, plugin) if on == "twin" else labs.up(session, wanted, plugin)
 
 
 @command(lab_app, "down", full="lab down", example="lab down --dir lab")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from dr_ctl.application.result import Result
 from dr_ctl.cli.session import Session
@@ -14,60 +16,96 @@ from dr_ctl.core.model import ExitCode, Json
 from dr_ctl.settings.durations import seconds
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.status import SiteStatus
+from dr_ctl_lab.playground import Playground
 
 LOOK_EVERY_S = 0.5
 
 
-def up(
-    session: Session,
-    directory: Path,
-    queues: list[str] | None,
-    delay_ms: int,
-    sites: str,
-    *,
-    topology: str,
-    plugin: Path | None,
-    pairs: int,
-) -> Result:
-    names = tuple(sites.split(","))
-    if len(names) != 2:  # noqa: PLR2004
-        raise UsageError(f"--sites {sites}: a lab has two sites", remedy="As in --sites london,paris.")
-    session.say(f"starting {2 * pairs} brokers; the first time their distribution is fetched with Maven")
-    both = (names[0], names[1])
+QUEUES: Final = ("orders.in", "orders.out")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a lab is to be like."""
+
+    directory: Path
+    queues: tuple[str, ...]
+    delay_ms: int
+    sites: tuple[str, str]
+    topology: str
+    pairs: int
+
+
+def two(sites: str) -> tuple[str, str]:
+    """The sites' names. UsageError where there are not two."""
+    match sites.split(","):
+        case [one, other] if one and other:
+            return one, other
+    raise UsageError(f"--sites {sites}: a lab has two sites", remedy="As in --sites london,paris.")
+
+
+def opened(directory: Path) -> Lab | Playground:
+    """The lab or the twin that an earlier command started there. UsageError where there is none."""
+    return Playground.open(directory) if Playground.is_at(directory) else Lab.open(directory)
+
+
+def up(session: Session, wanted: Wanted, plugin: Path | None) -> Result:
+    """Real brokers."""
+    session.say(f"starting {2 * wanted.pairs} brokers; the first time their distribution is fetched with Maven")
     lab = Lab.up(
-        directory,
-        sites=both,
-        serving=both[0],
-        queues=queues or ("orders.in", "orders.out"),
-        delay_ms=delay_ms,
-        topology=topology,
+        wanted.directory,
+        sites=wanted.sites,
+        serving=wanted.sites[0],
+        queues=wanted.queues,
+        delay_ms=wanted.delay_ms,
+        topology=wanted.topology,
         options={} if plugin is None else {"plugin": plugin},
-        pairs=pairs,
+        pairs=wanted.pairs,
     )
+    return _is_up(lab, wanted)
+
+
+def twin_up(session: Session, wanted: Wanted, plugin: Path | None) -> Result:
+    """Simulated ones, held by a process of their own."""
+    if plugin is not None:
+        raise UsageError("--plugin: simulated brokers load no plugin", remedy="Leave it out; the twin acts as it does.")
+    session.say(f"starting {2 * wanted.pairs} simulated brokers")
+    twin = Playground.up(
+        wanted.directory,
+        sites=wanted.sites,
+        queues=wanted.queues,
+        delay_ms=wanted.delay_ms,
+        topology=wanted.topology,
+        pairs=wanted.pairs,
+    )
+    return _is_up(twin, wanted)
+
+
+def _is_up(lab: Lab | Playground, wanted: Wanted) -> Result:
     data: dict[str, Json] = {"settings": str(lab.settings_path), "lab": lab.status().as_json()}
     text = f"next: dr-ctl --config {lab.settings_path} status"
-    return Result(ExitCode.OK, f"{names[0]} serves; settings: {lab.settings_path}", data=data, text=text)
+    return Result(ExitCode.OK, f"{wanted.sites[0]} serves; settings: {lab.settings_path}", data=data, text=text)
 
 
 def status(session: Session, directory: Path) -> Result:
     del session
-    lab = Lab.open(directory)
-    told = lab.status()
-    several = len({site.pair for site in told.sites}) > 1
+    lab = opened(directory)
+    standing = lab.status()
+    several = len({site.pair for site in standing.sites}) > 1
     lines = [
         f"{f'{site.name}/{site.pair}' if several else site.name:<20} {'runs' if site.running else 'does not run'}"
         f"{', frozen' if site.frozen else ''}{'' if site.answers else ', management does not answer'}"
         f"{_letting_in(site, lab.queues)}{', its processor does not run' if site.processor is False else ''}"
-        for site in told.sites
+        for site in standing.sites
     ]
     lines += [
         f"link {link.source} -> {link.target}{f' ({link.pair})' if several else ''}: "
         f"{link.mode or 'its proxy does not answer'}, "
         f"{'not known' if link.delay_ms is None else f'{link.delay_ms:g} ms'} each way, "
         f"{'connected' if link.connected else 'not known' if link.connected is None else 'not connected'}"
-        for link in told.links
+        for link in standing.links
     ]
-    return Result(ExitCode.OK, f"lab {told.name}", data=told.as_json(), text="\n".join(lines))
+    return Result(ExitCode.OK, f"lab {standing.name}", data=standing.as_json(), text="\n".join(lines))
 
 
 def _letting_in(site: SiteStatus, queues: Sequence[str]) -> str:
@@ -85,7 +123,7 @@ def load(session: Session, directory: Path, rate: float, lasting: str) -> Result
         raise UsageError(f"--for: {error}") from error
     if not (rate > 0 and math.isfinite(rate)):
         raise UsageError(f"--rate {rate}: is a number above zero")
-    with Lab.open(directory).load(rate) as traffic:
+    with opened(directory).load(rate) as traffic:
         until = time.monotonic() + duration_s
         while (left_s := until - time.monotonic()) > 0:
             time.sleep(min(left_s, LOOK_EVERY_S))

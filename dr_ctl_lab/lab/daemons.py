@@ -9,7 +9,7 @@ import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from dr_ctl.core.errors import EnvironmentFault
 
@@ -25,6 +25,14 @@ class Process:
 
     pid: int
     started: int
+
+    @classmethod
+    def of(cls, pid: int) -> Self:
+        """Name a process that lives. EnvironmentFault where the system does not tell of it."""
+        seen = _stat(pid)
+        if seen is None:
+            raise EnvironmentFault(f"process {pid} has no entry under /proc", remedy="A lab needs Linux.")
+        return cls(pid, seen[1])
 
     def alive(self) -> bool:
         seen = _stat(self.pid)
@@ -54,12 +62,12 @@ def launch(argv: Sequence[str], *, cwd: Path, log: Path, env: Mapping[str, str] 
             )
     except OSError as error:
         raise EnvironmentFault(f"{argv[0]} cannot be started: {error.strerror}") from error
-    seen = _stat(child.pid)
-    if seen is None:  # not before it is waited for; the kernel keeps the entry of a child
+    try:
+        process = Process.of(child.pid)  # the kernel keeps the entry of a child until it is waited for
+    except EnvironmentFault:
         child.kill()  # a child that cannot be named again would outlive every `lab down`
         child.wait()
-        raise EnvironmentFault(f"{argv[0]} has no entry under /proc", remedy="A lab needs Linux; a twin does not.")
-    process = Process(child.pid, seen[1])
+        raise
     _children[process] = child
     return process
 

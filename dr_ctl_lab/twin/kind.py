@@ -39,3 +39,5 @@ class Kind:
     policy: Callable[[Any], Policy] | None = None
     # Roles of users that only these brokers have, or that differ there.
     roles: Mapping[str, str] = field(default_factory=dict)
+    # Whether an installation of it has one pair and no more.
+    one_pair: bool = False

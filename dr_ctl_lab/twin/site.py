@@ -8,7 +8,7 @@ from __future__ import annotations
 import secrets
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
@@ -87,18 +87,17 @@ class Twin:
         delay_ms: float = 0.0,
         topology: str = MIRROR,
         clock: Clock | None = None,
+        beside: Collection[str] = (),
     ) -> Self:
-        """Start a twin and return when its brokers ship to each other, and `serving` lets clients in."""
-        if sites[0] == sites[1] or (serving is not None and serving not in sites):
-            raise UsageError(
-                f"sites {sites[0]} and {sites[1]}, serving {serving}: two different sites, one of them serving"
-            )
+        """Start a twin and return when its brokers ship to each other, and `serving` lets clients in. Its directory is
+        new or empty, but for the files named `beside`."""
+        kind = cls.possible(topology, sites, serving, pairs)
         directory = directory.resolve()
-        if directory.exists() and any(directory.iterdir()):
+        if directory.exists() and any(each.name not in beside for each in directory.iterdir()):
             raise UsageError(f"{directory} is not empty", remedy="Name another directory, or empty that one.")
         directory.mkdir(parents=True, exist_ok=True)
         directory.chmod(0o700)
-        twin = cls(directory, KINDS.named(topology), sites, pairs, queues, clock or Clock())
+        twin = cls(directory, kind, sites, pairs, queues, clock or Clock())
         try:
             (directory / MARK).touch()
             for host in twin._hosts.values():
@@ -116,6 +115,18 @@ class Twin:
             twin.down()
             raise
         return twin
+
+    @staticmethod
+    def possible(topology: str, sites: tuple[str, str], serving: str | None, pairs: Sequence[str]) -> Kind:
+        """The kind of such a twin. UsageError where there is none."""
+        if sites[0] == sites[1] or (serving is not None and serving not in sites):
+            raise UsageError(
+                f"sites {sites[0]} and {sites[1]}, serving {serving}: two different sites, one of them serving"
+            )
+        kind = KINDS.named(topology)
+        if kind.one_pair and len(pairs) > 1:
+            raise UsageError(f"brokers that {kind.joined}: such a twin has one pair")
+        return kind
 
     def __enter__(self) -> Self:
         return self
@@ -152,6 +163,10 @@ class Twin:
         if found is None:
             raise UsageError(f"the twin has no broker {pair or ''} at {site}; its sites are {' and '.join(self.sites)}")
         return found
+
+    def way(self, site: str, pair: str) -> Way[Any]:
+        """The way by which a site's broker ships to its peer."""
+        return self._ways[site, pair]
 
     def brokers(self, kind: type[B]) -> list[B]:
         """The brokers of that class, for knobs that only one kind has."""

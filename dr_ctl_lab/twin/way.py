@@ -44,7 +44,8 @@ class Way(ABC, Generic[B]):
         with self.source.lock:
             self._over = True
             self.source.changed.notify_all()
-        self._thread.join()
+        if self._thread.ident is not None:  # a twin that does not come up ends before its ways have begun
+            self._thread.join()
 
     def set(self, mode: Mode) -> None:
         """Change what the way does; `open` resets what was held, so that the source dials anew at once."""

@@ -47,4 +47,5 @@ KIND: Final = Kind(
     installation=_STORE,
     session=ClassicSession,
     policy=lambda broker: broker.policy,
+    one_pair=True,
 )
