@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -133,10 +133,12 @@ def send(lab: Lab, site: str, queue: str, count: int) -> None:
         on_queue(lab, site, queue, f"sendMessage({kinds})", {}, 3, text, True, who.user, who.password)
 
 
-def send_as_client(lab: Lab, queue: str, count: int, **more: str) -> None:
-    """Send durable messages to the site that serves, with more headers, each confirmed: they are on disk, whatever
-    comes."""
-    dialled = Dialler(lab.target()).dial(threading.Event())
+def send_as_client(lab: Lab, queue: str, count: int, at: str | None = None, **more: str) -> None:
+    """Send durable messages to the site that serves, or to that one, with more headers, each confirmed: they are on
+    disk, whatever comes."""
+    target = lab.target()
+    sites = tuple(each for each in target.sites if at in (None, each[0]))
+    dialled = Dialler(replace(target, sites=sites)).dial(threading.Event())
     assert dialled is not None
     _, connection = dialled
     try:
