@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -37,5 +38,7 @@ def test_the_wheel_carries_the_runbooks_and_the_lab(tmp_path: Path) -> None:
     assert "swapover" in listed
     assert lab.startswith("Usage: dr-ctl lab up ")
     assert str(elsewhere / "dr_ctl" / "_runbooks") in listed
+    schema = json.loads((tmp_path / "written" / "schemas" / "lab-up.json").read_text(encoding="utf-8"))
+    assert schema["title"] == "the document of dr-ctl lab up"
     for example in (ROOT / "examples").iterdir():
         assert (tmp_path / "written" / example.name).read_bytes() == example.read_bytes()

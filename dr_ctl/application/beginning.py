@@ -254,8 +254,10 @@ def write_example(topology: str, out: Path) -> Result:
 
 
 def write_examples(out: Path) -> Result:
-    """Write what came with dr-ctl beside its code: settings of each topology, units, alert rules, a dashboard. No file
-    that is there already is written over."""
+    """Write what came with dr-ctl beside its code: settings of each topology, units, alert rules, a dashboard; and the
+    schemas of settings and documents. No file that is there already is written over."""
+    from dr_ctl.application.documents.schema import write_schemas  # noqa: PLC0415 - no other command needs them
+
     if out.exists():
         raise UsageError(f"{out} is there already", remedy="Name a directory that is not. Nothing was written.")
     written = sorted(each for each in examples().iterdir() if each.is_file())
@@ -263,7 +265,12 @@ def write_examples(out: Path) -> Result:
     for each in written:
         copyfile(each, out / each.name)
     files: list[Json] = [each.name for each in written]
-    return Result(ExitCode.OK, f"{len(written)} examples are in {out}", data={"directory": str(out), "files": files})
+    files += [f"schemas/{name}" for name in write_schemas(out / "schemas")]
+    return Result(
+        ExitCode.OK,
+        f"{len(written)} examples, and the schemas, are in {out}",
+        data={"directory": str(out), "files": files},
+    )
 
 
 def with_verdict(begun: Result, validated: Result) -> Result:

@@ -17,10 +17,11 @@ import typer
 from dr_ctl.application.result import Result, of_error
 from dr_ctl.cli.added import TEXTS, added
 from dr_ctl.cli.command import command, common, group
-from dr_ctl.cli.completing import EXPLAINED, OPERATIONS, SITES
+from dr_ctl.cli.completing import DOCUMENTED, EXPLAINED, OPERATIONS, SITES
 from dr_ctl.cli.helping import Whole
 from dr_ctl.cli.operations_app import link_app, operations_app
 from dr_ctl.cli.options import ChangeOptions
+from dr_ctl.cli.rpo_app import rpo_app
 from dr_ctl.cli.runs_app import history_app, runs_app
 from dr_ctl.cli.session import Session, Time
 from dr_ctl.cli.streams import make_lasting
@@ -34,7 +35,6 @@ _HELP = {"help_option_names": ["-h", "--help"]}  # every command inherits them
 app = typer.Typer(cls=Whole, rich_markup_mode=None, pretty_exceptions_enable=False, context_settings=_HELP)
 app.callback()(common)
 runbook_app = group("The runbooks in force: list, show, lint.")
-rpo_app = group("The estimate of what a failure would lose, from recorded history.")
 app.add_typer(operations_app)
 app.add_typer(history_app)
 app.add_typer(runs_app, name="runs")
@@ -45,13 +45,6 @@ _GROUPS = frozenset(each.name for each in app.registered_groups if each.name)
 
 _SELDOM = 50_000  # objects more than when garbage was looked for last; the default is 700
 
-OF_SITE = Annotated[
-    str | None,
-    typer.Option("--site", metavar="SITE", **SITES, help="Default: the one serving at the end."),
-]
-SINCE = Annotated[str | None, typer.Option("--since", metavar="T", help="A moment, or a duration back: 2h.")]
-UNTIL = Annotated[str | None, typer.Option("--until", metavar="T", help="The same; default: the end.")]
-PAGE = Annotated[Path | None, typer.Option("--report", metavar="FILE", help="Write a page with charts too.")]
 METRICS = Annotated[
     str | None, typer.Option("--metrics", metavar="HOST:PORT", help="Serve /metrics, /health and /ready there.")
 ]
@@ -166,6 +159,22 @@ def explain(
     return explaining.explain(word)
 
 
+@command(app, "schema", example="schema status")
+def schema(
+    session: Session,
+    *,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[COMMAND]", **DOCUMENTED, help="Of its document; default: of the settings."),
+    ] = None,
+) -> Result:
+    """The JSON Schema of the settings file, or of a command's document, made of what dr-ctl itself uses."""
+    from dr_ctl.application.documents import schema as documents  # noqa: PLC0415
+
+    del session
+    return documents.shown(" ".join(words) if words else None)
+
+
 @command(runbook_app, "list", full="runbook list", example="runbook list")
 def runbook_list(session: Session) -> Result:
     """The runbooks in force, and what each is for."""
@@ -190,61 +199,6 @@ def runbook_lint(
     from dr_ctl.cli import runbooks  # noqa: PLC0415
 
     return runbooks.runbook_lint(session, files)
-
-
-@command(rpo_app, "estimate", full="rpo estimate", example="rpo estimate --since 7d --report estimate.html")
-def rpo_estimate(
-    session: Session,
-    *,
-    site: OF_SITE = None,
-    since: SINCE = None,
-    until: UNTIL = None,
-    horizon: Annotated[str, typer.Option("--horizon", metavar="T", help="The next minutes to speak of.")] = "5m",
-    full: Annotated[
-        bool, typer.Option("--full", help="Read all rows, not the summaries of hours that are over.")
-    ] = False,
-    report: PAGE = None,
-) -> Result:
-    """How many messages, and how many seconds of them, a failure would lose. Contacts no broker."""
-    from dr_ctl.cli import forecast  # noqa: PLC0415
-
-    return forecast.estimate(session, forecast.Window(site, since, until), horizon, report, full=full)
-
-
-@command(rpo_app, "backtest", full="rpo backtest", example="rpo backtest --since 30d --horizon 5m")
-def rpo_backtest(
-    session: Session,
-    *,
-    site: OF_SITE = None,
-    since: SINCE = None,
-    until: UNTIL = None,
-    horizon: Annotated[
-        list[str] | None,
-        typer.Option("--horizon", metavar="T", help="Ahead by this; again for more. Default 1m 5m 15m."),
-    ] = None,
-    report: PAGE = None,
-) -> Result:
-    """Compare the estimates that past moments would have given with the truth. Contacts no broker."""
-    from dr_ctl.cli import forecast  # noqa: PLC0415
-
-    return forecast.backtest(session, site, since, until, horizon, report)
-
-
-@command(rpo_app, "reconcile", full="rpo reconcile", example="rpo reconcile london.jsonl paris.jsonl --out ids")
-def rpo_reconcile(
-    session: Session,
-    *,
-    ledgers: Annotated[list[str], typer.Argument(metavar="[SITE=]LEDGER[@MOMENT]...")],
-    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Where the files of ids go.")] = None,
-    property_name: Annotated[
-        str | None, typer.Option("--id", metavar="PROPERTY", help="What identifies a message in exports and snapshots.")
-    ] = None,
-) -> Result:
-    """Count lost, doubled, recovered, unexpected and unknown messages from ledgers of message ids (Parquet, JSON
-    lines), exports of `artemis data exp` (SITE=FILE@MOMENT) and browse snapshots (SITE=FILE). Contacts no broker."""
-    from dr_ctl.cli import reconciling  # noqa: PLC0415
-
-    return reconciling.reconcile(session, ledgers, out, property_name)
 
 
 @command(app, "monitor", example="monitor --metrics 127.0.0.1:9464")

@@ -53,6 +53,16 @@ def explained(incomplete: str) -> list[str]:
     return _beginning(incomplete, [*codes, *findings()])
 
 
+def documented(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The commands that have a document, word by word: `runs`, then `list`."""
+    from dr_ctl.application.documents.schema import data_types  # noqa: PLC0415
+
+    typed = list(ctx.params.get("words") or ())
+    ways = [command.split() for command in data_types()]
+    then = [way[len(typed)] for way in ways if way[: len(typed)] == typed and len(way) > len(typed)]
+    return _beginning(incomplete, dict.fromkeys(then))
+
+
 def _session(ctx: typer.Context) -> Session:
     """A session of the options that were typed so far, before the command or behind it."""
     typed = {**(ctx.parent.params if ctx.parent is not None else {}), **{k: v for k, v in ctx.params.items() if v}}
@@ -72,3 +82,4 @@ SITES: Final[dict[str, Any]] = {"autocompletion": sites}
 RUNS: Final[dict[str, Any]] = {"autocompletion": runs}
 OPERATIONS: Final[dict[str, Any]] = {"autocompletion": operations}
 EXPLAINED: Final[dict[str, Any]] = {"autocompletion": explained}
+DOCUMENTED: Final[dict[str, Any]] = {"autocompletion": documented}

@@ -23,6 +23,7 @@ SECTIONS: Final[dict[str, tuple[str, ...]]] = {
         "runs",
         "history",
         "explain",
+        "schema",
     ),
     "Move the service": ("swapover", "failback"),
     "A site is lost": ("failover", "reinstate", "escalate"),

@@ -25,6 +25,7 @@ from dr_ctl.topologies.registry import opened
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.traffic import Dialler
 from dr_ctl_lab.played import PlayedTwin
+from tests import documents
 from tests.broker.recorder import Recorder, Seen
 
 LONG_S = 120.0
@@ -45,11 +46,16 @@ def end_all() -> None:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended: its exit code, its one JSON document, what it told the operator."""
+    """How a command ended: its exit code, its one JSON document, which is as its schema says, and what it told the
+    operator."""
 
     code: int
     document: dict[str, Any]
     err: str
+
+    def __post_init__(self) -> None:
+        if self.document:  # none where it was killed
+            documents.hold(self.document)
 
     @property
     def told(self) -> str:

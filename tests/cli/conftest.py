@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+import tests.documents
 import tests.patience
 from dr_ctl.cli.app import run
 from dr_ctl.cli.session import Time
@@ -37,6 +38,11 @@ class Ended:
     def document(self) -> dict[str, Any]:
         told: dict[str, Any] = json.loads(self.out)
         return told
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        """The JSON documents, one a line."""
+        return [json.loads(line) for line in self.out.splitlines()]
 
     @property
     def ids(self) -> list[str]:
@@ -65,7 +71,11 @@ class Shell:
         self.capture.readouterr()
         code = run(list(words), Time(Hasty(), tests.patience.PATIENCE))
         told = self.capture.readouterr()
-        return Ended(code, told.out, told.err)
+        ended = Ended(code, told.out, told.err)
+        if told.out.startswith('{"'):
+            for document in ended.lines:
+                tests.documents.hold(document, ended.lines[-1]["command"])
+        return ended
 
     def settings(self, london: str, paris: str, password: Mapping[str, Any] = SECRET, **more: Any) -> Path:
         """Write the settings of an installation with these addresses."""

@@ -46,6 +46,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "demo": ("--dir",),
     "check": ("--within",),
     "explain": ("CODE|ID",),
+    "schema": ("[COMMAND]",),
     "history": ("--since",),
     "runs list": (),
     "runs show": ("[RUN]", "--follow"),

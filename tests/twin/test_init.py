@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 import yaml
 
 from dr_ctl.application import beginning
+from dr_ctl.application.documents.schema import data_types, schema_of
 from dr_ctl.settings.loader import load
 from dr_ctl.settings.topologies import TOPOLOGIES
 from dr_ctl_lab.lab.kinds import KINDS
@@ -164,7 +166,10 @@ def test_all_examples_are_written_where_nothing_is_yet(inside: Command, tmp_path
     ended = inside("init", "--examples", str(out))
 
     assert ended.code == 0
-    assert {each.name: each.read_bytes() for each in out.iterdir()} == {
+    assert {each.name: each.read_bytes() for each in out.iterdir() if each.is_file()} == {
         each.name: each.read_bytes() for each in beginning.examples().iterdir()
     }
+    for command in (*data_types(), None):
+        written = out / "schemas" / f"{command.replace(' ', '-') if command else 'settings'}.json"
+        assert json.loads(written.read_text(encoding="utf-8")) == schema_of(command)
     assert inside("init", "--examples", str(out)).code == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from enum import Enum
 from typing import TYPE_CHECKING, Final
@@ -9,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 from dr_ctl.core.clock import stamp
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
     from datetime import datetime
 
     from dr_ctl.core.model import Finding, Json

@@ -1,0 +1,78 @@
+"""Declares `rpo`: the estimate from recorded history, its backtest, and ledgers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dr_ctl.application.result import Result
+from dr_ctl.cli.command import command, group
+from dr_ctl.cli.completing import SITES
+from dr_ctl.cli.session import Session
+
+rpo_app = group("The estimate of what a failure would lose, from recorded history.")
+
+OF_SITE = Annotated[
+    str | None,
+    typer.Option("--site", metavar="SITE", **SITES, help="Default: the one serving at the end."),
+]
+SINCE = Annotated[str | None, typer.Option("--since", metavar="T", help="A moment, or a duration back: 2h.")]
+UNTIL = Annotated[str | None, typer.Option("--until", metavar="T", help="The same; default: the end.")]
+PAGE = Annotated[Path | None, typer.Option("--report", metavar="FILE", help="Write a page with charts too.")]
+
+
+@command(rpo_app, "estimate", full="rpo estimate", example="rpo estimate --since 7d --report estimate.html")
+def rpo_estimate(
+    session: Session,
+    *,
+    site: OF_SITE = None,
+    since: SINCE = None,
+    until: UNTIL = None,
+    horizon: Annotated[str, typer.Option("--horizon", metavar="T", help="The next minutes to speak of.")] = "5m",
+    full: Annotated[
+        bool, typer.Option("--full", help="Read all rows, not the summaries of hours that are over.")
+    ] = False,
+    report: PAGE = None,
+) -> Result:
+    """How many messages, and how many seconds of them, a failure would lose. Contacts no broker."""
+    from dr_ctl.cli import forecast  # noqa: PLC0415
+
+    return forecast.estimate(session, forecast.Window(site, since, until), horizon, report, full=full)
+
+
+@command(rpo_app, "backtest", full="rpo backtest", example="rpo backtest --since 30d --horizon 5m")
+def rpo_backtest(
+    session: Session,
+    *,
+    site: OF_SITE = None,
+    since: SINCE = None,
+    until: UNTIL = None,
+    horizon: Annotated[
+        list[str] | None,
+        typer.Option("--horizon", metavar="T", help="Ahead by this; again for more. Default 1m 5m 15m."),
+    ] = None,
+    report: PAGE = None,
+) -> Result:
+    """Compare the estimates that past moments would have given with the truth. Contacts no broker."""
+    from dr_ctl.cli import forecast  # noqa: PLC0415
+
+    return forecast.backtest(session, site, since, until, horizon, report)
+
+
+@command(rpo_app, "reconcile", full="rpo reconcile", example="rpo reconcile london.jsonl paris.jsonl --out ids")
+def rpo_reconcile(
+    session: Session,
+    *,
+    ledgers: Annotated[list[str], typer.Argument(metavar="[SITE=]LEDGER[@MOMENT]...")],
+    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Where the files of ids go.")] = None,
+    property_name: Annotated[
+        str | None, typer.Option("--id", metavar="PROPERTY", help="What identifies a message in exports and snapshots.")
+    ] = None,
+) -> Result:
+    """Count lost, doubled, recovered, unexpected and unknown messages from ledgers of message ids (Parquet, JSON
+    lines), exports of `artemis data exp` (SITE=FILE@MOMENT) and browse snapshots (SITE=FILE). Contacts no broker."""
+    from dr_ctl.cli import reconciling  # noqa: PLC0415
+
+    return reconciling.reconcile(session, ledgers, out, property_name)

@@ -1,0 +1,46 @@
+"""Holds JSON documents to the schemas that `dr-ctl schema` shows. A key that a schema does not know is a mistake here;
+for readers it is not."""
+
+from __future__ import annotations
+
+import copy
+from functools import cache
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from pydantic import TypeAdapter
+
+from dr_ctl.application.documents.parts import Envelope, Nothing
+from dr_ctl.application.documents.schema import data_types, schema_of
+
+
+def hold(document: dict[str, Any], command: str | None = None) -> None:
+    """Fail where the document is not as its schema says, or the line that a `command` writes before it."""
+    problems = list(_validator(document["command"] if command is None else command).iter_errors(document))
+    assert not problems, [(each.json_path, each.message) for each in problems]
+
+
+@cache
+def _validator(command: str) -> Draft202012Validator:
+    """Of no command, or of a group, there is an envelope without data."""
+    known = command in data_types()
+    schema = schema_of(command) if known else TypeAdapter[Any](Envelope[str, Nothing]).json_schema()
+    return Draft202012Validator(closed(schema))
+
+
+def closed(schema: Any) -> Any:
+    """A copy of a schema in which no object has keys that are not named."""
+    made = copy.deepcopy(schema)
+    _close(made)
+    return made
+
+
+def _close(schema: Any) -> None:
+    if isinstance(schema, list):
+        for each in schema:
+            _close(each)
+    elif isinstance(schema, dict):
+        if isinstance(schema.get("properties"), dict):
+            schema.setdefault("additionalProperties", False)
+        for each in schema.values():
+            _close(each)
