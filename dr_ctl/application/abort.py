@@ -86,7 +86,7 @@ def forget(caller: Caller, name: str, how: RunOptions) -> Result:
         return left_open(Result(ExitCode.DECLINED, text), files)
     with runs.lock(f"giving up {files.name}"):
         given_up = Result(ExitCode.UNKNOWN, f"given up: {how.theft.reason}; nothing was undone", run=files.name)
-        carrying_out.give_up(files, caller.clock, given_up.envelope(caller.command))
+        carrying_out.give_up(caller, files, given_up.envelope(caller.command))
     finding = RUN_GIVEN_UP(
         f"nothing that {files.name} had changed was undone: clients may be locked out, queues paused",
         "`dr-ctl status` says who serves and what is paused.",

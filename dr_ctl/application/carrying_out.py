@@ -19,7 +19,7 @@ from dr_ctl.application.preflight import Preflight
 from dr_ctl.application.price import FailoverPrice
 from dr_ctl.application.result import Result
 from dr_ctl.application.run_options import RunOptions
-from dr_ctl.core.clock import Clock
+from dr_ctl.application.vouching import Voucher
 from dr_ctl.core.errors import DrCtlError
 from dr_ctl.core.loose import mapping
 from dr_ctl.core.model import ExitCode, Json, Role
@@ -35,6 +35,7 @@ from dr_ctl.engine.ports import Estimator
 from dr_ctl.engine.record import approvers
 from dr_ctl.engine.runs import RunFiles, write
 from dr_ctl.engine.stopping import StopAtOnce, StopRequest, stoppable
+from dr_ctl.engine.witness import BEGIN, END
 from dr_ctl.processes.hooks import HookRunner
 from dr_ctl.topologies.topology import Seen, keeps_one_store, workloads_of
 
@@ -63,9 +64,15 @@ class Work:
         listener = self.caller.listener()
         lock.note_pauses(self.lease, decided.baseline)
         decided = replace(decided, findings=(*decided.findings, *self.lease.findings()))
-        manner = self._manner(superseded, decided.ask.reason)
+        about = _about(decided.ask, decided.source)
+        voucher = Voucher(self.caller, self.files.name, about)
 
         def act(journal: Journal, stop: StopRequest) -> RunResult[Seen]:
+            def begun() -> None:
+                voucher.tell(BEGIN, journal)
+                if superseded is not None:
+                    self._end_for(superseded, decided.ask.reason)
+
             return executor.execute(
                 decided,
                 self.opened.topology.driver(self.lease),
@@ -76,23 +83,25 @@ class Work:
                 listener=listener,
                 by={**self._by(), "lock": lock.facts(self.lease, self.how.theft)},
                 price=price,
-                manner=manner,
+                manner=self._manner(begun),
             )
 
-        return self._journaled(act, _about(decided.ask, decided.source), brings, decided, price)
+        return self._journaled(act, voucher, brings, decided, price)
 
     def undo(self, past: History) -> Result:
         """Put back what the run has changed."""
         listener = self.caller.listener()
         lock.note_pauses(self.lease, past.baseline)
+        voucher = Voucher(self.caller, self.files.name, _about(past.ask, past.source))
 
         def act(journal: Journal, stop: StopRequest) -> RunResult[Seen]:
             del stop  # an undo is not stopped half way: the first signal waits for its end
             journal.lock({**lock.facts(self.lease, self.how.theft), "by": self._by()})
+            voucher.tell(BEGIN, journal)
             driver = self.opened.topology.driver(self.lease)
             return executor.undo(past, driver, journal, clock=self.opened.clock, listener=listener)
 
-        return self._journaled(act, _about(past.ask, past.source), {})
+        return self._journaled(act, voucher, {})
 
     def _by(self) -> dict[str, Json]:
         """Who carries out this part of the run, by which words, and in which installation."""
@@ -108,7 +117,7 @@ class Work:
             return SkippedEstimate()
         return Preflight(installation, decided.source, self.files.folder, self.opened.clock)
 
-    def _manner(self, superseded: RunFiles | None, reason: str | None) -> Manner:
+    def _manner(self, begun: Callable[[], None]) -> Manner:
         installation, people = self.opened.installation, self.caller.people
         facts: dict[str, Json] = {
             "run": self.files.name,
@@ -118,27 +127,25 @@ class Work:
         manner = Manner(
             asker=lambda sentence: self.how.yes or people.says_yes(sentence),
             hooks=HookRunner(installation.settings, installation.file.parent, facts),
+            begun=begun,
         )
-        if self.how.step:
-            manner = replace(manner, stepper=people.stepwise)
-        if superseded is not None:
-            manner = replace(manner, begun=lambda: self._end_for(superseded, reason))
-        return manner
+        return replace(manner, stepper=people.stepwise) if self.how.step else manner
 
     def _end_for(self, unfinished: RunFiles, reason: str | None) -> None:
         """Close the interrupted run that this one replaces, without undoing its changes."""
         text = f"superseded by {self.files.name}: {reason}"
-        give_up(unfinished, self.opened.clock, Result(ExitCode.UNKNOWN, text, run=unfinished.name).envelope("failover"))
+        give_up(self.caller, unfinished, Result(ExitCode.UNKNOWN, text, run=unfinished.name).envelope("failover"))
 
     def _journaled(
         self,
         act: Callable[[Journal, StopRequest], RunResult[Seen]],
-        about: Mapping[str, Json],
+        voucher: Voucher,
         brings: Mapping[str, Json],
         plan: Plan | None = None,
         price: FailoverPrice | None = None,
     ) -> Result:
         """Act with the run's journal open, then write its result and its report. From here on signals only ask."""
+        about = voucher.about
         with stoppable() as stop:
             journal = Journal(self.files.journal, self.opened.clock)
             self.lease.facts = lambda: (journal.last_hash, journal.count)
@@ -151,7 +158,7 @@ class Work:
                 out = None if price is None or let_in is None else price.out(let_in)
                 brings = {**brings, **({} if out is None else {"out_s": out}), **_approved([*journal.entries()])}
                 result = self._result(ended, brings, after)
-                _seal(journal, self.files, result.envelope(self.caller.command))
+                _seal(journal, self.files, result.envelope(self.caller.command), voucher)
             except StopAtOnce as stopped:
                 return replace(_stopped_at_once(stopped, self.files), ended=about)
             except NoRoom:
@@ -211,11 +218,11 @@ def _approved(entries: Sequence[Entry]) -> dict[str, Json]:
     return {"approved_by": [*names]} if names else {}
 
 
-def give_up(files: RunFiles, clock: Clock, result: Mapping[str, Json]) -> None:
+def give_up(caller: Caller, files: RunFiles, result: Mapping[str, Json]) -> None:
     """Close an interrupted run as it is. A journal that does not fit is left as it is too, and nothing seals it."""
     try:
-        with closing(Journal(files.journal, clock)) as journal:
-            _seal(journal, files, result)
+        with closing(Journal(files.journal, caller.clock)) as journal:
+            _seal(journal, files, result, Voucher(caller, files.name, {}))
     except JournalDamaged:
         write(files.result, {**result, "journal": None})
 
@@ -238,8 +245,9 @@ def _stopped_at_once(stopped: StopAtOnce, files: RunFiles) -> Result:
     return Result(ExitCode(128 + stopped.signum), text, (finding,), {"undone": False}, files.name)
 
 
-def _seal(journal: Journal, files: RunFiles, result: Mapping[str, Json]) -> None:
-    """Write down how a run ended: in its journal, and in its result with what seals the journal."""
+def _seal(journal: Journal, files: RunFiles, result: Mapping[str, Json], voucher: Voucher) -> None:
+    """Write down how a run ended: in its journal, in its result with what seals the journal, and outside of both."""
     journal.end(result)
     sealed: dict[str, Json] = {"last_hash": journal.last_hash, "count": journal.count}
     write(files.result, {**result, "journal": sealed})
+    voucher.tell(END, journal, result)

@@ -78,6 +78,7 @@ def common(
         json=json or output == "json",
         quiet=quiet,
         words=tuple(time.typed),
+        vouched=time.vouched,
     )
 
 

@@ -50,7 +50,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "history": ("--since",),
     "runs list": (),
     "runs show": ("[RUN]", "--follow"),
-    "runs verify": ("[RUN]",),
+    "runs verify": ("[RUN]", "--against"),
     "runs report": ("[RUN]",),
     "runbook list": (),
     "runbook show": ("NAME",),
