@@ -185,7 +185,7 @@ def _lost_and_back(lab: Stage, tell: _Teller, codes: dict[str, int]) -> _Lost:
 def _until_recorded(lab: Stage) -> None:
     """Wait until the history says that paris is down: from then on its bounds do not grow."""
     installation = load(lab.settings_path)
-    history = installation.path(installation.settings.history.path)
+    history = installation.history
     until = time.monotonic() + SEEN_WITHIN_S
     while not len(recent(history, "paris").saw(Role.DOWN)):
         if time.monotonic() > until:

@@ -84,10 +84,11 @@ class Monitor:
         self._topology = topology
         self._every_s = every_s if every_s is not None else settings.history.every
         self._outflow_s: float | None = settings.history.outflow  # None where outflows alone cannot be looked at
-        history = installation.path(settings.history.path)
-        if (other := another_monitor(history)) is not None:
-            raise AnotherMonitor(f"another monitor records into {history}: {other}")
-        self._writer = Writer(history, every_s=FLUSH_EVERY_S, whole_every_s=self._every_s, clock=clock)
+        history = installation.history
+        if (other := another_monitor(history.near)) is not None:
+            raise AnotherMonitor(f"another monitor records into {history.shown}: {other}")
+        self._is_elsewhere = history.folder is None
+        self._writer = Writer(history.near, every_s=FLUSH_EVERY_S, whole_every_s=self._every_s, clock=clock)
         self._upkeep = Upkeep(history, keep_s=settings.history.keep)
         self._beside = ThreadPoolExecutor(1, thread_name_prefix="upkeep")  # to join an hour takes seconds
         self._tidying: Future[bool] | None = None
@@ -102,6 +103,8 @@ class Monitor:
         self._beside.shutdown()
         self._writer.flush()
         self._tidied()
+        if self._is_elsewhere and self._upkeep.trouble is None:
+            self._upkeep.step(self._clock.now())
         if self._writer.trouble is not None:
             raise EnvironmentFault(f"{self._writer.waiting} row(s) are lost: {self._writer.trouble}")
 

@@ -35,9 +35,10 @@ def unserved(installation: Installation, interrupted: Interrupted | None, *, sur
         return Since(begun, f"nobody is served since {begun}: {interrupted.run.files.name} keeps clients out")
     from dr_ctl.rpo.history.last_seen import last_seen  # noqa: PLC0415 - what reads Parquet takes a tenth of a second
 
-    history = installation.path(installation.settings.history.path)
     seen = [
-        (at, site) for site in installation.settings.sites if (at := last_seen(history, site, Role.SERVING)) is not None
+        (at, site)
+        for site in installation.settings.sites
+        if (at := last_seen(installation.history, site, Role.SERVING)) is not None
     ]
     nobody = "nobody is served" if sure else "nobody was seen to be served"
     if not seen:
@@ -48,8 +49,8 @@ def unserved(installation: Installation, interrupted: Interrupted | None, *, sur
 
 def last_look(installation: Installation) -> datetime | None:
     """When a monitor looked last, at either site; None where none has ever looked."""
-    history = installation.path(installation.settings.history.path)
-    if not history.exists():
+    history = installation.history
+    if history.folder is not None and not history.folder.exists():
         return None
     from dr_ctl.rpo.history.last_seen import newest_look  # noqa: PLC0415 - as above
 
@@ -72,11 +73,12 @@ def links(installation: Installation, seen: Seen, shown: Sequence[LinkSeen]) -> 
         return {}
     from dr_ctl.rpo.history.last_seen import link_lost  # noqa: PLC0415
 
-    history = installation.path(installation.settings.history.path)
     kept = {debt.about: debt.kept_at for debt in seen.debts if debt.kind is DebtKind.QUARANTINE}
     kept = {site: by for site, by in kept.items() if seen.roles.get(site) is Role.STANDBY}
     return {
-        (each.site, each.pair): _of(link_lost(history, each.site, each.pair), each.site, kept.get(each.site))
+        (each.site, each.pair): _of(
+            link_lost(installation.history, each.site, each.pair), each.site, kept.get(each.site)
+        )
         for each in down
     }
 

@@ -33,7 +33,8 @@ def request(installation: Installation) -> Request:
     """The estimate that the settings ask for."""
     settings = installation.settings
     return Request(
-        history=str(installation.path(settings.history.path)),
+        history=installation.history.where,
+        near=str(installation.history.near),
         objectives=objectives(installation),
         include=settings.queues.include,
         exclude=settings.queues.exclude,
@@ -44,7 +45,7 @@ def request(installation: Installation) -> Request:
 
 
 def of_site(installation: Installation, site: str) -> Found:
-    return stored(installation.path(installation.settings.history.path), site)
+    return stored(installation.history, site)
 
 
 def _lines(estimate: Stored, now: datetime, limits: Objectives | None) -> str:

@@ -87,18 +87,19 @@ def history(runs: Sequence[RunFiles], installation: Installation | None, since: 
 def _looks(installation: Installation | None, since: datetime | None) -> tuple[list[Spell], list[Finding]]:
     if installation is None:
         return [], []
-    settings = installation.settings
-    root = installation.path(settings.history.path)
-    if not root.is_dir():
-        text = f"there are no looks in {root}: what no run did is not known"
+    history = installation.history
+    if history.folder is not None and not history.folder.is_dir():
+        text = f"there are no looks in {history.shown}: what no run did is not known"
         return [], [LOOKS_NOT_READ(text, "`dr-ctl monitor` records them.")]
     try:
         from dr_ctl.rpo.history.roles import spells  # noqa: PLC0415 - runs are shown without pyarrow too
     except ModuleNotFoundError as error:
-        text = f"the looks in {root} were not read: {error.name} is not installed; what no run did is not known"
+        text = (
+            f"the looks in {history.shown} were not read: {error.name} is not installed; what no run did is not known"
+        )
         return [], [LOOKS_NOT_READ(text, f"Install {error.name} beside dr-ctl.")]
     # What served before has to be known for the first turn after `since`.
-    return spells(root, tuple(settings.sites), None if since is None else since - timedelta(days=1))
+    return spells(history, tuple(installation.settings.sites), None if since is None else since - timedelta(days=1))
 
 
 def serving(seen: Sequence[Spell]) -> list[Spell]:

@@ -66,7 +66,7 @@ def taken_over(ask: Ask, seen: Seen, opened: Opened, runs: Runs) -> str | None:
         return None
     from dr_ctl.rpo.history.last_seen import last_seen  # noqa: PLC0415 - as below
 
-    at = last_seen(opened.installation.path(opened.installation.settings.history.path), left, Role.SERVING)
+    at = last_seen(opened.installation.history, left, Role.SERVING)
     ended = [each.result.stat().st_mtime for each in runs.all() if each.result.exists()]
     if at is None or any(moment >= at.timestamp() for moment in ended):
         return None
@@ -77,5 +77,5 @@ def _lately_sick(site: str, opened: Opened) -> datetime | None:
     """The latest time in the history when the silent site was sick, and so alive; None if that is long ago."""
     from dr_ctl.rpo.history.last_seen import last_seen  # noqa: PLC0415 - what reads Parquet takes a tenth of a second
 
-    at = last_seen(opened.installation.path(opened.installation.settings.history.path), site, Role.SICK)
+    at = last_seen(opened.installation.history, site, Role.SICK)
     return at if at is not None and opened.clock.now() - at < LATELY else None

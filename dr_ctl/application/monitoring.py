@@ -57,7 +57,7 @@ def monitor(caller: Caller, lasting_s: float | None, *, pay_debts: bool, metrics
         except Stopped:
             pass
     service.notify(service.STOPPING)
-    place = installation.path(installation.settings.history.path)
+    place = installation.history.shown
     text = f"{watching.looks} look(s), {watching.rows} row(s) written to {place}"
     data: dict[str, Json] = {"looks": watching.looks, "rows": watching.rows}
     if payer is not None:

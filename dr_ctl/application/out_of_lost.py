@@ -35,8 +35,7 @@ def _looks(
     try:
         from dr_ctl.rpo.history.newest import recent  # noqa: PLC0415 - what reads Parquet takes a tenth of a second
 
-        root = installation.path(installation.settings.history.path)
-        looks = recent(root, lost, pairs, until_us=micros(let_in))
+        looks = recent(installation.history, lost, pairs, until_us=micros(let_in))
     except (ModuleNotFoundError, DrCtlError):
         return None, None  # the figure is for the report: the run has ended as it has
     serving = looks.saw(Role.SERVING)

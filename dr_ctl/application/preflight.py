@@ -40,8 +40,9 @@ class Preflight:
         if stored is not None and timedelta() <= datetime.now(UTC) - stored.made_at <= FRESH:
             self._stored = stored
             return
-        history = self._installation.path(self._installation.settings.history.path)
-        if next(history.glob("date=*/site=*/*.parquet"), None) is not None:
+        history = self._installation.history
+        # What a store elsewhere has is for the estimate to find out: nobody waits for it here.
+        if history.folder is None or next(history.near.glob("date=*/site=*/*.parquet"), None) is not None:
             self._estimating = Estimating(request(self._installation), self._folder / "estimate-request.json")
 
     def end(self, *, within_s: float, wait: Callable[[float], None]) -> Outcome:

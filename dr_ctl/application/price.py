@@ -153,7 +153,7 @@ class FailoverPrice:
         )
         if now.lost.at_most is None or most is None or self._read is not None or now.lost.at_most <= most:
             return ""
-        history = self._installation.path(self._installation.settings.history.path)
+        history = self._installation.history
         ended = latest_end(history, site=self.lost, now=self._clock.now() + self._ahead, pairs=self._pairs(), most=most)
         if ended is None:
             return f" No end of {self.lost} keeps the loss within {most}."
@@ -177,8 +177,7 @@ class FailoverPrice:
             return None
         from dr_ctl.rpo.history.newest import recent  # noqa: PLC0415 - loaded by then, beside the first look
 
-        settings = self._installation.settings
-        looks = recent(self._installation.path(settings.history.path), self.lost, self._pairs())
+        looks = recent(self._installation.history, self.lost, self._pairs())
         served_us = int(max(looks.saw(Role.SERVING), default=0))
         if micros(self._silent_since) >= served_us:
             return None
@@ -209,7 +208,7 @@ class FailoverPrice:
 
         settings = self._installation.settings
         return bounds(
-            self._installation.path(settings.history.path),
+            self._installation.history,
             site=self.lost,
             now=self._clock.now() + self._ahead,
             down_at=self._down_since + self._ahead if self._down_since is not None else None,

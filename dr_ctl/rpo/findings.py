@@ -155,6 +155,13 @@ INTERVAL_ABOVE_LIMIT: Final = FindingKind(
     "The 99th percentile keeps a limit, and its interval does not: the history does not settle it.",
     "A longer history tells more: widen `--since`, or let `dr-ctl monitor` run on.",
 )
+STORE_SILENT: Final = FindingKind(
+    "DR-RPO-032",
+    Severity.WARNING,
+    "The store of the history did not answer in time: the figures rest on what lies on this machine.",
+    "See that this machine reaches the store that `history.path` names, with credentials that may read it.",
+    "Where the monitor runs on this machine nothing that a failover needs is missing.",
+)
 NOBODY_LOOKED: Final = FindingKind(
     "DR-RPO-030",
     Severity.WARNING,

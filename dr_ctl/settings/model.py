@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, Generic, Literal, Self, TypeVar
-from urllib.parse import unquote, urlsplit
+from typing import Annotated, Any, ClassVar, Final, Generic, Literal, NamedTuple, Self, TypeVar
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
@@ -105,19 +105,67 @@ class Drain(Part):
     stall: Seconds = Field(default="20s", validate_default=True, description="how long nothing may move")
 
 
-def _local(value: object) -> object:
-    """A directory, or a `file:` URL of one: where Spark runs elsewhere, both it and the monitor must see it there."""
-    if not isinstance(value, str) or "://" not in value:
+SCHEMES: Final = {"s3": "S3FileSystem", "gs": "GcsFileSystem", "hdfs": "HadoopFileSystem"}
+"""What a history elsewhere may be named by, with PyArrow's word for it."""
+S3_KEYS: Final = frozenset({"endpoint_override", "region", "scheme"})
+
+
+def _reachable(value: object) -> object:
+    """A directory, its `file:` URL, or a URL that this PyArrow has a file system for."""
+    if not isinstance(value, str) or ("://" not in value and not value.startswith("file:")):
         return value
     url = urlsplit(value)
-    if url.scheme != "file" or url.netloc not in ("", "localhost") or not url.path.startswith("/"):
-        raise ValueError(f"{value} is neither a directory nor a file:/// URL; the monitor writes files")
-    return unquote(url.path)
+    if url.scheme == "file":
+        if url.netloc not in ("", "localhost") or not url.path.startswith("/"):
+            raise ValueError(f"{value} names no directory of this machine: file:///DIRECTORY does")
+        return unquote(url.path)
+    if url.scheme not in SCHEMES:
+        raise ValueError(f"{value} is neither a directory nor a URL as file:///, s3://, gs:// or hdfs://")
+    if url.password is not None or not url.netloc:
+        raise ValueError("names no store, or a password: credentials come from the environment of who reads and writes")
+    if url.scheme == "s3" and (odd := sorted({key for key, _ in parse_qsl(url.query)} - S3_KEYS)):
+        raise ValueError(f"{odd[0]} is none of {', '.join(sorted(S3_KEYS))}")
+    from pyarrow import fs  # noqa: PLC0415 - takes a tenth of a second, and a history mostly lies in a directory
+
+    try:
+        getattr(fs, SCHEMES[url.scheme])
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"this PyArrow has no file system for {url.scheme}://: {error}") from error
+    return value
+
+
+class Place(NamedTuple):
+    """Where a history lies: a folder of this machine, or a URL. `near`: the folder of this machine that has its last
+    minute, or hours, in any case."""
+
+    where: str
+    near: Path
+
+    @classmethod
+    def at(cls, folder: Path) -> Place:
+        return cls(str(folder), folder)
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder, if all of it lies on this machine."""
+        return None if "://" in self.where else self.near
+
+    @property
+    def shown(self) -> str:
+        return self.where.partition("?")[0]
 
 
 class HistorySettings(Part):
-    path: Annotated[str, BeforeValidator(_local)] = Field(
-        default="history", description="the directory, or its `file:///` URL, that `monitor` writes"
+    path: Annotated[str, BeforeValidator(_reachable)] = Field(
+        default="history",
+        description="the directory that `monitor` writes, or a URL: `file:///`, `s3://`, `gs://` or `hdfs://`, with "
+        "what PyArrow takes behind a `?` (of S3 `region`, `endpoint_override`, `scheme`); credentials come from the "
+        "environment",
+    )
+    near: str = Field(
+        default="history",
+        description="where `path` is a URL: the directory that has the last hours too, so that a failover waits for no "
+        "store",
     )
     every: Seconds = Field(default="5s", validate_default=True, description="how often it looks at everything")
     outflow: Seconds = Field(
@@ -241,6 +289,11 @@ class Installation(Part):
 
     def path(self, relative: str) -> Path:
         return (self.file.parent / relative).resolve()
+
+    @property
+    def history(self) -> Place:
+        told = self.settings.history
+        return Place(told.path, self.path(told.near)) if "://" in told.path else Place.at(self.path(told.path))
 
     def of(self, kind: type[S]) -> S:
         """The settings of a topology. Raises TypeError where they are another's."""

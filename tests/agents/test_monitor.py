@@ -18,7 +18,8 @@ from dr_ctl.agents.monitor import AnotherMonitor, Monitor, shown
 from dr_ctl.core.clock import SystemClock
 from dr_ctl.core.errors import Sick, Unreachable
 from dr_ctl.rpo.bounds.bounds import bounds
-from dr_ctl.rpo.history.files import rows_of_tail, tails
+from dr_ctl.rpo.history.files import rows_of_tail
+from dr_ctl.rpo.history.sources import Sources
 from dr_ctl.rpo.history.upkeep import Upkeep
 from dr_ctl.rpo.history.writer import TAIL_EVERY_S
 from dr_ctl.settings.loader import load
@@ -291,7 +292,7 @@ def test_a_second_monitor_on_one_history_says_so_at_once_and_records_nothing(
 
 
 def tail_rows(history: Path) -> list[dict[str, Any]]:
-    return [row for tail in tails(history, "london") for row in rows_of_tail(tail).to_pylist()]
+    return [row for tail in Sources(history).tails("london") for row in rows_of_tail(tail).to_pylist()]
 
 
 def rows_of(file: Path) -> list[dict[str, Any]]:

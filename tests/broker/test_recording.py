@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from dr_ctl.rpo.history.files import usable_files
 from dr_ctl_lab.lab.lab import Lab
 from tests.broker.driving import LONG_S, Operator, changed_settings
+from tests.rpo.usable import usable_files
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
 

@@ -15,12 +15,13 @@ import pytest
 
 from dr_ctl.rpo.estimate.estimate import BLOCKS
 from dr_ctl.rpo.estimate.figures import interval
-from dr_ctl.rpo.history.files import usable_files, write
+from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.rpo.series.columns import NA
 from dr_ctl.rpo.series.histogram import Histogram, covered_blocks
 from dr_ctl.rpo.series.steps import Steps
 from tests.rpo.simulator import EPOCH, EVERY_S, LOADS, STEP_S, STRETCHED, Load, Truth, history
+from tests.rpo.usable import usable_files
 from tests.rpo.whole import course_of
 
 METRICS = {"loss": ("loss", 1.0), "duplicates": ("duplicates", 1.0), "age_ms": ("age_s", 1000.0)}

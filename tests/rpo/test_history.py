@@ -12,8 +12,10 @@ import pytest
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.model import Finding, Severity
 from dr_ctl.rpo.history import files as history
-from dr_ctl.rpo.history.files import ADDED, SCHEMA, usable_files, write
+from dr_ctl.rpo.history.files import ADDED, SCHEMA, write
 from dr_ctl.rpo.history.row import Row
+from dr_ctl.rpo.history.sources import Source
+from tests.rpo.usable import usable_files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -135,12 +137,12 @@ def test_a_file_that_goes_while_the_others_are_read_makes_the_list_be_read_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (one,), (other,) = write([row()], tmp_path), write([row(NOON + timedelta(minutes=1))], tmp_path)
-    read = history.left_out
+    read = Source.left_out
 
-    def gone(path: Path, root: Path) -> Finding | None:
+    def gone(source: Source) -> Finding | None:
         other.unlink(missing_ok=True)
-        return read(path, root)
+        return read(source)
 
-    monkeypatch.setattr(history, "left_out", gone)
+    monkeypatch.setattr(Source, "left_out", gone)
 
     assert usable_files(tmp_path) == ([one], [])

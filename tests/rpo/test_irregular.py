@@ -16,12 +16,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dr_ctl.rpo.history.files import usable_files, write
+from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from tests.rpo import fifo, simulator
 from tests.rpo.stepped import EVERY_S, Interval, Life, ordinary, shifted, weighted, within
 from tests.rpo.test_coverage import Bound, estimated_of
 from tests.rpo.test_estimate import estimated
+from tests.rpo.usable import usable_files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,7 +14,8 @@ from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.rpo.estimate import request
 from dr_ctl.rpo.estimate.result import Estimate, EstimateAnswer, Figures, Horizon, Quantity, SeenWindow, Verdict
 from dr_ctl.rpo.estimate.stored import place, store, stored
-from dr_ctl.rpo.history.files import newest_first, usable_files
+from dr_ctl.settings.model import Place
+from tests.rpo.usable import newest_first, usable_files
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -26,7 +27,7 @@ def answer(site: str = "london", lost: int = 7) -> EstimateAnswer:
 
 
 def test_what_was_stored_is_read_with_its_age(tmp_path: Path) -> None:
-    store(tmp_path, answer(), NOW)
+    store(Place.at(tmp_path), answer(), NOW)
 
     found = stored(tmp_path, "london")
 
@@ -39,8 +40,8 @@ def test_what_was_stored_is_read_with_its_age(tmp_path: Path) -> None:
 
 
 def test_each_site_has_its_own_and_the_history_is_not_disturbed(tmp_path: Path) -> None:
-    store(tmp_path, answer("london", 1), NOW)
-    store(tmp_path, answer("paris", 2), NOW)
+    store(Place.at(tmp_path), answer("london", 1), NOW)
+    store(Place.at(tmp_path), answer("paris", 2), NOW)
 
     assert stored(tmp_path, "01").stored is None
     assert [stored(tmp_path, site).stored.data["total"]["loss"]["now"] for site in ("london", "paris")] == [1, 2]  # type: ignore[union-attr]
@@ -49,9 +50,9 @@ def test_each_site_has_its_own_and_the_history_is_not_disturbed(tmp_path: Path) 
 
 
 def test_an_answer_without_an_estimate_leaves_the_last_one(tmp_path: Path) -> None:
-    store(tmp_path, answer(), NOW)
+    store(Place.at(tmp_path), answer(), NOW)
 
-    store(tmp_path, EstimateAnswer(None), NOW + timedelta(hours=1))
+    store(Place.at(tmp_path), EstimateAnswer(None), NOW + timedelta(hours=1))
 
     assert stored(tmp_path, "london").stored.made_at == NOW  # type: ignore[union-attr]
 
@@ -72,15 +73,17 @@ def test_one_that_cannot_be_read_is_named_and_no_estimate(tmp_path: Path, text: 
 
 
 def test_one_of_another_site_under_this_name_is_none(tmp_path: Path) -> None:
-    store(tmp_path, answer("paris"), NOW)
+    store(Place.at(tmp_path), answer("paris"), NOW)
     place(tmp_path, "paris").rename(place(tmp_path, "london"))
 
     assert stored(tmp_path, "london").stored is None
 
 
 def test_where_it_cannot_be_written_the_disk_is_named(tmp_path: Path) -> None:
+    (tmp_path / "none").write_text("no folder")
+
     with pytest.raises(EnvironmentFault, match="cannot be stored"):
-        store(tmp_path / "none", answer(), NOW)
+        store(Place.at(tmp_path / "none"), answer(), NOW)
 
 
 def test_what_the_worker_is_asked_is_for_its_owner_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

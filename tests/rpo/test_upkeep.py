@@ -14,12 +14,13 @@ import pytest
 
 from dr_ctl.core.model import Role
 from dr_ctl.rpo.history import upkeep
-from dr_ctl.rpo.history.files import newest_first, usable_files, write
+from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.newest import _begin_us, recent
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.rpo.history.upkeep import Upkeep
 from tests.rpo.full import full_disk
 from tests.rpo.torn import tear
+from tests.rpo.usable import newest_first, usable_files
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -61,7 +62,7 @@ def test_the_files_of_an_hour_that_is_over_become_one(tmp_path: Path) -> None:
     assert everything(tmp_path) == before
     london = list(newest_first(tmp_path, "london"))
     assert len(london) == 21  # the twenty of the hour that goes on, and one
-    assert _begin_us(london[-1]) == NOON.timestamp() * 1_000_000
+    assert _begin_us(london[-1].name) == NOON.timestamp() * 1_000_000
     joined = pq.ParquetFile(london[-1])
     assert [set(joined.read_row_group(n)["kind"].to_pylist()) for n in range(2)] == [{"site"}, {"queue"}]
     assert joined.num_row_groups == 2

@@ -11,10 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from dr_ctl.rpo.history import writer as writing
-from dr_ctl.rpo.history.files import TAILS, usable_files
+from dr_ctl.rpo.history.files import TAILS
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.rpo.history.writer import AGAIN_S, Writer
 from tests.rpo.full import full_disk
+from tests.rpo.usable import usable_files
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 QUEUE = Row(site="london", ts=NOON, pair="orders-1", kind="queue", name="orders", depth=2, added=5, removed=3)

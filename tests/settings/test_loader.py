@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+from pyarrow import fs
 from pydantic import ValidationError
 
 from dr_ctl.settings.loader import SettingsError, find, load
+from dr_ctl.settings.model import Place
 from dr_ctl.settings.topologies import TOPOLOGIES
 
 *_FIRST, _LAST = [repr(each) for each in TOPOLOGIES]
@@ -22,7 +24,16 @@ MIRRORS = " of artemis-continuity; it is one of artemis-mirror and artemis-bridg
 ID_CACHE = " of artemis-mirror; it is one of artemis-continuity"
 NO_HTTP = "is not an http or https address, as in http://host:8161/console/jolokia"
 NO_STOMP = "is not a STOMP address, as in stomp://host:61613 or stomp+ssl://host:61612"
-NO_DIRECTORY = "is neither a directory nor a file:/// URL; the monitor writes files"
+NO_STORE = "is neither a directory nor a URL as file:///, s3://, gs:// or hdfs://"
+NO_PLACE = {
+    "s3a://bucket/history": f"s3a://bucket/history {NO_STORE}",
+    "abfs://name/history": f"abfs://name/history {NO_STORE}",
+    "file://elsewhere/history": "file://elsewhere/history names no directory of this machine: file:///DIRECTORY does",
+    "s3://user:word@bucket/h": "names no store, or a password: credentials come from the environment of who reads and "
+    "writes",
+    "s3:///history": "names no store, or a password: credentials come from the environment of who reads and writes",
+    "s3://bucket/h?endpoint=a": "endpoint is none of endpoint_override, region, scheme",
+}
 CONTROL = 'unacceptable character #x0001: special characters are not allowed\n  in "<unicode string>", position 6'
 
 
@@ -130,7 +141,26 @@ def test_what_is_left_out_has_its_default(tmp_path: Path) -> None:
 def test_a_history_may_be_named_by_a_url_that_a_spark_elsewhere_sees_too(tmp_path: Path, told: str, place: str) -> None:
     installation = load(written(tmp_path, swap("path: history", f"path: {told}")))
 
-    assert installation.path(installation.settings.history.path) == (tmp_path / place).resolve()
+    assert installation.history == Place.at((tmp_path / place).resolve())
+
+
+@pytest.mark.parametrize("told", ["s3://bucket/history?region=eu-west-1", "gs://bucket/history", "hdfs://name/history"])
+def test_a_history_may_lie_in_a_store_with_its_last_hours_here_too(tmp_path: Path, told: str) -> None:
+    history = load(written(tmp_path, swap("path: history", f"path: '{told}'"))).history
+
+    assert history == (told, tmp_path.resolve() / "history")
+    assert history.folder is None
+
+
+def test_a_store_that_this_pyarrow_cannot_read_is_refused_with_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(fs, "GcsFileSystem")
+    monkeypatch.setattr(fs, "_not_imported", [*fs._not_imported, "GcsFileSystem"])
+
+    told = problems(written(tmp_path, swap("path: history", "path: gs://bucket/history")))
+
+    assert told.startswith("dr-ctl.yaml:29:17: history.path: this PyArrow has no file system for gs://: ")
 
 
 def test_settings_do_not_change_after_loading() -> None:
@@ -243,10 +273,10 @@ hooks: {fence: {run: ./fence.sh}}
         ),
         *(
             (
-                swap("path: history", f"path: {each}"),
-                f"dr-ctl.yaml:29:17: history.path: {each} {NO_DIRECTORY}",
+                swap("path: history", f"path: '{each}'"),
+                f"dr-ctl.yaml:29:17: history.path: {why}",
             )
-            for each in ("hdfs://name/history", "s3a://bucket/history", "file://elsewhere/history")
+            for each, why in NO_PLACE.items()
         ),
         (swap("stable: 3", "stable: 3.0"), "dr-ctl.yaml:28:42: drain.stable: should be a valid integer"),
         (

@@ -41,12 +41,14 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
+    from dr_ctl.settings.model import Place
+
 AHEAD_US: Final = 60 * US
 """A clock that made looks may be ahead of this one by so much; looks of later moments are left out."""
 
 
 def bounds(
-    history: Path,
+    history: Path | Place,
     *,
     site: str,
     now: datetime,
@@ -101,7 +103,7 @@ def _pairs_until(seen: Recent, end_us: int) -> list[Pair]:
     return [Pair.of(name, seen, end_us) for name in sorted(seen.pairs)]
 
 
-def latest_end(history: Path, *, site: str, now: datetime, pairs: Sequence[str], most: int) -> datetime | None:
+def latest_end(history: Path | Place, *, site: str, now: datetime, pairs: Sequence[str], most: int) -> datetime | None:
     """The latest end of the site's service, to a tenth of a second, with which no more than `most` are lost; None where
     there is none after its last look, or the loss is not known."""
     now_us = micros(now)

@@ -58,7 +58,7 @@ def estimate(
     clock = clock or SystemClock()
     answer = _estimated(asked, micros(clock.now()), charted=charted, do=do)
     if asked.store:
-        store(asked.history, answer, clock.now())
+        store(asked.place, answer, clock.now())
     return answer
 
 

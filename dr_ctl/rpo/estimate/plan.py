@@ -19,6 +19,7 @@ from dr_ctl.rpo.estimate.listing import File, Listing
 from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.estimate.slices import NEAR_US, Slice
 from dr_ctl.rpo.findings import NO_HISTORY
+from dr_ctl.rpo.history.files import site_rows
 from dr_ctl.rpo.history.row import micros
 from dr_ctl.rpo.history.store import Store
 
@@ -172,21 +173,10 @@ def _roles(store: Store, listing: Listing, site: str, asked: Request, until_us: 
     since_us = 0 if asked.since is None else micros(asked.since)
     for file in listing.newest_first(site, until_us=until_us):
         try:
-            with store.opened(file.name) as opened, pq.ParquetFile(opened) as told:
-                rows = _site_rows(told)
+            with store.parquet(file.name) as told:
+                rows = site_rows(told)
         except (pa.ArrowException, OSError):
             continue  # whoever reads the rest of it names it
         moments, roles = rows["ts"].cast(pa.int64()).to_pylist(), rows["name"].to_pylist()
         last = {role: us for us, role in sorted(zip(moments, roles, strict=True)) if since_us <= us <= until_us}
         yield from sorted(((us, role) for role, us in last.items()), reverse=True)
-
-
-def _site_rows(file: pq.ParquetFile) -> pa.Table:
-    """The rows of roles, of those groups that have one."""
-    place = file.schema_arrow.get_field_index("kind")
-    kinds = [file.metadata.row_group(number).column(place).statistics for number in range(file.num_row_groups)]
-    groups = [
-        n for n, each in enumerate(kinds) if each is None or not each.has_min_max or each.min <= "site" <= each.max
-    ]
-    rows = file.read_row_groups(groups, columns=["ts", "kind", "name"])
-    return rows.filter(pc.field("kind") == "site")

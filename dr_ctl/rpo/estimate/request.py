@@ -18,13 +18,15 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from dr_ctl.core.errors import UsageError
 from dr_ctl.rpo.estimate.result import Objectives
+from dr_ctl.settings.model import Place
 
 _END_S: Final = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A question to a history (a folder or a URL), by an estimate or a backtest. `site` defaults to the one serving at
+    """A question to a history (a folder or a URL), by an estimate or a backtest. `near`: the folder on this machine
+    where its last estimate is kept too; None where the history is one. `site` defaults to the one serving at
     the end; with `store` the answer is kept beside the history too, and the summaries that it was made from; without
     `settled` those that are there are not read. `tested` has every second look left out too; `horizons_s` are those
     over which changes are gathered, `horizon_s` is the one to tell. Up to `few_rows` unread rows are read in this
@@ -33,6 +35,7 @@ class Request:
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     history: str
+    near: str | None = None
     site: str | None = None
     since: datetime | None = None
     until: datetime | None = None
@@ -50,6 +53,10 @@ class Request:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "history", str(self.history))
+
+    @property
+    def place(self) -> Place:
+        return Place(self.history, Path(self.near or self.history))
 
     def to_json(self) -> str:
         return TypeAdapter(Request).dump_json(self).decode()

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.model import Finding, Json
 from dr_ctl.engine.runs import write
 from dr_ctl.rpo.findings import ESTIMATE_UNREADABLE
+from dr_ctl.settings.model import Place
 
 if TYPE_CHECKING:
     from dr_ctl.rpo.estimate.result import EstimateAnswer
 
 STALE_AFTER_S = 3600.0
+_NAME: Final = "_estimate-{site}.json"
+"""The name begins as those that readers of the history pass over."""
+_NEVER: Final = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +49,13 @@ class Found:
 
 
 def place(history: Path | str, site: str) -> Path:
-    """Where it is kept. The name begins as those that readers of the history pass over."""
-    return Path(history) / f"_estimate-{site}.json"
+    """Where it is kept on this machine."""
+    return Path(history) / _NAME.format(site=site)
 
 
-def store(history: Path | str, answer: EstimateAnswer, now: datetime) -> None:
-    """Keep an estimate, whole or not at all; an answer without one leaves what is there. Raises EnvironmentFault."""
+def store(history: Place, answer: EstimateAnswer, now: datetime) -> None:
+    """Keep an estimate, whole or not at all, on this machine and where the history is; an answer without one leaves
+    what is there. Raises EnvironmentFault."""
     if answer.estimate is None:
         return
     document: dict[str, Json] = {
@@ -59,23 +64,53 @@ def store(history: Path | str, answer: EstimateAnswer, now: datetime) -> None:
         "findings": [finding.as_json() for finding in answer.findings],
     }
     try:
-        write(place(history, answer.estimate.site), document)
+        history.near.mkdir(parents=True, exist_ok=True)
+        write(place(history.near, answer.estimate.site), document)
+        if history.folder is None:
+            from dr_ctl.rpo.history.store import Store  # noqa: PLC0415 - as below
+
+            text = json.dumps(document).encode()
+            Store.of(history.where).write(_NAME.format(site=answer.estimate.site), lambda sink: sink.write(text))
     except OSError as error:
         raise EnvironmentFault(f"the estimate cannot be stored: {error}") from error
 
 
-def stored(history: Path, site: str) -> Found:
-    """Read what is kept of a site."""
-    path = place(history, site)
+def stored(history: Path | Place, site: str) -> Found:
+    """Read what is kept of a site: on this machine; where that is nothing or old, where the history is."""
+    if isinstance(history, Path):
+        return _read(history, site)
+    found = _read(history.near, site)
+    now = datetime.now(UTC)
+    if history.folder is not None or (found.stored is not None and found.stored.age_s(now) < STALE_AFTER_S):
+        return found
+    from dr_ctl.rpo.history.sources import read  # noqa: PLC0415 - what reads Parquet takes a tenth of a second
+
+    text, _ = read(history, lambda files: files.text(_NAME.format(site=site)))
+    there = _parsed(text, history.shown, site) if text is not None else Found()
+    return max(found, there, key=lambda each: each.stored.made_at if each.stored is not None else _NEVER)
+
+
+def _read(folder: Path, site: str) -> Found:
+    path = place(folder, site)
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-        return Found(_checked(told, site))
+        return _parsed(path.read_text(encoding="utf-8"), path, site)
     except FileNotFoundError:
         return Found()
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        text = f"the stored estimate {path} cannot be read: {error}"
-        remedy = "Make it anew with `dr-ctl rpo estimate`; nothing else depends on it."
-        return Found(None, (ESTIMATE_UNREADABLE(text, remedy),))
+    except OSError as error:
+        return _unreadable(path, error)
+
+
+def _parsed(text: str, where: Path | str, site: str) -> Found:
+    try:
+        return Found(_checked(json.loads(text), site))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        return _unreadable(where, error)
+
+
+def _unreadable(where: Path | str, error: Exception) -> Found:
+    text = f"the stored estimate {where} cannot be read: {error}"
+    remedy = "Make it anew with `dr-ctl rpo estimate`; nothing else depends on it."
+    return Found(None, (ESTIMATE_UNREADABLE(text, remedy),))
 
 
 def _checked(told: dict[str, Any], site: str) -> Stored:

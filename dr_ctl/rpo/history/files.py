@@ -137,30 +137,6 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def usable_files(
-    root: Path, *, since: datetime | None = None, until: datetime | None = None
-) -> tuple[list[Path], list[Finding]]:
-    """List the readable files, oldest day first; findings name the unreadable files.
-
-    `since` and `until` leave out whole days only. No directory is the same as no files.
-    """
-    return listed_anew(lambda: _usable_files(root, since, until))
-
-
-def _usable_files(root: Path, since: datetime | None, until: datetime | None) -> tuple[list[Path], list[Finding]]:
-    files: list[Path] = []
-    findings: list[Finding] = []
-    for path in sorted(root.glob("date=*/site=*/*.parquet")):
-        if path.name.startswith((".", "_")) or not _day_within(path, since, until):
-            continue
-        finding = left_out(path, root)
-        if finding is None:
-            files.append(path)
-        else:
-            findings.append(finding)
-    return files, findings
-
-
 def listed_anew(read: Callable[[], Answer]) -> Answer:
     """Call `read` again where a file has gone meanwhile: joined with others, or too old. Raises EnvironmentFault after
     `AGAIN` attempts."""
@@ -168,39 +144,6 @@ def listed_anew(read: Callable[[], Answer]) -> Answer:
         with suppress(FileNotFoundError):
             return read()
     raise EnvironmentFault("the history changed each time that it was read", remedy="Ask again.")
-
-
-def read_through(files: Iterable[Path], root: Path) -> tuple[list[Path], list[Finding]]:
-    """Read files to their ends; returns the whole files, and findings on files torn inside, which no footer shows."""
-    whole: list[Path] = []
-    torn: list[Finding] = []
-    for path in files:
-        try:
-            pq.ParquetFile(path).read()
-        except FileNotFoundError:
-            continue  # joined to other files meanwhile
-        except (pa.ArrowException, OSError) as error:
-            torn.append(_left_out(path, root, f"it is torn inside ({str(error).splitlines()[0]})"))
-        else:
-            whole.append(path)
-    return whole, torn
-
-
-def newest_first(root: Path, site: str) -> Iterator[Path]:
-    """The files of one site, the newest first by their names, which begin with the time of their first look.
-
-    Lists a day's directory only when it is asked for: the last minutes of a long history are found at once.
-    """
-    for day in sorted(root.glob("date=*"), reverse=True):
-        for path in sorted((day / f"site={site}").glob("*.parquet"), reverse=True):
-            if not path.name.startswith((".", "_")):
-                yield path
-
-
-def tails(root: Path, site: str) -> Iterator[Path]:
-    """The files with a monitor's last minute, which may not be in the history yet."""
-    for day in sorted(root.glob("date=*"), reverse=True)[:2]:
-        yield from sorted((day / f"site={site}").glob(TAILS), reverse=True)
 
 
 def rows_of_tail(path: Path) -> pa.Table:
@@ -220,36 +163,21 @@ def completed(table: pa.Table) -> pa.Table:
     return table
 
 
-def left_out(path: Path, root: Path) -> Finding | None:
-    """The finding on an unreadable file; None for a readable file. Raises FileNotFoundError."""
-    why_not = _why_not_readable(path)
-    return None if why_not is None else _left_out(path, root, why_not)
-
-
-def _left_out(path: Path, root: Path, why_not: str) -> Finding:
-    return without(f"{path.relative_to(root)} is left out: {why_not}")
+def site_rows(file: pq.ParquetFile) -> pa.Table:
+    """The rows of roles, of those groups that have one."""
+    place = file.schema_arrow.get_field_index("kind")
+    kinds = [file.metadata.row_group(number).column(place).statistics for number in range(file.num_row_groups)]
+    groups = [
+        n for n, each in enumerate(kinds) if each is None or not each.has_min_max or each.min <= "site" <= each.max
+    ]
+    rows = file.read_row_groups(groups, columns=["ts", "kind", "name"])
+    return rows.filter(pc.field("kind") == "site")
 
 
 def without(text: str) -> Finding:
     """The finding about a file that is left out."""
     remedy = "Its looks are missing from the figures. Move the file away when it is of no more use."
     return FILES_LEFT_OUT(text, remedy)
-
-
-def _day_within(path: Path, since: datetime | None, until: datetime | None) -> bool:
-    day = path.parent.parent.name.removeprefix("date=")
-    after = since is None or day >= since.astimezone(UTC).date().isoformat()
-    before = until is None or day <= until.astimezone(UTC).date().isoformat()
-    return after and before
-
-
-def _why_not_readable(path: Path) -> str | None:
-    try:
-        return wrong_columns(pq.read_schema(path)) or None
-    except FileNotFoundError:
-        raise
-    except (pa.ArrowException, OSError) as error:
-        return f"it cannot be opened ({str(error).splitlines()[0]})"
 
 
 def day_us(name: str) -> int:
@@ -264,7 +192,7 @@ def day_us(name: str) -> int:
 
 
 def wrong_columns(schema: pa.Schema) -> str:
-    """Why a file is none of the history; empty where it is one."""
+    """Why a file is none of the history; empty where the file is one."""
     lacks = [field.name for field in SCHEMA if field.name not in schema.names and field.name not in ADDED]
     wrong = [
         *lacks,

@@ -2,64 +2,69 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from itertools import chain, islice
+from contextlib import suppress
+from datetime import UTC, datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from dr_ctl.core.model import Role
-from dr_ctl.rpo.history.files import TAILS, newest_first, rows_of_tail, tails
+from dr_ctl.rpo.history.files import rows_of_tail
+from dr_ctl.rpo.history.sources import Sources, read
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
+    from dr_ctl.settings.model import Place
+
 _FILES: Final = 250
 """How many files are read back: an hour of a monitor that writes one a minute, and a week of joined hours."""
+WITHIN_S: Final = 60.0
+"""A look that is older is not the last one for certain, where not all of the history was read."""
 
 
-def last_seen(history: Path, site: str, role: Role) -> datetime | None:
+def last_seen(history: Path | Place, site: str, role: Role) -> datetime | None:
     """The last look that saw the site in that role, if the newest files hold one."""
-    for rows in _newest(history, site, ("ts", "kind", "name")):
-        matching = rows.filter((pc.field("kind") == "site") & (pc.field("name") == role.value))
-        if matching.num_rows:
-            return _latest(matching)
-    return None
+    is_so = (pc.field("kind") == "site") & (pc.field("name") == role.value)
+    return read(history, lambda files: _last(files, site, ("ts", "kind", "name"), is_so))[0]
 
 
-def newest_look(history: Path, sites: Iterable[str]) -> datetime | None:
-    """The last look at any of these sites, as a monitor that lives makes several a second."""
-    last = [
-        _latest(rows)
-        for site in sites
-        for rows in islice((each for each in _newest(history, site, ("ts",)) if each.num_rows), 1)
-    ]
-    return max(last, default=None)
+def newest_look(history: Path | Place, sites: Iterable[str]) -> datetime | None:
+    """The last look at any of these sites, as a monitor that lives makes several a second; None where none is known,
+    as of a store that did not answer."""
+    last, findings = read(history, lambda files: [_last(files, site, ("ts",)) for site in sites])
+    known = max((each for each in last if each is not None), default=None)
+    is_old = known is not None and (datetime.now(UTC) - known).total_seconds() > WITHIN_S
+    return None if findings and is_old else known
 
 
-def link_lost(history: Path, site: str, pair: str) -> datetime | None:
+def link_lost(history: Path | Place, site: str, pair: str) -> datetime | None:
     """The last look that saw the link of a broker connected, if the newest files hold one."""
-    for rows in _newest(history, site, ("ts", "pair", "link")):
-        matching = rows.filter((pc.field("pair") == pair) & pc.field("link"))
+    is_so = (pc.field("pair") == pair) & pc.field("link")
+    return read(history, lambda files: _last(files, site, ("ts", "pair", "link"), is_so))[0]
+
+
+def _last(files: Sources, site: str, columns: tuple[str, ...], is_so: pc.Expression | None = None) -> datetime | None:
+    """The last look of which that is so, or any."""
+    for rows in _newest(files, site, columns):
+        matching = rows if is_so is None else rows.filter(is_so)
         if matching.num_rows:
-            return _latest(matching)
+            latest: datetime = pc.max(matching.column("ts")).as_py()
+            return latest
     return None
 
 
-def _newest(history: Path, site: str, columns: tuple[str, ...]) -> Iterator[pa.Table]:
-    for path in chain(tails(history, site), islice(newest_first(history, site), _FILES)):
+def _newest(files: Sources, site: str, columns: tuple[str, ...]) -> Iterator[pa.Table]:
+    for tail in files.tails(site):
+        with suppress(pa.ArrowException, OSError):
+            yield rows_of_tail(tail).select([*columns])
+    for source in islice(files.newest_first(site), _FILES):
         try:
-            if path.match(TAILS):
-                yield rows_of_tail(path).select([*columns])
-            else:
-                yield pq.read_table(path, columns=[*columns], partitioning=None)
+            with source.opened() as file:
+                rows = file.read(columns=[*columns])
         except (pa.ArrowException, OSError):
             continue  # a torn file tells nothing of it; the estimate names such files
-
-
-def _latest(rows: pa.Table) -> datetime:
-    latest: datetime = pc.max(rows.column("ts")).as_py()
-    return latest
+        yield rows

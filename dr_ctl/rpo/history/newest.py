@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -19,13 +19,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dr_ctl.core.model import Finding, Role
-from dr_ctl.rpo.findings import FILES_LEFT_OUT, NO_HISTORY
-from dr_ctl.rpo.history.files import ADDED, SCHEMA, completed, left_out, listed_anew, newest_first, rows_of_tail, tails
+from dr_ctl.rpo.findings import NO_HISTORY
+from dr_ctl.rpo.history.files import ADDED, SCHEMA, completed, rows_of_tail, without
 from dr_ctl.rpo.history.row import micros
+from dr_ctl.rpo.history.sources import Source, Sources, read, shown
 from dr_ctl.rpo.history.stamps import Stamps, misstamped
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from dr_ctl.settings.model import Place
 
 OUTFLOWS: Final = ("mirror", "acks", "mixed")
 _OF_QUEUES: Final = pa.array(["queue", "staged"])
@@ -56,26 +59,31 @@ class Recent:
     roles: Mapping[str, Stamps] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     later: int = 0
+    is_empty: bool = False
 
     def saw(self, role: Role) -> Stamps:
         """The moments of the looks that saw the site so, in order."""
         return self.roles.get(role.value, _NONE)
 
 
-def recent(history: Path, site: str, pairs: Sequence[str] = (), *, until_us: int = NOW_US) -> Recent:
+def recent(history: Path | Place, site: str, pairs: Sequence[str] = (), *, until_us: int = NOW_US) -> Recent:
     """Read backwards until every pair's outflow has been seen with some minutes before it, or the history is over.
 
     `pairs` are those that the settings name; without them, those that the newest looks name. Looks after `until_us` are
     passed over, and counted.
     """
-    return listed_anew(lambda: _Reading(history, site, frozenset(pairs), until_us).recent())
+    seen, findings = read(history, lambda files: _Reading(files, site, frozenset(pairs), until_us).recent())
+    if seen.is_empty and not seen.findings:
+        text = f"there is no history of {site} in {shown(history)}: what it still had to ship is not known"
+        findings.append(NO_HISTORY(text, "Let `dr-ctl monitor` run: it records what a failover needs to know."))
+    return replace(seen, findings=[*findings, *seen.findings])
 
 
 class _Reading:
     """One pass over the files: at roles and outflows alone as far back as it takes, then at all of the last minutes."""
 
-    def __init__(self, history: Path, site: str, pairs: frozenset[str], until_us: int) -> None:
-        self._history, self._site, self._pairs, self._until_us = history, site, pairs, until_us
+    def __init__(self, files: Sources, site: str, pairs: frozenset[str], until_us: int) -> None:
+        self._files, self._site, self._pairs, self._until_us = files, site, pairs, until_us
         self._sources: list[_Tail | _File] = []
         self._roles: dict[str, list[Stamps]] = defaultdict(list)
         self._named: set[str] = set()
@@ -87,41 +95,36 @@ class _Reading:
         self._read_backwards()
         spans, bad = self._spans()
         roles = {role: np.setdiff1d(np.concatenate(each), bad) for role, each in self._roles.items()}
-        if not self._sources and not self._findings:
-            text = f"there is no history of {self._site} in {self._history}: what it still had to ship is not known"
-            self._findings.append(
-                NO_HISTORY(text, "Let `dr-ctl monitor` run: it records what a failover needs to know.")
-            )
         pairs = set(self._pairs or self._named)
         table = self._table(spans, bad)
-        return Recent(pairs, spans, table, roles, self._findings, len(self._later))
+        return Recent(pairs, spans, table, roles, self._findings, len(self._later), is_empty=not self._sources)
 
     def _read_backwards(self) -> None:
-        for tail in tails(self._history, self._site):
+        for tail in self._files.tails(self._site):
             self._take(_Tail(tail, rows_of_tail(tail)))
         oldest_us = None
-        for path in newest_first(self._history, self._site):
-            begin_us = _begin_us(path)
+        for source in self._files.newest_first(self._site):
+            begin_us = _begin_us(source.base)
             if begin_us is not None:
                 if oldest_us is not None and self._is_enough(oldest_us):
                     return
                 if begin_us <= self._until_us:
                     oldest_us = begin_us
-            if (finding := left_out(path, self._history)) is not None:
+            if (finding := source.left_out()) is not None:
                 self._findings.append(finding)
                 continue
-            with self._torn_is_named(path):
-                self._take(_File(path))
+            file = _File(source)
+            with self._torn_is_named(file):
+                self._take(file)
 
     @contextmanager
-    def _torn_is_named(self, path: Path) -> Iterator[None]:
+    def _torn_is_named(self, source: _Tail | _File) -> Iterator[None]:
         try:
             yield
         except FileNotFoundError:
             raise
         except (pa.ArrowException, OSError) as error:
-            text = f"{path.relative_to(self._history)} is left out: {str(error).splitlines()[0]}"
-            self._findings.append(FILES_LEFT_OUT(text, "Its looks are missing from the figures."))
+            self._findings.append(source.without(str(error).splitlines()[0]))
 
     def _take(self, source: _Tail | _File) -> None:
         """Note roles and outflows."""
@@ -168,7 +171,7 @@ class _Reading:
         begin, end = min(each[0] for each in spans.values()), max(each[1] for each in spans.values())
         parts = [pa.schema([SCHEMA.field(name) for name in _COLUMNS]).empty_table()]
         for source in self._sources:
-            with self._torn_is_named(source.path):
+            with self._torn_is_named(source):
                 parts.append(source.whole(begin, end))
         table = pa.concat_tables(parts)
         us = table["ts"].cast(pa.int64())
@@ -181,7 +184,10 @@ class _Tail:
     """The rows of a tail, which are few."""
 
     def __init__(self, path: Path, table: pa.Table) -> None:
-        self.path, self._table = path, table.select(_COLUMNS)
+        self._path, self._table = path, table.select(_COLUMNS)
+
+    def without(self, why: str) -> Finding:
+        return without(f"{self._path} is left out: {why}")
 
     def few(self) -> pa.Table:
         return self._table.filter(pc.invert(pc.is_in(self._table["kind"], _OF_QUEUES))).select(_FEW)
@@ -195,17 +201,20 @@ class _File:
     """A file of the history: an hour of looks at ten thousand queues has millions of rows, of which minutes are
     read."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def without(self, why: str) -> Finding:
+        return self._source.without(why)
 
     def few(self) -> pa.Table:
-        with pq.ParquetFile(self.path) as file:
+        with self._source.opened() as file:
             groups = [n for n in range(file.num_row_groups) if not (n and _first_kind(file, n) in ("queue", "staged"))]
             rows = file.read_row_groups(groups, columns=_FEW).select(_FEW)
         return rows.filter(pc.invert(pc.is_in(rows["kind"], _OF_QUEUES)))
 
     def whole(self, begin_us: int, end_us: int) -> pa.Table:
-        with pq.ParquetFile(self.path) as file:
+        with self._source.opened() as file:
             near = [n for n in range(file.num_row_groups) if _is_near(file, n, begin_us, end_us)]
             return completed(file.read_row_groups(near, columns=_COLUMNS)).select(_COLUMNS)
 
@@ -228,9 +237,9 @@ def _is_near(file: pq.ParquetFile, number: int, begin_us: int, end_us: int) -> b
     return told is None or (micros(told.min) <= end_us and begin_us <= micros(told.max))
 
 
-def _begin_us(path: Path) -> int | None:
+def _begin_us(name: str) -> int | None:
     """The first look of a file, by its name; None where the monitor did not choose the name."""
     try:
-        return micros(datetime.strptime(path.name.partition("-")[0], _NAME_TIME).replace(tzinfo=UTC))
+        return micros(datetime.strptime(name.partition("-")[0], _NAME_TIME).replace(tzinfo=UTC))
     except ValueError:
         return None

@@ -10,17 +10,20 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from dr_ctl.rpo.history.files import SCHEMA, listed_anew, rows_of_tail, tails, usable_files, without
+from dr_ctl.rpo.history.files import SCHEMA, rows_of_tail, site_rows
 from dr_ctl.rpo.history.row import micros, moment
+from dr_ctl.rpo.history.sources import Source, Sources, read
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from dr_ctl.core.model import Finding
+    from dr_ctl.settings.model import Place
 
 _COLUMNS: Final = ["ts", "kind", "name"]
+_WITHIN_S: Final = 60.0
+"""So long a store elsewhere may take for a month of files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,31 +36,34 @@ class Spell:
     last: datetime
 
 
-def spells(root: Path, sites: Sequence[str], since: datetime | None = None) -> tuple[list[Spell], list[Finding]]:
+def spells(
+    history: Path | Place, sites: Sequence[str], since: datetime | None = None
+) -> tuple[list[Spell], list[Finding]]:
     """The spells of each site, in the order of their first looks; findings name what could not be read. `since` leaves
     out earlier looks."""
-    return listed_anew(lambda: _spells(root, sites, since))
+    (found, findings), silent = read(history, lambda files: _spells(files, sites, since), within_s=_WITHIN_S)
+    return found, [*silent, *findings]
 
 
-def _spells(root: Path, sites: Sequence[str], since: datetime | None) -> tuple[list[Spell], list[Finding]]:
-    files, findings = usable_files(root, since=since)
+def _spells(files: Sources, sites: Sequence[str], since: datetime | None) -> tuple[list[Spell], list[Finding]]:
+    usable, findings = files.usable(sites, since=since)
     all_: list[Spell] = []
     for site in sites:
-        own = [path for path in files if path.parent.name == f"site={site}"]
+        own = [source for source in usable if f"/site={site}/" in source.name]
         # The last minute's looks may stand in a file already: the same looks twice are the same spells.
-        tables = [*(_of_file(path, root, findings) for path in own), *map(_of_tail, tails(root, site))]
+        tables = [*(_of_file(source, findings) for source in own), *map(_of_tail, files.tails(site))]
         all_ += _joined(site, sorted(part for table in tables for part in _parts(table, since)))
     return sorted(all_, key=lambda each: each.first), findings
 
 
-def _of_file(path: Path, root: Path, findings: list[Finding]) -> pa.Table:
+def _of_file(source: Source, findings: list[Finding]) -> pa.Table:
     try:
-        return pq.read_table(path, columns=_COLUMNS, filters=[("kind", "=", "site")], partitioning=None)
+        with source.opened() as file:
+            return site_rows(file)
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError) as error:
-        why = f"it is torn inside ({str(error).splitlines()[0]})"
-        findings.append(without(f"{path.relative_to(root)} is left out: {why}"))
+        findings.append(source.without(f"it is torn inside ({str(error).splitlines()[0]})"))
         return SCHEMA.empty_table().select(_COLUMNS)
 
 

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+import shutil
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple
+from urllib.parse import parse_qsl, urlsplit
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyarrow import fs
 
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.rpo.history.files import hidden_until_whole
+
+OBJECTS: Final = ("s3", "gcs")
+"""File systems in which a file is there once it is closed, and not before."""
 
 
 class Identity(NamedTuple):
@@ -32,9 +40,10 @@ class Store:
     root: str
 
     @classmethod
-    def of(cls, where: str | Path) -> Store:
-        """Raises EnvironmentFault where PyArrow has no such file system."""
-        return _store(str(where))
+    def of(cls, where: str | Path, *, hurried: bool = False) -> Store:
+        """Raises EnvironmentFault where PyArrow has no such file system. `hurried`: asked once and not again, by whom
+        an answer that comes late helps no more."""
+        return _store(str(where), hurried)
 
     @property
     def folder(self) -> Path | None:
@@ -46,21 +55,35 @@ class Store:
 
     def listed(self, under: str = "") -> dict[str, Identity]:
         """All files below a folder, by name; none where there is no such folder."""
-        told = self.files.get_file_info(
-            fs.FileSelector(self.url(under).rstrip("/"), recursive=True, allow_not_found=True)
-        )
-        begin = len(self.root) + 1
         return {
-            each.path[begin:]: Identity(each.size, each.mtime_ns or 0)
-            for each in sorted(told, key=lambda each: str(each.path))
+            self._name(each): Identity(each.size, each.mtime_ns or 0)
+            for each in sorted(self._infos(under, recursive=True), key=lambda each: str(each.path))
             if each.type is fs.FileType.File
         }
+
+    def directly(self, under: str = "") -> list[str]:
+        """What lies in a folder itself, files and folders, by name."""
+        return sorted(self._name(each) for each in self._infos(under, recursive=False))
+
+    def _infos(self, under: str, *, recursive: bool) -> list[fs.FileInfo]:
+        folder = fs.FileSelector(self.url(under).rstrip("/"), recursive=recursive, allow_not_found=True)
+        told: list[fs.FileInfo] = self.files.get_file_info(folder)
+        return told
+
+    def _name(self, info: fs.FileInfo) -> str:
+        return str(info.path)[len(self.root) + 1 :]
 
     def opened(self, name: str) -> pa.NativeFile:
         """A file to read. Raises FileNotFoundError where there is none."""
         return self.files.open_input_file(self.url(name))
 
-    def write(self, name: str, put: Callable[[Any], object]) -> None:
+    @contextmanager
+    def parquet(self, name: str) -> Iterator[pq.ParquetFile]:
+        """A Parquet file to read. Raises FileNotFoundError where there is none."""
+        with self.opened(name) as file, pq.ParquetFile(file) as told:
+            yield told
+
+    def write(self, name: str, put: Callable[[BinaryIO], object]) -> None:
         """Write a file so that it is there whole or not at all. Raises OSError."""
         if self.folder is not None:
             path = self.folder / name
@@ -68,21 +91,56 @@ class Store:
             with hidden_until_whole(path) as file:
                 put(file)
             return
-        with self.files.open_output_stream(self.url(name)) as file:  # an object is there once it is closed
-            put(file)
+        with tempfile.TemporaryFile() as whole:
+            put(whole)
+            whole.seek(0)
+            self._send(name, whole)
+
+    def _send(self, name: str, whole: BinaryIO) -> None:
+        folder, _, base = self.url(name).rpartition("/")
+        is_whole_at_once = self.files.type_name in OBJECTS
+        begun = self.url(name) if is_whole_at_once else f"{folder}/.{base}.{uuid.uuid4().hex}.part"
+        try:
+            if not is_whole_at_once:
+                self.files.create_dir(folder, recursive=True)
+            with self.files.open_output_stream(begun) as sink:
+                shutil.copyfileobj(whole, sink, 1 << 20)
+            if not is_whole_at_once:
+                self.files.move(begun, self.url(name))
+        except BaseException:
+            with suppress(OSError):
+                self.files.delete_file(begun)
+            raise
 
     def remove(self, name: str) -> None:
+        """Remove a file, and of folders on this machine those that nothing is left in. Raises OSError."""
         with suppress(FileNotFoundError):
             self.files.delete_file(self.url(name))
+        if self.folder is not None:
+            path = (self.folder / name).parent
+            with suppress(OSError):  # something lies there
+                while path != self.folder:
+                    path.rmdir()
+                    path = path.parent
 
 
 @lru_cache(maxsize=8)
-def _store(where: str) -> Store:
+def _store(where: str, hurried: bool) -> Store:
     if "://" not in where and not where.startswith("file:"):
         return Store(where, fs.LocalFileSystem(), str(Path(where).absolute()))
     try:
-        files, root = fs.FileSystem.from_uri(where)
-    except (pa.ArrowException, ValueError, OSError, NotImplementedError) as error:
+        files, root = _s3(where, hurried) if where.startswith("s3:") else fs.FileSystem.from_uri(where)
+    except (pa.ArrowException, TypeError, ValueError, OSError, NotImplementedError) as error:
         text = f"the history at {where.partition('?')[0]} cannot be opened: {str(error).splitlines()[0]}"
         raise EnvironmentFault(text, remedy="Name a folder, or a URL as file:, s3://, gs:// or hdfs://.") from error
     return Store(where, files, root.rstrip("/"))
+
+
+def _s3(where: str, hurried: bool) -> tuple[fs.FileSystem, str]:
+    """PyArrow's own reading of the URL sets no limits, and a process that ends waits for every question."""
+    url = urlsplit(where)
+    told: dict[str, Any] = dict(parse_qsl(url.query))
+    connect_s, request_s, attempts = (1, 2, 1) if hurried else (3, 10, 3)
+    again = fs.AwsStandardS3RetryStrategy(attempts)
+    store = fs.S3FileSystem(**told, connect_timeout=connect_s, request_timeout=request_s, retry_strategy=again)
+    return store, f"{url.netloc}{url.path}"

@@ -10,30 +10,27 @@ from __future__ import annotations
 import fcntl
 import json
 import math
+import shutil
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dr_ctl.rpo.history.files import (
-    ADDED,
-    OWN,
-    SCHEMA,
-    TAILS,
-    WRITTEN,
-    completed,
-    hidden_until_whole,
-    name_of,
-    read_through,
-)
+from dr_ctl.core.errors import EnvironmentFault
+from dr_ctl.rpo.history.files import ADDED, NAMED, OWN, SCHEMA, TAILS, WRITTEN, completed, day_us, name_of
+from dr_ctl.rpo.history.sources import Source
+from dr_ctl.rpo.history.store import Store
+from dr_ctl.settings.model import Place
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from dr_ctl.rpo.history.store import Identity
 
 GROUP_ROWS: Final = 50_000
 """Rows of a joined file that are held at once, and stand together in it: those of outflows apart from those of queues,
@@ -46,69 +43,94 @@ LOCK: Final = "_upkeep.lock"
 _PARTS: Final = b"dr-ctl.parts"
 _HOUR: Final = "%Y%m%dT%H"
 _DAY_S: Final = 86_400.0
+_Hours = dict[str, list[str]]
 
 
 class Upkeep:
-    """Does a little at a time. No fault of the disk is raised: `trouble` tells it, and nothing is lost by it."""
+    """Does a little at a time. No fault of the disk or the store is raised: `trouble` tells it, and nothing is lost by
+    it."""
 
-    def __init__(self, root: Path, *, keep_s: float) -> None:
-        self._root, self._keep_days = root, math.ceil(keep_s / _DAY_S) + 1
-        self._given_up: set[tuple[Path, str]] = set()
+    def __init__(self, history: Path | Place, *, keep_s: float) -> None:
+        self._place = Place.at(history) if isinstance(history, Path) else history
+        self._keep_days = math.ceil(keep_s / _DAY_S) + 1
+        self._given_up: set[tuple[str, str]] = set()
         self.trouble: str | None = None
 
     def step(self, now: datetime) -> bool:
-        """Remove what is too old or what was joined, or join the files of one hour; false where there is nothing to do,
-        or another monitor does it."""
+        """Bring new files to a store elsewhere; else remove what is too old or what was joined, or join the files of
+        one hour; false where there is nothing to do, or another monitor does it."""
         try:
-            with _alone(self._root) as is_alone:
-                did = is_alone and (self._remove() or self._join(now))
-        except (pa.ArrowException, OSError) as error:
-            self.trouble = f"the history cannot be tidied: {error}"
+            with _alone(self._place.near) as is_alone:
+                did = is_alone and self._step(now)
+        except (pa.ArrowException, OSError, EnvironmentFault) as error:
+            what = "tidied" if self._place.folder is not None else f"brought to {self._place.shown}"
+            self.trouble = f"the history cannot be {what}: {str(error).splitlines()[0]}"
             return False
         self.trouble = None  # not before it is so: others read it meanwhile
         return did
 
-    def _remove(self) -> bool:
-        """Of each site so many days stay that have looks: a clock that is years ahead makes one more, and costs one."""
-        days: dict[str, list[Path]] = defaultdict(list)
-        for folder in sorted(self._root.glob("date=*/site=*"), reverse=True):
-            if _day(folder) is not None and any(OWN.fullmatch(file.name) for file in folder.iterdir()):
-                days[folder.name].append(folder)
-        old = [folder for folders in days.values() for folder in folders[self._keep_days :]]
-        if not old:
-            return False
-        _clear(old[-1])
-        return True
+    def _step(self, now: datetime) -> bool:
+        store = Store.of(self._place.where)
+        there = store.listed()
+        days = _days(there)
+        names = [name for hours in days.values() for hour in hours.values() for name in hour]
+        newest = max((name.rpartition("/")[2] for name in names), default=None)
+        current = f"{(min(_begin(newest), now) if newest is not None else now) - LATE:{_HOUR}}"
+        if self._place.folder is None and _brought(Store.of(self._place.near), store, there, current):
+            return True
+        return self._remove(store, there, days) or self._join(store, days, current)
 
-    def _join(self, now: datetime) -> bool:
-        folders = {folder: _hours(folder) for folder in sorted(self._root.glob("date=*/site=*"))}
-        newest = max((files[-1].name for hours in folders.values() for files in hours.values()), default=None)
-        if newest is None:
-            return False
-        current = f"{(min(_begin(newest), now) - LATE).astimezone(UTC):{_HOUR}}"
+    def _remove(self, store: Store, there: Mapping[str, Identity], days: Mapping[str, _Hours]) -> bool:
+        """Of each site so many days stay that have looks: a clock that is years ahead makes one more, and costs one."""
+        by_site: dict[str, list[str]] = defaultdict(list)
+        for folder in sorted(days, reverse=True):
+            by_site[folder.partition("/site=")[2]].append(folder)
+        old = [folder for folders in by_site.values() for folder in folders[self._keep_days :]]
+        for name in there:
+            if old and name.startswith(f"{old[-1]}/") and _is_own(name.rpartition("/")[2]):
+                store.remove(name)
+        return bool(old)
+
+    def _join(self, store: Store, days: Mapping[str, _Hours], current: str) -> bool:
         return any(
-            self._join_hour(folder, hour, files)
-            for folder, hours in folders.items()
+            self._join_hour(store, folder, hour, files)
+            for folder, hours in days.items()
             for hour, files in hours.items()
             if hour < current and len(files) > 1 and (folder, hour) not in self._given_up
         )
 
-    def _join_hour(self, folder: Path, hour: str, files: list[Path]) -> bool:
+    def _join_hour(self, store: Store, folder: str, hour: str, names: list[str]) -> bool:
+        files = [Source(store, name) for name in names]
         joined = {name for file in files for name in _parts(file)}
-        if left := [file for file in files if file.name in joined]:
+        if left := [file for file in files if file.base in joined]:
             for file in left:
-                file.unlink(missing_ok=True)
+                store.remove(file.name)
             return True
         fit = [file for file in files if _is_ours(file)]
         if len(fit) < 2:  # noqa: PLR2004 - one alone needs no other
             return False
+        name = f"{folder}/{name_of(_begin(min(file.base for file in fit)))}"
         try:
-            _write_joined(fit, folder)
+            store.write(name, lambda sink: _write_joined(fit, sink))
         except (pa.ArrowException, OSError):
-            if read_through(fit, self._root)[1]:
+            if any(file.torn() for file in fit):
                 self._given_up.add((folder, hour))  # a file torn inside would fail at every step
             raise
         return True
+
+
+def _brought(near: Store, store: Store, there: Mapping[str, Identity], current: str) -> bool:
+    """Bring to the store what it lacks. Of files that are there those of hours that are over go here: before the hour
+    is joined there, and its parts are removed."""
+    here = near.listed()
+    new = [name for name in here if _is_file(name) and (name not in there or there[name].size != here[name].size)]
+    for name in new:
+        with near.opened(name) as file:
+            store.write(name, lambda sink, file=file: shutil.copyfileobj(file, sink, 1 << 20))  # type: ignore[misc]
+    over = [name for name in here if _is_file(name) and name not in new and name.rpartition("/")[2][:11] < current]
+    for name in over:
+        near.remove(name)
+    return bool(new or over)
 
 
 @contextmanager
@@ -124,50 +146,46 @@ def _alone(root: Path) -> Iterator[bool]:
             yield True
 
 
-def _day(folder: Path) -> date | None:
-    try:
-        return date.fromisoformat(folder.parent.name.removeprefix("date="))
-    except ValueError:
-        return None
+def _is_file(name: str) -> bool:
+    return NAMED.fullmatch(name) is not None and OWN.fullmatch(name.rpartition("/")[2]) is not None
 
 
-def _clear(folder: Path) -> None:
-    """Remove what is the history's own, and the folders where nothing else lies in them."""
-    for file in folder.iterdir():
-        begun = file.name.startswith(".") and file.name.endswith(".part")  # a monitor was killed while it wrote it
-        if begun or file.match(TAILS) or OWN.fullmatch(file.name):
-            file.unlink(missing_ok=True)
-    for each in (folder, folder.parent):
-        if not any(each.iterdir()):
-            each.rmdir()
+def _is_own(base: str) -> bool:
+    """Whether the history made that file; also one that a monitor was killed over."""
+    begun = base.startswith(".") and base.endswith(".part")
+    return begun or fnmatch(base, TAILS) or OWN.fullmatch(base) is not None
 
 
 def _begin(name: str) -> datetime:
     return datetime.strptime(name[:15], "%Y%m%dT%H%M%S").replace(tzinfo=UTC)
 
 
-def _hours(folder: Path) -> dict[str, list[Path]]:
-    hours: dict[str, list[Path]] = defaultdict(list)
-    for file in sorted(folder.iterdir()):
-        if (match := OWN.fullmatch(file.name)) is not None:
-            hours[match["begin"][:11]].append(file)
-    return hours
+def _days(there: Iterable[str]) -> dict[str, _Hours]:
+    """The files of each day and site, by the hour."""
+    days: dict[str, _Hours] = {}
+    for name in sorted(there):
+        if _is_file(name) and day_us(name):
+            folder, _, base = name.rpartition("/")
+            days.setdefault(folder, {}).setdefault(base[:11], []).append(name)
+    return days
 
 
-def _parts(file: Path) -> list[str]:
+def _parts(file: Source) -> list[str]:
     """The files that one was made of."""
     try:
-        metadata = pq.read_metadata(file).metadata or {}
+        with file.opened() as told:
+            metadata = told.metadata.metadata or {}
     except (pa.ArrowException, OSError):
         return []
     parts: list[str] = json.loads(metadata.get(_PARTS, b"[]"))
     return parts
 
 
-def _is_ours(file: Path) -> bool:
+def _is_ours(file: Source) -> bool:
     """Say whether it can be read and has the history's own columns; any other stays as it is."""
     try:
-        told = pq.read_schema(file).remove_metadata()
+        with file.opened() as opened:
+            told = opened.schema_arrow.remove_metadata()
     except (pa.ArrowException, OSError):
         return False
     return bool(
@@ -175,18 +193,17 @@ def _is_ours(file: Path) -> bool:
     )
 
 
-def _write_joined(files: list[Path], folder: Path) -> None:
-    first = _begin(min(file.name for file in files))
-    schema = SCHEMA.with_metadata({_PARTS: json.dumps([file.name for file in files])})
-    with hidden_until_whole(folder / name_of(first)) as file, pq.ParquetWriter(file, schema, **WRITTEN) as writer:
+def _write_joined(files: list[Source], sink: BinaryIO) -> None:
+    schema = SCHEMA.with_metadata({_PARTS: json.dumps([file.base for file in files])})
+    with pq.ParquetWriter(sink, schema, **WRITTEN) as writer:
         for of_queues in (False, True):
             for rows in _gathered(_of_kind(files, of_queues=of_queues)):
                 writer.write_table(rows.sort_by(ORDER).cast(schema))
 
 
-def _of_kind(files: Iterable[Path], *, of_queues: bool) -> Iterator[pa.Table]:
+def _of_kind(files: Iterable[Source], *, of_queues: bool) -> Iterator[pa.Table]:
     for each in files:
-        with pq.ParquetFile(each) as file:
+        with each.opened() as file:
             for number in range(file.num_row_groups):
                 rows = completed(file.read_row_group(number))
                 is_queue = pc.is_in(rows["kind"], _QUEUES)

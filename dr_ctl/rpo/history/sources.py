@@ -1,0 +1,194 @@
+"""The files of a history to read: of its folder, or of a store elsewhere and of the folder on this machine that has the
+last hours too. Who must not wait for the store reads what lies here once the store has not answered in time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dr_ctl.core.clock import growing_s
+from dr_ctl.core.errors import DrCtlError
+from dr_ctl.core.model import Finding
+from dr_ctl.rpo.findings import STORE_SILENT
+from dr_ctl.rpo.history.files import NAMED, TAILS, listed_anew, without, wrong_columns
+from dr_ctl.rpo.history.store import Store
+from dr_ctl.settings.model import Place
+
+Answer = TypeVar("Answer")
+WITHIN_S: Final = 3.0
+"""So long a store elsewhere is waited for, where what lies on this machine does instead."""
+AGAIN_S: Final = 60.0
+"""After so long a store that did not answer is asked again."""
+_silent_until: dict[str, float] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file of the history, and where it is read."""
+
+    store: Store
+    name: str
+
+    @property
+    def base(self) -> str:
+        return self.name.rpartition("/")[2]
+
+    @property
+    def path(self) -> Path:
+        """The name for a person; on this machine the path."""
+        return Path(self.store.url(self.name))
+
+    def opened(self) -> AbstractContextManager[pq.ParquetFile]:
+        """Raises FileNotFoundError where it is gone."""
+        return self.store.parquet(self.name)
+
+    def left_out(self) -> Finding | None:
+        """The finding on an unreadable file; None for a readable file. Raises FileNotFoundError."""
+        try:
+            with self.opened() as file:
+                why_not = wrong_columns(file.schema_arrow)
+        except FileNotFoundError:
+            raise
+        except (pa.ArrowException, OSError) as error:
+            why_not = f"it cannot be opened ({str(error).splitlines()[0]})"
+        return self.without(why_not) if why_not else None
+
+    def without(self, why: str) -> Finding:
+        return without(f"{self.name} is left out: {why}")
+
+    def torn(self) -> str | None:
+        """Read the file to its end: why it cannot be read, which no footer shows; None where it can, or has gone."""
+        try:
+            with self.opened() as file:
+                file.read()
+        except FileNotFoundError:
+            return None
+        except (pa.ArrowException, OSError) as error:
+            return f"it is torn inside ({str(error).splitlines()[0]})"
+        return None
+
+
+class Sources:
+    """Files in several stores as one history: where two have one of the same name the first counts."""
+
+    def __init__(self, near: Path, *others: Store) -> None:
+        """`near`: the folder with the last minute of looks, which is always on this machine."""
+        self._near, self._stores = near, (Store.of(near), *others)
+
+    def newest_first(self, site: str) -> Iterator[Source]:
+        """The files of one site, the newest first by their names, which begin with the time of their first look.
+
+        Lists a day's directory only when it is asked for: the last minutes of a long history are found at once.
+        """
+        for day in sorted(self._days(), reverse=True):
+            yield from sorted(self._of(f"{day}/site={site}"), key=lambda each: each.base, reverse=True)
+
+    def usable(
+        self, sites: Sequence[str] | None = None, *, since: datetime | None = None, until: datetime | None = None
+    ) -> tuple[list[Source], list[Finding]]:
+        """List the readable files, oldest day first; findings name the unreadable files. Raises FileNotFoundError where
+        one goes meanwhile.
+
+        `since` and `until` leave out whole days only. No directory is the same as no files.
+        """
+        found: list[Source] = []
+        findings: list[Finding] = []
+        for day in sorted(self._days()):
+            if not _day_within(day, since, until):
+                continue
+            folders = {each for store in self._stores for each in store.directly(day)}
+            for folder in sorted(folders):
+                if sites is None or folder.rpartition("site=")[2] in sites:
+                    for each in sorted(self._of(folder), key=lambda each: each.base):
+                        finding = each.left_out()
+                        found += [each] if finding is None else []
+                        findings += [] if finding is None else [finding]
+        return found, findings
+
+    def tails(self, site: str) -> Iterator[Path]:
+        """The files with a monitor's last minute, which may not be in the history yet."""
+        for day in sorted(self._near.glob("date=*"), reverse=True)[:2]:
+            yield from sorted((day / f"site={site}").glob(TAILS), reverse=True)
+
+    def text(self, name: str) -> str | None:
+        """What a file beside the history says, of the store elsewhere; None where there is none."""
+        for store in self._stores[1:]:
+            with suppress(FileNotFoundError), store.opened(name) as file:
+                return str(file.read().decode())
+        return None
+
+    def _days(self) -> set[str]:
+        return {each for store in self._stores for each in store.directly() if each.startswith("date=")}
+
+    def _of(self, folder: str) -> list[Source]:
+        named: dict[str, Source] = {}
+        for store in self._stores:
+            for name in store.directly(folder):
+                if NAMED.fullmatch(name):
+                    named.setdefault(name, Source(store, name))
+        return [*named.values()]
+
+
+def read(
+    history: Path | Place, ask: Callable[[Sources], Answer], *, within_s: float | None = None
+) -> tuple[Answer, list[Finding]]:
+    """Have the files of a history read, anew where one goes meanwhile. Of a history elsewhere what lies on this machine
+    alone is read where the store does not answer in time; the finding says so."""
+    place = Place.at(history) if isinstance(history, Path) else history
+
+    def here() -> Answer:
+        return listed_anew(lambda: ask(Sources(place.near)))
+
+    def there() -> Answer:
+        store = Store.of(place.where, hurried=within_s is None)
+        return listed_anew(lambda: ask(Sources(place.near, store)))
+
+    if place.folder is not None:
+        return here(), []
+    why = "it did not answer a moment ago"
+    if growing_s() >= _silent_until.get(place.where, 0.0):
+        limit_s = WITHIN_S if within_s is None else within_s
+        answers, errors = _in_time(there, limit_s)
+        if answers:
+            return answers[0], []
+        _silent_until[place.where] = growing_s() + AGAIN_S
+        why = str(errors[0]).splitlines()[0] if errors else f"no answer within {limit_s:g} s"
+    text = f"the history at {place.shown} was not read ({why}): figures rest on what lies in {place.near}"
+    remedy = "See that this machine reaches the store, with credentials that may read it."
+    return here(), [STORE_SILENT(text, remedy)]
+
+
+def shown(history: Path | Place) -> str:
+    """Where it lies, in words."""
+    return str(history) if isinstance(history, Path) else history.shown
+
+
+def _in_time(ask: Callable[[], Answer], within_s: float) -> tuple[list[Answer], list[Exception]]:
+    answers: list[Answer] = []
+    errors: list[Any] = []
+
+    def asked() -> None:
+        try:
+            answers.append(ask())
+        except (OSError, pa.ArrowException, DrCtlError) as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=asked, name="history", daemon=True)
+    thread.start()
+    thread.join(within_s)
+    return answers[:1], errors[:1]
+
+
+def _day_within(day: str, since: datetime | None, until: datetime | None) -> bool:
+    day = day.removeprefix("date=")
+    after = since is None or day >= since.astimezone(UTC).date().isoformat()
+    before = until is None or day <= until.astimezone(UTC).date().isoformat()
+    return after and before

@@ -1,0 +1,280 @@
+"""A history that lies in a store elsewhere: the same figures, nothing lost on the way, and nobody waits for the store.
+
+Fast tests have a second folder as the store, by its `file://` URL; those with S3 ask a server process.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyarrow import fs
+
+from dr_ctl.core.model import Role
+from dr_ctl.rpo.backtest.backtest import backtest
+from dr_ctl.rpo.bounds.bounds import Bounds, bounds
+from dr_ctl.rpo.estimate.estimate import estimate
+from dr_ctl.rpo.estimate.request import Request
+from dr_ctl.rpo.estimate.stored import stored
+from dr_ctl.rpo.history import sources, store
+from dr_ctl.rpo.history.files import write
+from dr_ctl.rpo.history.last_seen import last_seen, newest_look
+from dr_ctl.rpo.history.roles import spells
+from dr_ctl.rpo.history.row import Row
+from dr_ctl.rpo.history.store import Store
+from dr_ctl.rpo.history.upkeep import Upkeep
+from dr_ctl.settings.model import Place
+from tests.rpo.full import full_disk
+from tests.rpo.object_store import KEYS, s3_server
+from tests.rpo.simulator import EPOCH, LOADS, history
+
+HOURS = 2.5
+NOW = EPOCH + timedelta(hours=HOURS)
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[Row]:
+    return history(LOADS[3], 5, hours=HOURS, pair="orders-1", every_s=20.0)[0]
+
+
+@pytest.fixture(autouse=True)
+def none_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "_silent_until", {})
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place((tmp_path / "store").as_uri(), tmp_path / "near")
+
+
+@pytest.fixture
+def s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    for key, value in KEYS.items():
+        monkeypatch.setenv(key, value)
+    with s3_server() as (url, _):
+        yield Place(url, tmp_path / "near")
+
+
+def recorded(rows: Sequence[Row], place: Place, whole: Path) -> None:
+    """Write it as a monitor would, ten minutes a file, into its folder and, to compare with, into another."""
+    for number in range(round(HOURS * 6)):
+        part = [row for row in rows if number * 600 <= (row.ts - EPOCH).total_seconds() < (number + 1) * 600]
+        write(part, place.near)
+        write(part, whole)
+
+
+def tidied(place: Place) -> Upkeep:
+    upkeep = Upkeep(place, keep_s=1e9)
+    while upkeep.step(NOW):
+        pass
+    return upkeep
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.rglob("*.parquet") if "summary" not in path.parts)
+
+
+def all_rows(place: Place) -> int:
+    there = Store.of(place.where)
+    total = 0
+    for name in there.listed("date=2026-03-01"):
+        with there.parquet(name) as file:
+            total += file.metadata.num_rows
+    return total
+
+
+def asked(where: Path | Place, now: datetime = NOW) -> Bounds:
+    return bounds(where, site="london", now=now)
+
+
+def same(here: Any, there: Any) -> bool:
+    """Whether two estimates say the same; when each was asked for is not of the history."""
+    told = [{**each.as_json(), "stale_s": None} for each in (here, there)]
+    ids = [[finding.id for finding in each.findings] for each in (here, there)]
+    return told[0] == told[1] and ids[0] == ids[1]
+
+
+def test_what_is_written_here_is_in_the_store_with_the_hours_joined_and_the_last_hour_here_too(
+    tmp_path: Path, rows: list[Row], place: Place
+) -> None:
+    recorded(rows, place, tmp_path / "whole")
+
+    upkeep = tidied(place)
+
+    assert upkeep.trouble is None
+    assert all_rows(place) == len(rows)
+    assert len(names(tmp_path / "store")) == 5  # two hours, and the three files of the one that goes on
+    here = names(place.near)
+    assert here == names(tmp_path / "store")[-len(here) :]
+    assert {name[:11] for name in here} == {"20260301T02"}
+
+
+def test_bounds_are_the_same_from_the_store_as_from_a_folder(tmp_path: Path, rows: list[Row], place: Place) -> None:
+    recorded(rows, place, tmp_path / "whole")
+    tidied(place)
+    elsewhere = replace_near(place, tmp_path / "nothing here")
+
+    for later_s in (20, 3600):
+        moment = NOW + timedelta(seconds=later_s)
+        whole = asked(tmp_path / "whole", moment)
+        assert whole.lost.at_most is not None
+        assert whole.lost.at_most > 0
+        assert asked(place, moment) == asked(elsewhere, moment) == whole
+    assert last_seen(place, "london", Role.SERVING) == last_seen(elsewhere, "london", Role.SERVING) == rows[-1].ts
+    assert newest_look(elsewhere, ["london", "paris"]) == rows[-1].ts
+    assert spells(place, ["london"]) == spells(tmp_path / "whole", ["london"])
+
+
+def replace_near(place: Place, near: Path) -> Place:
+    return Place(place.where, near)
+
+
+def test_estimates_by_rows_and_by_summaries_are_the_same_and_are_found_from_elsewhere(
+    tmp_path: Path, rows: list[Row], place: Place
+) -> None:
+    recorded(rows, place, tmp_path / "whole")
+    tidied(place)
+    here = estimate(Request(history=str(tmp_path / "whole")))
+    request = Request(history=place.where, near=str(place.near), store=True)
+
+    assert same(here, estimate(request))
+    assert same(here, estimate(replace(request, store=False)))
+    assert (tmp_path / "store" / "summary").is_dir()
+    assert not (place.near / "summary").exists()
+    of_another_machine = stored(replace_near(place, tmp_path / "nothing here"), "london").stored
+    assert of_another_machine is not None
+    assert of_another_machine == stored(place, "london").stored
+
+
+def test_nobody_waits_for_a_store_that_does_not_answer(
+    tmp_path: Path, rows: list[Row], place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(rows, place.near)
+    whole, never = asked(place.near), threading.Event()
+    monkeypatch.setattr(sources, "WITHIN_S", 0.05)
+    asks = []
+
+    def silent(where: str | Path, **more: object) -> Store:
+        asks.append(where)
+        if str(where) == place.where:
+            never.wait(10)
+            raise OSError
+        return store._store(str(where), hurried=False)
+
+    monkeypatch.setattr(Store, "of", silent)
+    try:
+        first, again = asked(place), asked(place)
+    finally:
+        never.set()
+
+    assert asks.count(place.where) == 1  # it is not asked again at once
+    assert (first.lost, first.twice) == (again.lost, again.twice) == (whole.lost, whole.twice)
+    assert [each.id for each in first.findings] == ["DR-RPO-032", *(each.id for each in whole.findings)]
+    assert "no answer within 0.05 s" in first.findings[0].text
+    assert newest_look(place, ["london"]) is None  # another machine may have looked since: nobody can tell
+
+
+def test_a_store_that_cannot_be_written_loses_nothing_and_is_told(
+    tmp_path: Path, rows: list[Row], place: Place
+) -> None:
+    recorded(rows, place, tmp_path / "whole")
+    (tmp_path / "store").write_text("no folder")
+    upkeep = Upkeep(place, keep_s=1e9)
+
+    assert not upkeep.step(NOW)
+    assert upkeep.trouble is not None
+    assert f"cannot be brought to {place.where}" in upkeep.trouble
+    (tmp_path / "store").unlink()
+    with full_disk():
+        assert not upkeep.step(NOW)
+    while upkeep.step(NOW):
+        pass
+
+    assert upkeep.trouble is None
+    assert all_rows(place) == len(rows)
+
+
+def test_a_file_that_came_in_part_is_brought_again(tmp_path: Path, rows: list[Row], place: Place) -> None:
+    [path] = write(rows[:30], place.near)
+    there = tmp_path / "store" / path.relative_to(place.near)
+    there.parent.mkdir(parents=True)
+    there.write_bytes(path.read_bytes()[:100])
+
+    Upkeep(place, keep_s=1e9).step(EPOCH)
+
+    assert there.read_bytes() == path.read_bytes()
+
+
+def test_in_a_store_with_folders_a_file_has_its_name_once_it_is_whole(tmp_path: Path) -> None:
+    """As HDFS has; its files are seen while they are written."""
+    tree = Store("hdfs://name/h", fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()), "h")
+
+    def put(sink: Any) -> None:
+        sink.write(b"whole")
+        assert not list(tmp_path.rglob("a"))
+
+    tree.write("date=2026-03-01/a", put)
+    with pytest.raises(OSError, match="torn"):
+        tree._send("date=2026-03-01/b", Torn())  # type: ignore[arg-type]
+
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["a"]
+    assert (tmp_path / "h/date=2026-03-01/a").read_bytes() == b"whole"
+
+
+class Torn:
+    """A file that cannot be read to its end."""
+
+    def __init__(self) -> None:
+        self._parts = iter([b"begin"])
+
+    def read(self, _size: int) -> bytes:
+        for part in self._parts:
+            return part
+        raise OSError("torn")
+
+
+@pytest.mark.deep
+def test_s3_says_what_a_folder_says(tmp_path: Path, rows: list[Row], s3: Place) -> None:
+    recorded(rows, s3, tmp_path / "whole")
+    upkeep = tidied(s3)
+    assert upkeep.trouble is None
+    assert all_rows(s3) == len(rows)
+    here = Request(history=str(tmp_path / "whole"), store=True)
+    there = replace(here, history=s3.where, near=str(s3.near))
+
+    assert same(estimate(here), estimate(there))
+    assert same(estimate(replace(here, store=False)), estimate(replace(there, store=False)))
+    assert any(name.startswith("summary/") for name in Store.of(s3.where).listed())
+    assert backtest(replace(here, tested=True)).as_json() == backtest(replace(there, tested=True)).as_json()
+    moment = NOW + timedelta(seconds=20)
+    elsewhere = replace_near(s3, tmp_path / "nothing here")
+    assert asked(s3, moment) == asked(elsewhere, moment) == asked(tmp_path / "whole", moment)
+    assert spells(elsewhere, ["london"]) == spells(tmp_path / "whole", ["london"])
+
+
+@pytest.mark.deep
+def test_days_that_are_too_old_go_from_s3_and_a_late_file_undoes_the_summaries_that_it_touches(
+    tmp_path: Path, rows: list[Row], s3: Place
+) -> None:
+    old = [replace(row, ts=row.ts - timedelta(days=20)) for row in rows[:60]]
+    write(old, s3.near)
+    recorded(rows, s3, tmp_path / "whole")
+    upkeep = Upkeep(s3, keep_s=86_400)
+    while upkeep.step(NOW):
+        pass
+    there = Request(history=s3.where, near=str(s3.near), store=True)
+    assert sum(name.startswith("date=") for name in Store.of(s3.where).listed()) == 6  # two days are kept of each site
+
+    estimate(there)
+    late = [replace(row, ts=row.ts + timedelta(seconds=7)) for row in rows[90:99]]
+    write(late, s3.near)
+    write(late, tmp_path / "whole")
+    upkeep.step(NOW)
+
+    since = datetime(2026, 3, 1, tzinfo=UTC)
+    assert same(estimate(Request(history=str(tmp_path / "whole"), since=since)), estimate(replace(there, since=since)))
