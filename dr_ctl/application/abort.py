@@ -8,13 +8,13 @@ from dr_ctl.application import carrying_out, lock, open_run
 from dr_ctl.application.afterwards import telling
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.findings import NO_OPEN_RUN, PAST_NO_RETURN, RUN_GIVEN_UP
-from dr_ctl.application.open_run import left_open, no_open_run
+from dr_ctl.application.open_run import left_open, no_open_run, why_not_undone
 from dr_ctl.application.opened import Opened
 from dr_ctl.application.result import Result
 from dr_ctl.application.run import NOBODY_ASKED, SAID_NO
 from dr_ctl.application.run_options import RunOptions
 from dr_ctl.core.errors import UsageError
-from dr_ctl.core.model import ExitCode, Json, Role
+from dr_ctl.core.model import ExitCode, Json
 from dr_ctl.core.printable import page
 from dr_ctl.engine import executor
 from dr_ctl.engine.history import History
@@ -92,15 +92,6 @@ def forget(caller: Caller, name: str, how: RunOptions) -> Result:
         "`dr-ctl status` says who serves and what is paused.",
     )
     return Result(ExitCode.OK, f"{files.name} is given up", (finding,), run=files.name)
-
-
-def why_not_undone(past: History, seen: Seen) -> str | None:
-    """Why a run cannot be undone: the run or somebody else may have opened its target."""
-    target = past.ask.target
-    role = part_of(seen, past.ask).roles[target]
-    if not past.activation and (role is Role.STANDBY or target in past.serving):
-        return None
-    return f"{target} is {role.value} and may have been opened by the run: it cannot be undone"
 
 
 def _past_no_return(past: History, seen: Seen, files: RunFiles) -> Result | None:

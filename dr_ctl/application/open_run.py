@@ -9,13 +9,15 @@ from dr_ctl.application.findings import NO_OPEN_RUN, RUN_OPEN
 from dr_ctl.application.result import Result
 from dr_ctl.application.run_options import RunOptions
 from dr_ctl.core.clock import Clock
-from dr_ctl.core.model import ExitCode, Severity
+from dr_ctl.core.model import ExitCode, Role, Severity
 from dr_ctl.engine.entries import read
 from dr_ctl.engine.history import History, history
 from dr_ctl.engine.journal import Journal
 from dr_ctl.engine.operations import FAILOVER
+from dr_ctl.engine.parts import part_of
 from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.runs import RunFiles, Runs
+from dr_ctl.topologies.topology import Seen
 
 
 def holding_state(runs: Runs, what: str, *, held: bool) -> AbstractContextManager[None]:
@@ -65,3 +67,12 @@ def left_open(declined: Result, files: RunFiles) -> Result:
     """Say in a declined resume or abort that the run stays open."""
     text = f"{declined.summary}, and {files.name} stays open: `dr-ctl status` says who is served"
     return replace(declined, summary=text, run=files.name)
+
+
+def why_not_undone(past: History, seen: Seen) -> str | None:
+    """Why a run cannot be undone: the run or somebody else may have opened its target."""
+    target = past.ask.target
+    role = part_of(seen, past.ask).roles[target]
+    if not past.activation and (role is Role.STANDBY or target in past.serving):
+        return None
+    return f"{target} is {role.value} and may have been opened by the run: it cannot be undone"

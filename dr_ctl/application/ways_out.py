@@ -6,8 +6,8 @@ import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from dr_ctl.application.abort import why_not_undone
 from dr_ctl.application.findings import RUN_OPEN
+from dr_ctl.application.open_run import why_not_undone
 from dr_ctl.application.verdicts import OpenRun
 from dr_ctl.core.errors import DrCtlError
 from dr_ctl.core.model import Finding, Json, Role, Severity

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from dr_ctl.application.abort import why_not_undone
+from dr_ctl.application.open_run import why_not_undone
 from dr_ctl.core.model import ExitCode
 from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.engine.goals import Goal
