@@ -163,6 +163,12 @@ RUN_NOT_VOUCHED: Final = FindingKind(
     "lost, or there never was one.",
     "Give a log that reaches back to that run: `journalctl -t dr-ctl -o json | dr-ctl runs verify --against -`.",
 )
+LEFT_OUT_OF_BUNDLE: Final = FindingKind(
+    "DR-BUNDLE-001",
+    Severity.WARNING,
+    "Something of the run is not in its bundle: it is not there, cannot be read, or a password stands in it.",
+    "Say so to whoever gets the bundle. A file with a password in it: change that password, and keep the file here.",
+)
 CHANGED_BEFORE_LOCK: Final = FindingKind(
     "DR-LOCK-002",
     Severity.ERROR,

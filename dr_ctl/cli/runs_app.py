@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,7 +13,7 @@ from dr_ctl.cli.completing import RUNS
 from dr_ctl.cli.session import Session
 
 history_app = group("What runs and looks tell of the past.")
-runs_app = group("Past runs: list, show, report, verify.")
+runs_app = group("Past runs: list, show, report, verify, bundle.")
 RUN = Annotated[
     str | None,
     typer.Argument(metavar="[RUN]", **RUNS, help="A run's name or its beginning; default: the last."),
@@ -64,6 +65,22 @@ def runs_report(session: Session, *, run: RUN = None) -> Result:
     from dr_ctl.cli import runs  # noqa: PLC0415
 
     return runs.runs_report(session, run)
+
+
+@command(runs_app, "bundle", full="runs bundle", example="runs bundle 20261121T091512Z --out for-support.tar.gz")
+def runs_bundle(
+    session: Session,
+    *,
+    run: RUN = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Where to write it; default: RUN.tar.gz here.")
+    ] = None,
+) -> Result:
+    """Everything of one run in a file to hand on: journal, report, settings, an hour of history; no secret in it."""
+    from dr_ctl.application import bundling  # noqa: PLC0415
+
+    installation = session.installation() if session.has_settings() else None
+    return bundling.bundle(session.past().find(run), installation, out, session.clock.now())
 
 
 @command(history_app, "history", example="history --since 30d")

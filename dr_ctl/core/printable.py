@@ -1,12 +1,20 @@
-"""Makes text safe for a terminal: control characters in names of queues or clients must not reach it."""
+"""Makes text safe to show: no control character of a name reaches a terminal, and no login of an address a text."""
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 # Controls, formats (the direction of writing among them), surrogates, and what ends a line or a paragraph.
 _OBEYED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+_UNTOLD: Final = re.compile(r"(?<=://)[^/@\s]*(?=@)|(?<=[?;]).+")
+
+
+def address(text: str) -> str:
+    """The text of an address without a login in it, and without its parameters, which may hold a token."""
+    return _UNTOLD.sub("***", text) if "://" in text else text
 
 
 def line(text: str) -> str:

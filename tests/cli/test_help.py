@@ -52,6 +52,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "runs show": ("[RUN]", "--follow"),
     "runs verify": ("[RUN]", "--against"),
     "runs report": ("[RUN]",),
+    "runs bundle": ("[RUN]", "--out"),
     "runbook list": (),
     "runbook show": ("NAME",),
     "runbook lint": ("[FILE]...",),

@@ -163,6 +163,12 @@ class VerifiedData(TypedDict):
     against: NotRequired[list[ComparedDocument]]
 
 
+class BundleData(TypedDict):
+    bundle: Annotated[str, Field(description="where it is")]
+    sha256: str
+    files: Annotated[list[str], Field(description="the names in it")]
+
+
 class ReportData(TypedDict):
     report: str
 

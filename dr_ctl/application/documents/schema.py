@@ -60,6 +60,7 @@ DATA: Final[Mapping[str, Any]] = {
     "runs show": runs.RunData,
     "runs verify": runs.VerifiedData,
     "runs report": runs.ReportData,
+    "runs bundle": runs.BundleData,
     "rpo estimate": estimates.EstimateData,
     "rpo backtest": estimates.BacktestData,
     "rpo reconcile": estimates.ReconcileData,

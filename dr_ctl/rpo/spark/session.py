@@ -22,6 +22,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from dr_ctl.core.errors import EnvironmentFault
+from dr_ctl.core.printable import address
 
 APP: Final = "dr-ctl"
 SESSION_CONF: Final = {
@@ -81,7 +82,8 @@ def session(
         try:
             yield spark
         except (PySparkException, Py4JError) as error:
-            raise EnvironmentFault(f"Spark did not finish the work: {_first_line(error)}", remedy=_REMEDY) from error
+            why = _first_line(error).replace(master, address(master))
+            raise EnvironmentFault(f"Spark did not finish the work: {why}", remedy=_REMEDY) from error
 
 
 @contextmanager
@@ -94,15 +96,15 @@ def _submitted(conf: Mapping[str, str]) -> Iterator[SparkSession]:
 
 
 @contextmanager
-def _connected(address: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
+def _connected(master: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
     try:
-        builder = SparkSession.builder.remote(address).appName(APP)
+        builder = SparkSession.builder.remote(master).appName(APP)
         for key, value in {**SESSION_CONF, **conf}.items():
             builder = builder.config(key, value)
         spark = builder.getOrCreate()
     except (PySparkException, ImportError) as error:
         raise EnvironmentFault(
-            f"no Spark Connect session at {address}: {_first_line(error)}",
+            f"no Spark Connect session at {address(master)}: {_first_line(error).replace(master, address(master))}",
             remedy="Check the address; the client side needs `pyspark[connect]` installed beside dr-ctl.",
         ) from error
     try:
