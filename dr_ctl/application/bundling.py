@@ -104,15 +104,15 @@ def _settings(installation: Installation) -> bytes:
 
 
 def _looks(installation: Installation, about: Record) -> tuple[dict[str, bytes], list[Finding]]:
-    root = installation.path(installation.settings.history.path)
-    if about.began is None or not root.is_dir():
+    history = installation.history
+    if about.began is None or (history.folder is not None and not history.folder.is_dir()):
         return {}, [_missing("there are no looks of a monitor of that time" if about.began else "the run never began")]
     try:
         from dr_ctl.rpo.history.excerpt import excerpt  # noqa: PLC0415 - a run is bundled without pyarrow too
     except ModuleNotFoundError as error:
         return {}, [_missing(f"the looks of the monitor were not read: {error.name} is not installed")]
     until = (about.ended or about.began + BEFORE) + AFTER
-    looks, torn = excerpt(root, installation.settings.sites, about.began - BEFORE, until)
+    looks, torn = excerpt(history, tuple(installation.settings.sites), about.began - BEFORE, until)
     if not looks:
         torn.append(_missing("there are no looks of a monitor of that time"))
     return {f"history/{name}": content for name, content in looks.items()}, torn
