@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 LIMIT_MIB = 143  # 150 MB
 
 
+@pytest.mark.deep
 def test_ten_thousand_queues_at_two_sites_stay_below_150_mb(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.agents.memory", str(tmp_path / "history")]
 

@@ -589,7 +589,9 @@ class TestAskedLate:
         assert [refused.code, ended.code] == [11, 0], ended.document
         assert "up to 107 message(s) may be lost" in refused.document["summary"]
 
-    @pytest.mark.parametrize("name", ["files of a minute", "a last look that was answered late"])
+    @pytest.mark.parametrize(
+        "name", ["files of a minute", pytest.param("a last look that was answered late", marks=pytest.mark.deep)]
+    )
     def test_one_death_has_one_price_whenever_the_command_is_typed(
         self, dr_ctl: Shell, sites: Sites, name: str
     ) -> None:

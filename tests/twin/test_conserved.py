@@ -15,7 +15,7 @@ from dr_ctl_lab.twin.messages import Reason
 from dr_ctl_lab.twin.parts import Acceptor
 from tests.conftest import Command
 from tests.patience import impatient
-from tests.twin.matrix import OPERATIONS, WHOLE_MOVES, at_rest, done, nothing, put, quick, serving, take, unprocessed
+from tests.twin.matrix import OPERATIONS, at_rest, done, nothing, put, quick, serving, take, unprocessed
 from tests.twin.subject import until
 
 ORDERS = "orders.in"
@@ -194,7 +194,8 @@ def test_what_a_queue_refuses_that_is_idle_or_may_be_full_stays_where_it_is(
     "operation",
     # Two of these are parts of the others.
     [
-        *WHOLE_MOVES,
+        "swapover",
+        "failback",
         "failover",
         "release",
         *(pytest.param(each, marks=pytest.mark.deep) for each in ("activate", "reinstate")),

@@ -92,7 +92,9 @@ def test_who_opens_such_a_site_without_a_drain_is_told_what_may_come_twice(twin:
         assert "10 message(s) of orders.in lie at paris alone: so many may come twice" in each.told
 
 
-@pytest.mark.parametrize("topology", [MIRROR, CONTINUITY, BRIDGES, BROKERSYNC, FANOUT])
+@pytest.mark.parametrize(
+    "topology", [MIRROR, pytest.param(CONTINUITY, marks=pytest.mark.deep), BRIDGES, BROKERSYNC, FANOUT]
+)
 def test_a_lost_site_is_not_opened_in_place_of_the_one_that_has_served_since(
     twin: PlayedTwin, dr_ctl: Command, topology: str
 ) -> None:
@@ -228,7 +230,9 @@ def typed(dr_ctl: Command, site: str, words: str) -> Ended:
     return dr_ctl(*command, "--accept-loss", "1000000", "--yes") if ended.code == ExitCode.LOSS_REFUSED else ended
 
 
-@pytest.mark.parametrize("topology", LOSABLE)
+@pytest.mark.parametrize(
+    "topology", [pytest.param(each, marks=pytest.mark.deep) if each == CONTINUITY else each for each in LOSABLE]
+)
 def test_where_each_site_was_lost_once_status_names_the_command_that_opens_one(
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

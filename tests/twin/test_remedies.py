@@ -145,7 +145,7 @@ DIED = {
     f"{name} died at {at}": (name, at) for name in ("swapover", "failover", "failback", "fence") for at in (2, 4, 7)
 }
 # The others at night.
-AT_ONCE = ("nothing", "fenced", "drained", "cut", "lose", "failed_over", "lose_and_return", "both_open")
+AT_ONCE = ("fenced", "cut", "failed_over", "lose_and_return", "both_open")
 LAST = ("failback died at 7",)
 
 

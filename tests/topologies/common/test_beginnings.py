@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dr_ctl.settings.model import Queues
@@ -18,6 +18,7 @@ def always(beginning: str) -> bool:
     return bool(beginning)
 
 
+@settings(max_examples=20)
 @given(st.sets(NAMES, min_size=200), st.sets(NAMES, max_size=3))
 def test_each_has_many_that_are_wanted_and_no_other(names: set[str], others: set[str]) -> None:
     wanted = names - others
