@@ -24,6 +24,7 @@ from dr_ctl.rpo.estimate import request
 from dr_ctl.rpo.estimate.stored import store
 from dr_ctl.rpo.history.files import write
 from dr_ctl.settings.loader import load
+from dr_ctl.settings.model import Place
 from tests.cli.conftest import Shell
 from tests.cli.installation import Installation
 from tests.cli.test_gone_on_with import begun as killed_after
@@ -127,7 +128,7 @@ def test_a_swapover_takes_a_fresh_stored_estimate_at_once(
     dr_ctl: Shell, installation: Installation, deaf: Path
 ) -> None:
     write(history("london"), dr_ctl.folder / "history")
-    store(dr_ctl.folder / "history", answer(lost=7), datetime.now(UTC) - timedelta(minutes=3))
+    store(Place.at(dr_ctl.folder / "history"), answer(lost=7), datetime.now(UTC) - timedelta(minutes=3))
 
     moved = dr_ctl("swapover", "--to", "paris", "--yes", "--json")
 
@@ -142,7 +143,7 @@ def test_a_stored_estimate_that_is_old_or_of_a_clock_ahead_is_not_taken(
     dr_ctl: Shell, installation: Installation, deaf: Path, minutes_ago: int
 ) -> None:
     (dr_ctl.folder / "history").mkdir()
-    store(dr_ctl.folder / "history", answer(lost=7), datetime.now(UTC) - timedelta(minutes=minutes_ago))
+    store(Place.at(dr_ctl.folder / "history"), answer(lost=7), datetime.now(UTC) - timedelta(minutes=minutes_ago))
 
     preflight = begun(dr_ctl, deaf)
 

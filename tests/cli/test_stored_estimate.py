@@ -13,6 +13,7 @@ from dr_ctl.engine.outcome import Done, NotNeeded
 from dr_ctl.rpo.estimate.result import LossClass, LossLimit, Objectives
 from dr_ctl.rpo.estimate.stored import place, store
 from dr_ctl.settings.loader import load
+from dr_ctl.settings.model import Place
 from tests.cli.conftest import Shell
 from tests.cli.installation import Installation
 from tests.rpo.test_stored import answer
@@ -20,7 +21,7 @@ from tests.rpo.test_stored import answer
 
 def keep(dr_ctl: Shell, *, minutes_ago: float = 3, lost: int = 7) -> None:
     (dr_ctl.folder / "history").mkdir(exist_ok=True)
-    store(dr_ctl.folder / "history", answer(lost=lost), datetime.now(UTC) - timedelta(minutes=minutes_ago))
+    store(Place.at(dr_ctl.folder / "history"), answer(lost=lost), datetime.now(UTC) - timedelta(minutes=minutes_ago))
 
 
 def test_status_shows_it_with_its_age(dr_ctl: Shell, installation: Installation) -> None:

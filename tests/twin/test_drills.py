@@ -19,6 +19,7 @@ from dr_ctl.rpo.estimate.result import EstimateAnswer, Quantity, Verdict
 from dr_ctl.rpo.estimate.stored import store
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
+from dr_ctl.settings.model import Place
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.site import PAIR
 from tests.conftest import Command
@@ -119,7 +120,11 @@ def estimated(twin: PlayedTwin) -> None:
     assert made is not None
     figures = replace(made.total, duplicates=Quantity(now=3, p99=4), drain_s=Quantity(now=0.25, p99=2))
     made = replace(made, total=figures, verdict=Verdict.MISSED)
-    store(Path(twin.settings_path).parent / "history", EstimateAnswer(made), datetime.now(UTC) - timedelta(seconds=90))
+    store(
+        Place.at(Path(twin.settings_path).parent / "history"),
+        EstimateAnswer(made),
+        datetime.now(UTC) - timedelta(seconds=90),
+    )
 
 
 def test_what_is_at_stake_stands_on_one_screen_in_four_figures(person: Person) -> None:

@@ -75,6 +75,7 @@ class PlanData(TypedDict, total=False):
     plan: PlanDocument
     estimate: Any
     bounds: BoundsDocument
+    residue: Annotated[dict[str, Any], Field(description="what a returned site still holds for the other")]
     as_if_lost: str
     role: str
 
