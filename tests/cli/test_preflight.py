@@ -154,7 +154,7 @@ def test_a_stored_estimate_that_is_old_or_of_a_clock_ahead_is_not_taken(
 def test_what_a_stored_estimate_found_is_told_with_it(dr_ctl: Shell, installation: Installation, deaf: Path) -> None:
     (dr_ctl.folder / "history").mkdir()
     told = Finding("DR-RPO-002", Severity.WARNING, "two files were not read", "See them.")
-    store(dr_ctl.folder / "history", replace(answer(lost=7), findings=(told,)), datetime.now(UTC))
+    store(Place.at(dr_ctl.folder / "history"), replace(answer(lost=7), findings=(told,)), datetime.now(UTC))
     preflight = Preflight(load(dr_ctl.folder / "dr-ctl.yaml"), "london", dr_ctl.folder, SystemClock())
     preflight.begin()
 
