@@ -26,7 +26,7 @@ from dr_ctl.core.model import Finding, Json, Role
 from dr_ctl.core.patterns import matches
 from dr_ctl.engine.ending import price_text
 from dr_ctl.engine.plan import Ask
-from dr_ctl.rpo.findings import LIES_AT_SURVIVOR, SURVIVOR_NOT_READ
+from dr_ctl.rpo.findings import LIES_AT_SURVIVOR, STORE_SILENT, SURVIVOR_NOT_READ
 from dr_ctl.rpo.history.row import micros, moment
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.topology import BrokerSeen, Seen, keeps_one_store
@@ -123,7 +123,7 @@ class FailoverPrice:
             remedy = f"{over}Whoever owns that limit decides: {self._instead()}, or {again} in place of the open run."
         # Beneath the sentence that is refused with, which the end of the command says once more.
         more = tuple(f"      {each}" for each in (now.because, price_text(now.as_json()), doubles) if each is not None)
-        return LOSS_ABOVE_LIMIT("; ".join(reasons), remedy, more=(*more, *(_copies_told(now) if doubles else ())))
+        return LOSS_ABOVE_LIMIT("; ".join(reasons), remedy, more=(*more, *_beneath(now, doubled=doubles is not None)))
 
     def _accepted(self, of: str, bound: Bound, asked: Accepted) -> Accepted:
         """What was accepted as not known stays accepted once it is known."""
@@ -165,7 +165,7 @@ class FailoverPrice:
     def _doubled(self, now: Bounds, why: str) -> Finding:
         accepting = f"{now.quoted()[1]}{self._holds(now)}"
         remedy = f"Whoever owns that limit decides: {self._instead()}, or add --accept-twice {accepting}."
-        return TWICE_ABOVE_LIMIT(why, remedy, more=(f"      {price_text(now.as_json())}", *_copies_told(now)))
+        return TWICE_ABOVE_LIMIT(why, remedy, more=(f"      {price_text(now.as_json())}", *_beneath(now, doubled=True)))
 
     def out(self, let_in: datetime) -> dict[str, Json]:
         """For how long clients were out until they were let in, as far as looks tell."""
@@ -251,9 +251,10 @@ class FailoverPrice:
         return [each for each in seen.brokers if each.site == self.lost]
 
 
-def _copies_told(now: Bounds) -> Iterator[str]:
-    """Which copies of processed messages lie at the survivor, beneath a refusal of what comes twice."""
-    kinds = (LIES_AT_SURVIVOR.id, SURVIVOR_NOT_READ.id)
+def _beneath(now: Bounds, *, doubled: bool) -> Iterator[str]:
+    """What stands beneath a refusal: a store that did not answer, and where it is of what comes twice, which copies of
+    processed messages lie at the survivor."""
+    kinds = (STORE_SILENT.id, *((LIES_AT_SURVIVOR.id, SURVIVOR_NOT_READ.id) if doubled else ()))
     yield from (f"      {each.text}" for each in now.findings if each.id in kinds)
 
 

@@ -4,26 +4,39 @@ process of its own."""
 from __future__ import annotations
 
 import json
-import shutil
+import os
 import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.rpo.estimate.estimate import estimate
 from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.estimate.result import LossClass, LossLimit, Objectives
+from dr_ctl.rpo.history.store import Store
 from dr_ctl.rpo.ledgers.reconcile import reconcile
 
+OTHER = "DR_CTL_TEST_OTHER"
+"""Names a folder with another dr-ctl, which workers are to have."""
 
-def main(master: str, history: Path, ledger: Path) -> None:
-    """Ask with everything that an estimate can be asked for."""
+
+def main(master: str, history: str, near: Path, ledger: Path) -> None:
+    """Ask with everything that an estimate can be asked for; with another dr-ctl at the workers tell the refusal."""
     conf = {}
     if not master.startswith(("local", "sc://")):
         # Where that Spark keeps its own files is not where the history lies.
         conf = {"spark.driver.host": "127.0.0.1", "spark.hadoop.fs.defaultFS": "hdfs://127.0.0.1:1"}
+    if OTHER in os.environ:
+        conf["spark.executorEnv.PYTHONPATH"] = os.environ[OTHER]
     objectives = Objectives(LossLimit(1000, 60.0), (LossClass(("orders.#",), LossLimit(500)),))
-    asked = Request(history=history, objectives=objectives, master=master, conf=conf)
+    asked = Request(history=history, near=str(near), objectives=objectives, master=master, conf=conf)
+    if OTHER in os.environ:
+        try:
+            estimate(asked)
+        except EnvironmentFault as refused:
+            print(json.dumps({"refused": str(refused)}))
+        return
     by_rows, making, by_summaries = (
         estimate(replace(asked, **how)).as_json()  # type: ignore[arg-type]
         for how in ({"settled": False}, {"store": True}, {})
@@ -31,7 +44,9 @@ def main(master: str, history: Path, ledger: Path) -> None:
     with tempfile.TemporaryDirectory() as out:
         found = reconcile([str(ledger)], Path(out), master=master, conf=conf)
         ids = {kind: part.file.read_text() for kind, part in found.parts.items()}
-    shutil.rmtree(history / "summary")  # the next makes its own
+    store = Store.of(history)
+    for name in store.listed("summary"):
+        store.remove(name)  # the next makes its own
     for data in (by_rows, making, by_summaries):
         del data["stale_s"]
     assert by_rows == making == by_summaries
@@ -39,4 +54,4 @@ def main(master: str, history: Path, ledger: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]))
+    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), Path(sys.argv[4]))

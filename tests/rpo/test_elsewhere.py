@@ -1,21 +1,30 @@
-"""The same code on a standalone cluster of two workers and through Spark Connect: the same figures."""
+"""The same code on a standalone cluster of two workers, under `spark-submit` and through Spark Connect: the same
+figures, from a folder and from an object store."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dr_ctl.rpo.estimate.kept import version
 from dr_ctl.rpo.history.files import write
+from dr_ctl.rpo.history.upkeep import Upkeep
+from dr_ctl.settings.model import Place
+from tests.rpo.elsewhere import OTHER
+from tests.rpo.object_store import KEYS, s3_server
 from tests.rpo.simulator import LOADS, history
 from tests.rpo.test_reconcile import as_lines, lives
 
@@ -33,14 +42,14 @@ def free_port() -> int:
 
 
 @contextmanager
-def running(folder: Path, name: str, *words: str, ready: str) -> Iterator[None]:
+def running(folder: Path, name: str, *words: str, ready: str, **more: str) -> Iterator[None]:
     """A part of Spark as a process, until its log says that it is ready; ended with the block."""
     import pyspark  # noqa: PLC0415
 
     home = Path(pyspark.__file__).parent
     log = folder / f"{name}.log"
     environment = {**os.environ, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_NO_DAEMONIZE": "1"}
-    environment["SPARK_LOCAL_DIRS"] = str(folder)
+    environment |= {"SPARK_LOCAL_DIRS": str(folder), **more}
     with log.open("wb") as out:
         process = subprocess.Popen([str(home / words[0]), *words[1:]], stdout=out, stderr=out, env=environment)
     try:
@@ -111,19 +120,20 @@ def connect(folder: Path) -> Iterator[str]:
         "--conf",
         "spark.ui.enabled=false",
     ]
-    with running(folder, "connect", *words, ready="Spark Connect server started"):
+    with running(folder, "connect", *words, ready="Spark Connect server started", PYSPARK_PYTHON=sys.executable):
         yield f"sc://127.0.0.1:{port}"
 
 
-def asked(master: str, folder: Path) -> dict[str, Any]:
-    command = [sys.executable, "-m", "tests.rpo.elsewhere", master, str(folder / "history"), str(folder / "l.jsonl")]
+def asked(master: str, folder: Path, history: str | None = None, *first: str, **environment: str) -> dict[str, Any]:
+    """What a process says that asks there; `first` are the words that start it."""
+    told = [master, history or str(folder / "history"), str(folder / "near"), str(folder / "l.jsonl")]
+    command = [*(first or (sys.executable, "-m", "tests.rpo.elsewhere")), *told]
     more = {"PYTHONPATH": CLIENT} if CLIENT is not None and master.startswith("sc://") else {}
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, cwd=ROOT, timeout=600, env={**os.environ, **more}
-    )
+    environment = {**os.environ, **more, **environment}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, timeout=600, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
 
 
 def same(one: Any, other: Any, where: str = "") -> None:
@@ -141,16 +151,63 @@ def same(one: Any, other: Any, where: str = "") -> None:
         assert one == other, where
 
 
-@pytest.mark.parametrize("somewhere", [standalone, connect], ids=["two workers", "connect"])
-def test_the_figures_are_the_same_elsewhere(tmp_path: Path, somewhere: Any) -> None:
+@pytest.fixture
+def life(tmp_path: Path) -> Path:
+    """A history and a ledger."""
     write(history(LOADS[3], 5, hours=2.5, pair="orders-1", every_s=20.0)[0], tmp_path / "history")
     as_lines([event for book in lives(1)[:2] for event in book], tmp_path / "l.jsonl")
-    here = asked("local[2]", tmp_path)
     (tmp_path / "spark").mkdir()
+    return tmp_path
 
-    with somewhere(tmp_path / "spark") as address:
-        there = asked(address, tmp_path)
+
+@pytest.mark.parametrize("somewhere", [standalone, connect], ids=["two workers", "connect"])
+def test_the_figures_are_the_same_elsewhere(life: Path, somewhere: Any) -> None:
+    here = asked("local[2]", life)
+
+    with somewhere(life / "spark") as address:
+        there = asked(address, life)
 
     assert here["estimate"]["total"]["loss"]["p99"] > 0
     assert here["ids"]["lost"]
     same(here, there)
+
+
+def test_two_workers_read_a_history_in_s3_and_keep_its_summaries_there(
+    life: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key, value in KEYS.items():
+        monkeypatch.setenv(key, value)
+    here = asked("local[2]", life)
+    shutil.copytree(life / "history", life / "near", dirs_exist_ok=True)
+
+    with s3_server() as (url, _), standalone(life / "spark") as address:
+        assert Upkeep(Place(url, life / "near"), keep_s=1e9).step(datetime.now(UTC))
+        there = asked(address, life, url)
+
+    same(here, there)
+
+
+def test_a_session_of_spark_submit_is_used(life: Path) -> None:
+    import pyspark  # noqa: PLC0415
+
+    here = asked("local[2]", life)
+    submit = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
+    words = (submit, "--master", "local[2]", "--conf", "spark.ui.enabled=false", str(ROOT / "tests/rpo/elsewhere.py"))
+
+    there = asked("local[2]", life, None, *words, PYSPARK_PYTHON=sys.executable, PYTHONPATH=str(ROOT))
+
+    same(here, there)
+
+
+def test_workers_with_another_dr_ctl_are_refused_with_both_versions(life: Path) -> None:
+    shutil.copytree(ROOT / "dr_ctl", life / "other" / "dr_ctl", ignore=shutil.ignore_patterns("__pycache__"))
+    with (life / "other/dr_ctl/rpo/series/cut.py").open("a") as code:
+        code.write("# as another version says it\n")
+
+    with standalone(life / "spark") as address:
+        told = asked(address, life, **{OTHER: str(life / "other")})["refused"]
+
+    one, other = re.findall(r"0\.\S+ \(code [0-9a-f]{12}\)", told)
+    assert told.startswith("a worker of Spark has dr-ctl")
+    assert other == version()
+    assert one != other

@@ -323,3 +323,14 @@ def test_a_master_that_does_not_exist_is_a_fault_with_a_remedy(tmp_path: Path) -
     assert done.returncode == 1
     assert "Spark did not start" in json.loads(done.stdout)["error"]
     assert done.stderr == ""
+
+
+def test_of_what_a_worker_of_spark_said_the_cause_is_told() -> None:
+    from dr_ctl.rpo.spark.session import _cause  # noqa: PLC0415 - Spark is imported by those who need it only
+
+    said = "An exception was thrown from the Python worker.\nTraceback (most recent call last):\n  File x\n  raise y\n"
+
+    assert _cause(ValueError(f"{said}ModuleNotFoundError: No module named 'dr_ctl'\n\nat org.apache.spark")) == (
+        "ModuleNotFoundError: No module named 'dr_ctl'"
+    )
+    assert _cause(ValueError("Job aborted\nat org.apache.spark")) == "Job aborted"

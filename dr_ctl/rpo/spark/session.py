@@ -4,6 +4,7 @@ the one that `spark-submit` made."""
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -53,6 +54,7 @@ appender.console.target = SYSTEM_ERR
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %p %c{1}: %m%n%ex
 """
+_OF_PYTHON: Final = re.compile(r"[A-Za-z][\w.]*(?:Error|Exception): ")
 STOP_LIMIT_S: Final = 10.0
 _REMEDY: Final = "Look at `spark` in the settings file: master, conf, and that both sides see the history."
 
@@ -82,7 +84,7 @@ def session(
         try:
             yield spark
         except (PySparkException, Py4JError) as error:
-            why = _first_line(error).replace(master, address(master))
+            why = _cause(error).replace(master, address(master))
             raise EnvironmentFault(f"Spark did not finish the work: {why}", remedy=_REMEDY) from error
 
 
@@ -211,6 +213,12 @@ def _end(gateway: Any) -> None:
         process.wait()
     SparkContext._gateway = None  # noqa: SLF001 - no public way to forget a JVM that is gone
     SparkContext._jvm = None  # noqa: SLF001
+
+
+def _cause(error: Exception) -> str:
+    """What a worker said last, where the error came from a worker; else what Spark says first."""
+    said = [line for line in str(error).splitlines() if _OF_PYTHON.match(line)]
+    return said[-1] if said else _first_line(error)
 
 
 def _first_line(error: Exception) -> str:
