@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Final
 
 from dr_ctl.application import vouching
 from dr_ctl.application.findings import JOURNAL_ALTERED
 from dr_ctl.application.result import Result
 from dr_ctl.cli.session import Session
+from dr_ctl.core.errors import UsageError
 from dr_ctl.core.model import ExitCode, Json
 from dr_ctl.core.printable import page, table
 from dr_ctl.engine.entries import Entry, read
 from dr_ctl.engine.record import how_ended, record
 from dr_ctl.engine.seal import Verdict, check
 from dr_ctl.engine.witness import Fit
-from dr_ctl.report.html import write_report
+from dr_ctl.report.html import write_index, write_report
 from dr_ctl.settings.durations import duration
 
+_YEAR: Final = timedelta(days=365)
 _HEADING: Final = ("began (UTC)", "took", "clients out", "by", "outcome", "run", "why, or how it ended")
 
 
@@ -102,3 +106,20 @@ def runs_report(session: Session, run: str | None) -> Result:
     files = session.past().find(run)
     path = write_report(files)
     return Result(ExitCode.OK, f"report: {path}", data={"report": str(path)}, run=files.name)
+
+
+def runs_index(session: Session, since: datetime | None, out: Path | None) -> Result:
+    """Write the page over all runs and rehearsals of a time, a year where none is named."""
+    from dr_ctl.report.index_page import index_page  # noqa: PLC0415 - only this page needs it
+
+    runs, now = session.past(), session.clock.now()
+    path = (out or runs.index).absolute()
+    name = session.installation().settings.name if session.has_settings() else ""
+    page = index_page(runs.all(), runs.rehearsals, since or now - _YEAR, now, beside=path.parent, name=name)
+    try:
+        write_index(path, page)
+    except OSError as problem:
+        raise UsageError(
+            f"{path}: {problem.strerror}", remedy="Name a file that can be written: --out FILE."
+        ) from problem
+    return Result(ExitCode.OK, f"{page.words}: {path}", data={"report": str(path)})

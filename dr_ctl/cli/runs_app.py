@@ -11,6 +11,7 @@ from dr_ctl.application.result import Result
 from dr_ctl.cli.command import command, group
 from dr_ctl.cli.completing import RUNS
 from dr_ctl.cli.session import Session
+from dr_ctl.core.errors import UsageError
 
 history_app = group("What runs and looks tell of the past.")
 runs_app = group("Past runs: list, show, report, verify, bundle.")
@@ -59,11 +60,29 @@ def runs_verify(
     return runs.runs_verify(session, run, against)
 
 
-@command(runs_app, "report", full="runs report", example="runs report 20261121T091512Z")
-def runs_report(session: Session, *, run: RUN = None) -> Result:
-    """Write one run's HTML report anew, and say where it is."""
-    from dr_ctl.cli import runs  # noqa: PLC0415
+@command(runs_app, "report", full="runs report", example="runs report --index --since 365d")
+def runs_report(
+    session: Session,
+    *,
+    run: RUN = None,
+    index: Annotated[
+        bool, typer.Option("--index", help="One page over all runs and rehearsals, against the objectives.")
+    ] = False,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="T", help="With --index: a moment, or a duration back; a year.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="With --index: where; default: beside the runs.")
+    ] = None,
+) -> Result:
+    """Write one run's HTML report anew, or one page over all of them, and say where it is."""
+    from dr_ctl.cli import asking, runs  # noqa: PLC0415
 
+    if index and run is None:
+        return runs.runs_index(session, asking.moment(session, "--since", since), out)
+    if index or since is not None or out is not None:
+        text = "--index is of all runs" if index else "--since and --out are of the page over all runs"
+        raise UsageError(text, remedy="`dr-ctl runs report RUN` writes one run's page, `--index` that over all.")
     return runs.runs_report(session, run)
 
 

@@ -166,6 +166,16 @@ class Runs:
         """Where the documents of brokers stand that can keep none."""
         return self._state / "documents"
 
+    @property
+    def rehearsals(self) -> Path:
+        """Where rehearsals on simulated brokers leave their evidence."""
+        return self._state / "rehearsals"
+
+    @property
+    def index(self) -> Path:
+        """The page over all runs."""
+        return self._state / "index.html"
+
     def all(self) -> list[RunFiles]:
         folder = self._state / "runs"
         return [RunFiles(path.name, path) for path in sorted(folder.iterdir())] if folder.is_dir() else []

@@ -13,6 +13,7 @@ from dr_ctl.report.values import NOT_KNOWN, count, many, seconds
 
 _SILENT: Final = "the journal does not say"
 RECOVERY: Final = "Clients served again"
+LOST: Final = "Messages lost"
 NOT_KEPT: Final = "not kept"
 
 
@@ -32,6 +33,7 @@ class Measured:
     result: str
     judged: str
     sign: str
+    limit: float | None = None
 
 
 def authors(material: Material) -> list[Mapping[str, Any]]:
@@ -100,7 +102,7 @@ def measured(material: Material, out: Outage) -> tuple[Measured, ...]:
         rows.append(_recovery(number(limits.get("recovery_s")), out))
     ask = mapping(material.plans[-1].get("ask")) if material.plans else {}
     bounds = mapping(data.get("bounds"))
-    for key, name in (("lost", "Messages lost"), ("twice", "Messages that come twice")):
+    for key, name in (("lost", LOST), ("twice", "Messages that come twice")):
         if key in bounds:
             accepted = ask.get("accept_loss" if key == "lost" else "accept_twice")
             rows.append(_price(name, number(limits.get(key)), accepted, mapping(bounds[key])))
@@ -112,10 +114,10 @@ def _recovery(limit: float | None, out: Outage) -> Measured:
     if limit is None:
         return Measured(name, objective, out.figure, "no objective", "info")
     if out.at_most_s is not None and out.at_most_s <= limit:
-        return Measured(name, objective, out.figure, "kept", "good")
+        return Measured(name, objective, out.figure, "kept", "good", limit)
     if out.at_least_s is not None and out.at_least_s > limit:
-        return Measured(name, objective, out.figure, NOT_KEPT, "owed")
-    return Measured(name, objective, out.figure, "cannot tell", "open")
+        return Measured(name, objective, out.figure, NOT_KEPT, "owed", limit)
+    return Measured(name, objective, out.figure, "cannot tell", "open", limit)
 
 
 def _price(name: str, limit: float | None, accepted: object, bound: Mapping[str, Any]) -> Measured:
@@ -127,10 +129,10 @@ def _price(name: str, limit: float | None, accepted: object, bound: Mapping[str,
     if limit is None:
         return Measured(name, objective, result, f"no objective{by_word}", "info")
     if at_most is not None and at_most <= limit:
-        return Measured(name, objective, result, "kept", "good")
+        return Measured(name, objective, result, "kept", "good", limit)
     if likely is not None and likely > limit:
-        return Measured(name, objective, result, f"{NOT_KEPT}{by_word}", "owed")
-    return Measured(name, objective, result, f"cannot tell{by_word}", "open")
+        return Measured(name, objective, result, f"{NOT_KEPT}{by_word}", "owed", limit)
+    return Measured(name, objective, result, f"cannot tell{by_word}", "open", limit)
 
 
 def _words(accepted: object) -> str:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
     from dr_ctl.report.history_page import HistoryPage
+    from dr_ctl.report.index_page import IndexPage
 
 
 def write_report(files: RunFiles) -> Path:
@@ -32,6 +33,12 @@ def write_page(path: Path, page: HistoryPage) -> None:
     write_text(path, template.render(page=page, style=style, columns=COLUMNS))
 
 
+def write_index(path: Path, page: IndexPage) -> None:
+    """Write the page over all runs. Raises OSError."""
+    template, style = _loaded("index.html.j2")
+    write_text(path, template.render(page=page, style=style))
+
+
 def render(page: Page) -> str:
     """Make the page's HTML."""
     template, style = _loaded("page.html.j2")
@@ -41,13 +48,19 @@ def render(page: Page) -> str:
 @cache
 def _loaded(name: str) -> tuple[Template, str]:
     # Here and not above: every command imports this module, few write a report.
-    from jinja2 import Environment, StrictUndefined  # noqa: PLC0415
+    from jinja2 import Environment, FunctionLoader, StrictUndefined  # noqa: PLC0415
 
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"pieces": pieces, "printed": printed}
     here = resources.files("dr_ctl.report")
+    environment = Environment(
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        loader=FunctionLoader(lambda each: _text(here, each)),
+    )
+    environment.filters |= {"pieces": pieces, "printed": printed}
     # The style goes through the same escaping as all else, so it holds none of the characters that escaping changes.
-    return environment.from_string(_text(here, name)), _text(here, "page.css")
+    return environment.get_template(name), _text(here, "page.css")
 
 
 def _text(here: resources.abc.Traversable, name: str) -> str:
@@ -63,7 +76,7 @@ def pieces(sentence: str) -> list[tuple[bool, str]]:
 
 
 def printed(name: str) -> Markup:
-    """A run's name for the foot of each printed page; empty where it holds what a style sheet would read."""
+    """A name for the foot of each printed page; empty where it holds what a style sheet would read."""
     from markupsafe import Markup  # noqa: PLC0415 - comes with jinja2
 
-    return Markup(name if re.fullmatch(r"[A-Za-z0-9._-]+", name) else "")  # noqa: S704 - nothing in it is markup
+    return Markup(name if re.fullmatch(r"[A-Za-z0-9 ._-]+", name) else "")  # noqa: S704 - nothing in it is markup

@@ -36,6 +36,8 @@ class Verdict:
     units: tuple[UnitEnd, ...]
     advice: str
     notes: tuple[str, ...] = ()
+    price: tuple[str, ...] = ()
+    """What it cost to reach the wanted state, or is left to do."""
 
 
 def verdict(material: Material, story: Story, judged: Sequence[Measured] = ()) -> Verdict:
@@ -56,7 +58,7 @@ def verdict(material: Material, story: Story, judged: Sequence[Measured] = ()) -
         tone, words = Tone.OWED, f"{words}; {', '.join(price)}"
     outcome, summary = text(result.get("outcome")), text(result.get("summary"))
     exit_code = f"{code:g}" if code is not None else "not known"
-    return Verdict(tone, words, outcome, exit_code, summary, units, "", _gone_on(material, story))
+    return Verdict(tone, words, outcome, exit_code, summary, units, "", _gone_on(material, story), tuple(price))
 
 
 def _gone_on(material: Material, story: Story) -> tuple[str, ...]:

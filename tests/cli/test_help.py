@@ -51,7 +51,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "runs list": (),
     "runs show": ("[RUN]", "--follow"),
     "runs verify": ("[RUN]", "--against"),
-    "runs report": ("[RUN]",),
+    "runs report": ("[RUN]", "--index", "--since", "--out"),
     "runs bundle": ("[RUN]", "--out"),
     "runbook list": (),
     "runbook show": ("NAME",),

@@ -310,3 +310,33 @@ def test_a_run_says_of_which_installation_it_was_and_how_it_was_asked_for(
     assert kept.let_in is not None
     assert kept.let_in.site == "paris"
     assert (kept.reason, kept.epoch, kept.outcome) == ("change 4711", 1, "ok")
+
+
+class TestIndex:
+    def test_it_lies_beside_the_runs_and_leads_to_their_reports(self, dr_ctl: Shell) -> None:
+        done(folder(dr_ctl, ENDED))
+        assert dr_ctl("runs", "report", ENDED).code == 0
+
+        ended = dr_ctl("runs", "report", "--index", "--since", "2026-11-01", "--json")
+
+        path = dr_ctl.state / "index.html"
+        assert (ended.code, ended.document["data"]) == (0, {"report": str(path)})
+        assert f'href="runs/{ENDED}/report.html"' in path.read_text("utf-8")
+
+    def test_elsewhere_it_leads_nowhere(self, dr_ctl: Shell) -> None:
+        (dr_ctl.folder / "sent").mkdir()
+        done(folder(dr_ctl, ENDED))
+        assert dr_ctl("runs", "report", ENDED).code == 0
+
+        assert dr_ctl("runs", "report", "--index", "--since", "2026-11-01", "--out", "sent/year.html").code == 0
+        text = (dr_ctl.folder / "sent" / "year.html").read_text("utf-8")
+        assert "Swapover from london to paris" in text
+        assert "href" not in text
+
+    @pytest.mark.parametrize(
+        "words", [(ENDED, "--index"), ("--since", "30d"), ("--out", "a.html"), ("--index", "--out", "none/a.html")]
+    )
+    def test_what_does_not_fit_together_is_a_mistake(self, dr_ctl: Shell, words: tuple[str, ...]) -> None:
+        done(folder(dr_ctl, ENDED))
+
+        assert dr_ctl("runs", "report", *words).code == 2

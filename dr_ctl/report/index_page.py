@@ -1,0 +1,304 @@
+"""The page over all runs and rehearsals of a time: what was reached, against what was asked.
+
+Each run says what its own report says. Figures of a run are held against the objectives that held when it was made.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from pathlib import Path
+from typing import Any, Final
+
+from dr_ctl.core.exit_codes import Tone
+from dr_ctl.core.loose import items, mapping, moment, number, text
+from dr_ctl.engine.operations import FAILBACK, FAILOVER, REHEARSE, SWAPOVER
+from dr_ctl.engine.record import approvers
+from dr_ctl.engine.runs import RunFiles
+from dr_ctl.engine.seal import Verdict as Sealed
+from dr_ctl.engine.seal import check
+from dr_ctl.report.evidence import LOST, RECOVERY, Measured, authors
+from dr_ctl.report.outflow import Chart
+from dr_ctl.report.reading import Material, read_run
+from dr_ctl.report.values import count, many, seconds
+from dr_ctl.report.view import Page, view
+from dr_ctl.report.year_chart import Mark, year_chart
+
+_DAY_S: Final = 86_400
+_NONE: Final = "none in this time"
+
+
+class Kind(Enum):
+    PLANNED = "planned move"
+    LOSS = "loss of a site"
+    REHEARSAL = "rehearsal"
+    OTHER = "other"
+
+
+_KINDS: Final[Mapping[str, Kind]] = {
+    SWAPOVER: Kind.PLANNED,
+    FAILBACK: Kind.PLANNED,
+    FAILOVER: Kind.LOSS,
+    REHEARSE: Kind.REHEARSAL,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure of a run, and how it was judged: `sign` is that of a tone, empty where there was nothing to judge."""
+
+    text: str
+    judged: str = ""
+    sign: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A run or a rehearsal. `by` are users with their hosts. `link` leads to its report; `record` says what is wrong
+    with its files, if anything is."""
+
+    at: datetime
+    kind: Kind
+    what: str
+    words: str
+    tone: Tone
+    by: tuple[tuple[str, str], ...]
+    approved: str
+    reason: str
+    out: Figure
+    lost: Figure
+    link: str = ""
+    record: str = ""
+    measured: tuple[Measured, ...] = ()
+    out_s: float | None = None
+    lost_at_most: float | None = None
+
+    @property
+    def date(self) -> str:
+        return f"{self.at:%Y-%m-%d}"
+
+    @property
+    def time(self) -> str:
+        return f"{self.at:%H:%M} UTC"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A kind of figure over the whole time, against its objective."""
+
+    name: str
+    objective: str
+    runs: str
+    worst: str
+    last: str
+    judged: str
+    sign: str
+
+
+@dataclass(frozen=True, slots=True)
+class IndexPage:
+    title: str
+    period: str
+    made: str
+    tone: Tone
+    words: str
+    sentence: str
+    tiles: tuple[tuple[str, str, str], ...]
+    lines: tuple[Line, ...]
+    charts: tuple[Chart, ...]
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...]
+
+
+def index_page(
+    runs: Iterable[RunFiles], rehearsals: Path, since: datetime, now: datetime, *, beside: Path, name: str = ""
+) -> IndexPage:
+    """The page of everything since a moment. `beside` is the folder that the page will lie in: links lead from there.
+    `name` is the installation's."""
+    materials = [(files, read_run(files)) for files in runs]
+    begun = [(files, material) for files, material in materials if material.entries]
+    rows = [_row(files, material, beside) for files, material in begun]
+    rows += list(_on_twins(rehearsals))
+    rows = sorted((row for row in rows if since <= row.at), key=lambda row: row.at)
+    never = len(materials) - len(begun)
+    notes = [f"{many(never, 'run')} never began: nothing was changed."] if never else []
+    lines = tuple(line for line in map(_line, _SUMMED, [rows] * len(_SUMMED)) if line is not None)
+    tone, words = _verdict(rows, lines)
+    kinds = {kind: [row for row in rows if row.kind is kind] for kind in Kind}
+    names = {
+        Kind.PLANNED: ("planned move", "planned moves"),
+        Kind.LOSS: ("loss of a site", "losses of a site"),
+        Kind.REHEARSAL: ("rehearsal", "rehearsals"),
+        Kind.OTHER: ("other run", "other runs"),
+    }
+    said = [many(len(kinds[kind]), *names[kind]) for kind in Kind if kinds[kind] or kind is not Kind.OTHER]
+    return IndexPage(
+        title=f"Runs and rehearsals of {name}" if name else "Runs and rehearsals",
+        period=f"{since:%Y-%m-%d} to {now:%Y-%m-%d}",
+        made=f"{now:%Y-%m-%d %H:%M} UTC",
+        tone=tone,
+        words=words,
+        sentence=f"{', '.join(said)}.",
+        tiles=tuple(_tiles(kinds, now)),
+        lines=lines,
+        charts=tuple(_charts(rows, since, now)),
+        rows=tuple(reversed(rows)),
+        notes=tuple(notes),
+    )
+
+
+def _row(files: RunFiles, material: Material, beside: Path) -> Row:
+    page = view(material)
+    plan = material.plans[0] if material.plans else {}
+    ask = mapping(plan.get("ask"))
+    by = authors(material)
+    checked = check(files)
+    bounds = mapping(mapping(mapping(material.result).get("data")).get("bounds"))
+    kind = _KINDS.get(text(ask.get("operation")), Kind.OTHER)
+    return Row(
+        at=datetime.fromisoformat(material.entries[0].time).astimezone(UTC),
+        kind=kind,
+        what=page.title,
+        words="; ".join([page.verdict.summary or page.verdict.words, *page.verdict.price]),
+        tone=page.verdict.tone,
+        by=tuple(dict.fromkeys((text(each.get("user")), text(each.get("host"))) for each in by)),
+        approved=", ".join(approvers(by)),
+        reason=text(ask.get("reason")),
+        out=_out(page),
+        lost=_lost(page, kind),
+        link=_link(files, beside),
+        record=checked.text if checked.verdict is Sealed.ALTERED else "",
+        measured=page.measured,
+        out_s=page.outage.at_most_s,
+        lost_at_most=number(mapping(bounds.get("lost")).get("at_most")),
+    )
+
+
+def _link(files: RunFiles, beside: Path) -> str:
+    """Where the run's report lies from there; empty where none was written, or the page lies elsewhere."""
+    if not files.report.exists() or not files.folder.is_relative_to(beside):
+        return ""
+    return files.report.relative_to(beside).as_posix()
+
+
+def _out(page: Page) -> Figure:
+    row = next((each for each in page.measured if each.name == RECOVERY), None)
+    return Figure(page.outage.figure) if row is None else Figure(row.result, row.judged, row.sign)
+
+
+def _lost(page: Page, kind: Kind) -> Figure:
+    row = next((each for each in page.measured if each.name == LOST), None)
+    if row is not None:
+        return Figure(row.result, row.judged, row.sign)
+    return Figure("drained first" if kind is Kind.PLANNED and page.verdict.tone is Tone.GOOD else "")
+
+
+def _on_twins(folder: Path) -> Iterable[Row]:
+    """Rehearsals on a twin, by the evidence that they leave; a file that cannot be read is none."""
+    for path in sorted(folder.glob("*.json")):
+        try:
+            document = mapping(json.loads(path.read_bytes()))
+        except (OSError, ValueError):
+            continue
+        at, played = moment(document.get("at")), items(document.get("variations"))
+        if at is not None:
+            yield _on_twin(at, played, mapping(document.get("outage_s")))
+
+
+def _on_twin(at: datetime, played: Sequence[Any], out: Mapping[str, Any]) -> Row:
+    wrong = sum(bool(items(mapping(each).get("wrong"))) for each in played)
+    words = f"{wrong} judged badly" if wrong else "All were judged well"
+    most = number(out.get("most"))
+    figure = "" if most is None else f"{seconds(out.get('median'))}, at most {seconds(most)}"
+    return Row(
+        at=at.astimezone(UTC),
+        kind=Kind.REHEARSAL,
+        what=f"Rehearsal on simulated brokers: {many(len(played), 'variation')}",
+        words=words,
+        tone=Tone.BAD if wrong else Tone.GOOD,
+        by=(),
+        approved="",
+        reason="",
+        out=Figure(figure),
+        lost=Figure(""),
+    )
+
+
+_SUMMED: Final = (
+    ("Planned moves: clients out", Kind.PLANNED, RECOVERY),
+    ("Losses of a site: clients out (RTO)", Kind.LOSS, RECOVERY),
+    ("Losses of a site: messages lost (RPO)", Kind.LOSS, LOST),
+)
+
+
+def _line(summed: tuple[str, Kind, str], rows: Sequence[Row]) -> Line | None:
+    """One kind of figure over all its runs; None where there is none."""
+    title, kind, name = summed
+    found = [(row, each) for row in rows if row.kind is kind for each in row.measured if each.name == name]
+    if not found:
+        return None
+    figures = [row.out_s if name == RECOVERY else row.lost_at_most for row, _ in found]
+    known = [figure for figure in figures if figure is not None]
+    worst = (seconds(max(known)) if name == RECOVERY else f"at most {count(max(known))}") if known else "not known"
+    unknown = len(figures) - len(known)
+    if known and unknown:
+        worst += f"; not known of {unknown}"
+    last = found[-1][1]
+    verdicts = {sign: sum(each.sign == sign for _, each in found) for sign in ("owed", "open", "info", "good")}
+    sign = next(sign for sign, amount in verdicts.items() if amount)
+    words = {"owed": "not kept", "open": "cannot tell", "info": "no objective", "good": "kept"}
+    judged = ", ".join(f"{words[sign]}: {amount}" for sign, amount in verdicts.items() if amount)
+    return Line(title, last.objective, count(len(found)), worst, last.result, judged, sign)
+
+
+def _verdict(rows: Sequence[Row], lines: Sequence[Line]) -> tuple[Tone, str]:
+    """The whole time in a sentence; the worst that is known of it decides."""
+    if altered := [row for row in rows if row.record]:
+        return Tone.BAD, f"The record of {many(len(altered), 'run')} was altered"
+    if not rows:
+        return Tone.OPEN, "No run and no rehearsal in this time"
+    bad = sum(row.tone is Tone.BAD for row in rows)
+    owed = ["An objective was not kept"] if any(line.sign == "owed" for line in lines) else []
+    owed += [f"{many(bad, 'run or rehearsal', 'runs or rehearsals')} did not end well"] if bad else []
+    if owed:
+        return Tone.OWED, "; ".join(owed)
+    if any(line.sign == "open" for line in lines):
+        return Tone.OPEN, "Whether every objective was kept cannot be told"
+    if any(line.sign == "good" for line in lines):
+        return Tone.GOOD, "Every objective that was set was kept"
+    return Tone.OPEN, "No run of this time was held against an objective"
+
+
+def _tiles(kinds: Mapping[Kind, Sequence[Row]], now: datetime) -> Iterable[tuple[str, str, str]]:
+    """Name, figure, and what stands below it."""
+    for name, kind in (("Last planned move that went well", Kind.PLANNED), ("Last loss of a site", Kind.LOSS)):
+        last = next((row for row in reversed(kinds[kind]) if row.tone in (Tone.GOOD, Tone.OWED)), None)
+        yield (name, _NONE, "") if last is None else (name, last.date, f"clients out: {last.out.text}")
+    well = [row for row in kinds[Kind.REHEARSAL] if row.tone in (Tone.GOOD, Tone.OWED)]
+    if well:
+        age = int((now - well[-1].at).total_seconds() // _DAY_S)
+        yield "Last rehearsal that went well", well[-1].date, f"{many(age, 'day')} ago" if age else "today"
+    else:
+        yield "Last rehearsal that went well", _NONE, ""
+    every = [row for rows in kinds.values() for row in rows]
+    not_well = sum(row.tone in (Tone.BAD, Tone.UNDONE, Tone.OPEN) for row in every)
+    yield "Runs and rehearsals", count(len(every)), f"{count(not_well)} put back, not ended, or not well"
+
+
+def _charts(rows: Sequence[Row], since: datetime, now: datetime) -> Iterable[Chart]:
+    outs = [Mark(row.at, row.out_s, row.kind.value) for row in rows if row.out_s is not None]
+    losses = [Mark(row.at, row.lost_at_most, row.kind.value) for row in rows if row.lost_at_most is not None]
+    limits = {name: _limit(rows, name) for name in (RECOVERY, LOST)}
+    if outs:
+        yield year_chart("Clients out", outs, (since, now), limits[RECOVERY], is_time=True)
+    if losses:
+        yield year_chart("Messages that a loss of a site took, at most", losses, (since, now), limits[LOST])
+
+
+def _limit(rows: Sequence[Row], name: str) -> float | None:
+    """The objective that held last."""
+    limits = [each.limit for row in rows for each in row.measured if each.name == name]
+    return limits[-1] if limits else None

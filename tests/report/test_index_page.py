@@ -1,0 +1,242 @@
+"""The page over all runs and rehearsals: what it sums up, how it judges, and that it is one page that loads nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dr_ctl.core.exit_codes import Tone
+from dr_ctl.engine.plan import Ask
+from dr_ctl.engine.runs import RunFiles
+from dr_ctl.engine.states import StepEvent
+from dr_ctl.report.html import write_index, write_report
+from dr_ctl.report.index_page import IndexPage, index_page
+from dr_ctl.report.year_chart import dates
+from tests.report import scribe
+from tests.report.scribe import ABOUT, NASTY, Scribe
+from tests.report.test_html import Form
+from tests.report.test_view import plain
+
+NOW = datetime(2026, 11, 25, 12, 0, tzinfo=UTC)
+YEAR = timedelta(days=365)
+MINUTES = 60.0
+"""The objective of the scribe's installation is two of them."""
+
+
+class Shelf:
+    """Runs under a STATE, some days ago each."""
+
+    def __init__(self, state: Path) -> None:
+        self.state = state
+
+    def scribe(self, days: float, operation: str) -> Scribe:
+        at = NOW - timedelta(days=days)
+        folder = self.state / "runs" / f"{at:%Y%m%dT%H%M%SZ}-{operation}-paris-7f3a"
+        folder.mkdir(parents=True)
+        run = Scribe(folder, at=at, plan=scribe.plan(ask=Ask(operation, "paris", reason=f"CHG-{days:g}")))
+        run.files = RunFiles(folder.name, folder)
+        return run.begin()
+
+    def move(self, days: float, out_s: float = 0.4) -> RunFiles:
+        run = self.scribe(days, "swapover").to_fence().drained().activated()
+        run.end(0, "ok", "paris serves", pairs=[{"name": "orders-1", "serving": "paris"}], outage_s=out_s)
+        write_report(run.files)
+        return run.files
+
+    def undone(self, days: float) -> None:
+        run = self.scribe(days, "swapover").to_fence().start("drain").let(30)
+        run.stop("drain", StepEvent.FAILED, "not drained").undo("fence", 0.8).undo("quiesce", 0.2)
+        run.end(24, "drain_timeout", "not drained after 30 s; undone: london serves again", undone=True)
+
+    def loss(self, days: float, lost: int | None, out_s: dict[str, float | None]) -> None:
+        run = self.scribe(days, "failover").did("observe", 0.3).did("activate", 0.5)
+        bounds = {"lost": {"at_most": lost, "likely": lost}, "twice": {"at_most": 0, "likely": 0}}
+        pairs = [{"name": "orders-1", "serving": "paris"}]
+        run.end(0, "ok", "paris serves", command="failover", pairs=pairs, bounds=bounds, out_s=out_s)
+
+    def rehearsal(self, days: float, outcome: str = "ok", code: int = 0) -> None:
+        self.scribe(days, "rehearse").did("observe", 0.3).end(code, outcome, "walked", command="rehearse")
+
+    def on_twin(self, days: float, *wrong: str) -> None:
+        played = [{"wrong": [each]} for each in wrong] + [{"wrong": []}] * 5
+        folder = self.state / "rehearsals"
+        folder.mkdir(exist_ok=True)
+        told = {
+            "at": (NOW - timedelta(days=days)).isoformat(),
+            "variations": played,
+            "outage_s": {"median": 0.3, "most": 0.9},
+        }
+        (folder / f"{days}-twin.json").write_text(json.dumps(told), encoding="utf-8")
+
+    def page(self, **more: Any) -> IndexPage:
+        runs = [RunFiles(path.name, path) for path in sorted((self.state / "runs").glob("*"))]
+        since = more.pop("since", NOW - YEAR)
+        return index_page(runs, self.state / "rehearsals", since, NOW, beside=self.state, **more)
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Shelf:
+    return Shelf(tmp_path)
+
+
+def summed(page: IndexPage) -> dict[str, tuple[str, str, str, str]]:
+    lines = [(line.name, line.runs, line.worst, line.last, line.judged) for line in page.lines]
+    return {name: (runs, plain(worst), plain(last), judged) for name, runs, worst, last, judged in lines}
+
+
+def test_a_year_in_which_all_went_well(shelf: Shelf) -> None:
+    shelf.move(200, 1.5)
+    shelf.move(20, 0.4)
+    shelf.loss(100, 0, {"at_least": 2.0, "at_most": 3.0})
+    shelf.rehearsal(40)
+    shelf.on_twin(10)
+
+    page = shelf.page(name="orders")
+
+    assert (page.tone, page.words) == (Tone.GOOD, "Every objective that was set was kept")
+    assert page.sentence == "2 planned moves, 1 loss of a site, 2 rehearsals."
+    assert summed(page) == {
+        "Planned moves: clients out": ("2", "1.50 s", "400 ms", "kept: 2"),
+        "Losses of a site: clients out (RTO)": ("1", "3.00 s", "at least 2.00 s, at most 3.00 s", "kept: 1"),
+        "Losses of a site: messages lost (RPO)": ("1", "at most 0", "at most 0", "kept: 1"),
+    }
+    assert [row.what.split()[0] for row in page.rows] == ["Rehearsal", "Swapover", "Rehearse", "Failover", "Swapover"]
+    assert [(name, figure) for name, figure, _ in page.tiles] == [
+        ("Last planned move that went well", "2026-11-05"),
+        ("Last loss of a site", "2026-08-17"),
+        ("Last rehearsal that went well", "2026-11-15"),
+        ("Runs and rehearsals", "5"),
+    ]
+    assert [chart.title for chart in page.charts] == ["Clients out", "Messages that a loss of a site took, at most"]
+
+
+@pytest.mark.parametrize(
+    ("happens", "tone", "words"),
+    [
+        (lambda shelf: shelf.move(9, 3 * MINUTES), Tone.OWED, "An objective was not kept"),
+        (lambda shelf: shelf.loss(9, 7, {"at_least": 1.0, "at_most": 2.0}), Tone.OWED, "An objective was not kept"),
+        (lambda shelf: shelf.loss(9, None, {"at_least": 1.0, "at_most": 2.0}), Tone.OPEN, "cannot be told"),
+        (lambda shelf: shelf.loss(9, 0, {"at_least": 1.0, "at_most": None}), Tone.OPEN, "cannot be told"),
+        (lambda shelf: shelf.on_twin(9, "both served"), Tone.OWED, "1 run or rehearsal did not end well"),
+        (lambda shelf: shelf.rehearsal(9, "stranded", 23), Tone.OWED, "1 run or rehearsal did not end well"),
+    ],
+)
+def test_the_worst_that_is_known_decides(
+    shelf: Shelf, happens: Callable[[Shelf], None], tone: Tone, words: str
+) -> None:
+    shelf.move(30)
+    happens(shelf)
+
+    page = shelf.page()
+
+    assert page.tone is tone
+    assert words in page.words
+
+
+def test_nothing_is_no_success(shelf: Shelf) -> None:
+    shelf.move(400)
+
+    page = shelf.page()
+
+    assert (page.tone, page.words, page.rows) == (Tone.OPEN, "No run and no rehearsal in this time", ())
+    assert {figure for _, figure, _ in page.tiles} == {"none in this time", "0"}
+    shelf.rehearsal(3)
+    assert shelf.page().words == "No run of this time was held against an objective"
+
+
+def test_a_figure_that_is_not_known_is_none_of_the_best(shelf: Shelf) -> None:
+    shelf.loss(20, 3, {"at_least": 1.0, "at_most": 2.0})
+    shelf.loss(10, None, {"at_least": 1.0, "at_most": None})
+
+    lines = summed(shelf.page())
+
+    assert lines["Losses of a site: clients out (RTO)"][1:] == (
+        "2.00 s; not known of 1",
+        "at least 1.00 s",
+        "cannot tell: 1, kept: 1",
+    )
+    assert lines["Losses of a site: messages lost (RPO)"][1] == "at most 3; not known of 1"
+
+
+def test_an_undone_and_an_open_run_count_as_neither_well_nor_moved(shelf: Shelf) -> None:
+    shelf.undone(20)
+    shelf.scribe(10, "swapover").did("observe", 0.3).close()
+
+    page = shelf.page()
+
+    assert [row.tone for row in page.rows] == [Tone.OPEN, Tone.UNDONE]
+    assert [row.lost.text for row in page.rows] == ["", ""]
+    assert page.tiles[0][1] == "none in this time"
+    assert page.tiles[3][1:] == ("2", "2 put back, not ended, or not well")
+
+
+def test_objectives_are_those_of_the_run_itself(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    shelf.move(30, 90.0)
+    tight = {**ABOUT, "objectives": {"recovery_s": 1.0, "lost": 0, "twice": None}}
+    monkeypatch.setitem(scribe.ADA, "about", tight)
+    shelf.move(10, 0.5)
+
+    page = shelf.page()
+
+    assert summed(page)["Planned moves: clients out"][3] == "kept: 2"
+    assert plain(page.lines[0].objective) == "within 1.00 s"
+
+
+def test_a_record_that_was_altered_is_told_before_all_else(shelf: Shelf) -> None:
+    files = shelf.move(9)
+    files.journal.write_bytes(files.journal.read_bytes().replace(b'"paused":1', b'"paused":2'))
+
+    page = shelf.page()
+
+    assert (page.tone, page.words) == (Tone.BAD, "The record of 1 run was altered")
+    assert "of journal.jsonl was altered" in page.rows[0].record
+
+
+def test_evidence_that_cannot_be_read_hides_no_other(shelf: Shelf) -> None:
+    shelf.on_twin(9)
+    (shelf.state / "rehearsals" / "torn-twin.json").write_text('{"at": "2026', encoding="utf-8")
+    (shelf.state / "runs" / "20261120T000000Z-swapover-paris-0000").mkdir(parents=True)
+
+    page = shelf.page()
+
+    assert (len(page.rows), page.notes) == (1, ("1 run never began: nothing was changed.",))
+
+
+def test_the_page_is_well_formed_loads_nothing_and_leads_to_the_reports(shelf: Shelf) -> None:
+    run = shelf.scribe(9, NASTY.replace("/", "_"))
+    run.end(0, "ok", NASTY)
+    moved = shelf.move(8)
+    path = shelf.state / "index.html"
+    write_index(path, shelf.page(name=NASTY))
+    form = Form()
+
+    text = path.read_text("utf-8")
+    form.feed(text)
+    form.close()
+
+    assert form.open == []
+    links = [attributes["href"] for tag, attributes in form.tags if tag == "a"]
+    assert links == [f"runs/{moved.name}/report.html"]
+    assert (path.parent / links[0]).exists()
+    assert "default-src 'none'" in text
+    assert {tag for tag, _ in form.tags}.isdisjoint({"script", "link", "img", "iframe"})
+    assert "<script>alert" not in text
+    assert NASTY in form.text
+
+
+@pytest.mark.parametrize(
+    ("span", "written"),
+    [
+        (timedelta(days=365), ["Jan 2026", "Apr 2026", "Jul 2026", "Oct 2026"]),
+        (timedelta(days=100), ["Sep 2026", "Oct 2026", "Nov 2026"]),
+        (timedelta(days=9), ["16 Nov", "19 Nov", "22 Nov", "25 Nov"]),
+        (timedelta(hours=3), ["25 Nov 09:00", "25 Nov 10:00", "25 Nov 11:00", "25 Nov 12:00"]),
+    ],
+)
+def test_dates_along_the_axis_are_round_and_few(span: timedelta, written: list[str]) -> None:
+    assert [tick.label for tick in dates(NOW - span, NOW)] == written
