@@ -51,7 +51,7 @@ class Approval:
 
 @dataclass(frozen=True, slots=True)
 class Approvals:
-    """What was signed, and by whom: one signature a person. `others` are signatures that do not count."""
+    """The signed bytes, and one signature a person. `others` are signatures that do not count."""
 
     content: bytes
     by: tuple[Approval, ...]
@@ -68,7 +68,7 @@ class Approvals:
 
 @dataclass(frozen=True, slots=True)
 class Permit:
-    """What the settings' `approvals` say of a run that is about to begin: approved, refused, or neither where the
+    """The word of the settings' `approvals` on a run that is about to begin: approved, refused, or neither where the
     settings ask for nothing."""
 
     approvals: Approvals | None = None
@@ -109,7 +109,7 @@ def options(installation: Installation, operation: str) -> tuple[str, ...]:
 
 
 def why_none(installation: Installation) -> Finding | None:
-    """Why no signature could be verified here; None where the settings ask for none, too."""
+    """Why no signature could be verified here; None also where the settings ask for none."""
     wanted = installation.settings.approvals
     if wanted is None:
         return None
@@ -183,7 +183,12 @@ def _of_file(installation: Installation, saved: plans.Saved) -> Approvals:
 
 
 def _signatures(plan: Path) -> Iterator[tuple[Path, str]]:
-    for path in sorted(plan.parent.iterdir()):
+    try:
+        beside = sorted(plan.parent.iterdir())
+    except OSError as problem:
+        yield plan.parent, f"not read: {problem.strerror}"
+        return
+    for path in beside:
         if path.name.startswith(f"{plan.name}.") and path.suffix == ".sig":
             try:
                 yield path, path.read_text(encoding="utf-8", errors="replace")
@@ -192,7 +197,7 @@ def _signatures(plan: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _carried_out(runs: Runs, content: bytes) -> str | None:
-    """A run that has carried out the plan of these bytes, if any: one whose changes were undone has not."""
+    """A run that has carried out the plan of these bytes, if any; a run whose changes were undone does not count."""
     for files in runs.all():
         if _is_of(files, content):
             outcome, _, result = how_ended(files)
@@ -221,15 +226,15 @@ def _listed(installation: Installation, key: Path) -> str:
 
 
 def _ways(ask: Ask, needed: int, saved: plans.Saved | None) -> str:
-    file = saved.path if saved is not None else Path("plan.json")
-    words = shlex.join(["plan", ask.operation, "--to", ask.target, *_words(ask), "--out", str(file)])
+    file = shlex.quote(str(saved.path)) if saved is not None else "plan.json"
+    words = shlex.join(["plan", ask.operation, "--to", ask.target, *_words(ask), "--out", file])
     made = "" if saved is not None else f"`dr-ctl {words}`, then "
     signed = f"{needed} of the signers, each: `dr-ctl plan approve {file}`"
     return f"{made}{signed}; then `{_with_plan(ask, saved)}`."
 
 
 def _words(ask: Ask) -> list[str]:
-    """What was asked beside operation and site, as it is typed."""
+    """The options beside operation and site, as a person types them."""
     given: list[tuple[str, object]] = [
         ("--timeout", None if ask.timeout_s is None else f"{ask.timeout_s:g}s"),
         ("--max-outage", None if ask.max_outage_s is None else f"{ask.max_outage_s:g}s"),
@@ -247,7 +252,7 @@ def _words(ask: Ask) -> list[str]:
 
 def _with_plan(ask: Ask, saved: plans.Saved | None) -> str:
     where = ask.target if ask.operation == REINSTATE else f"--to {ask.target}"
-    return f"dr-ctl {ask.operation} {where} --plan {saved.path if saved is not None else 'plan.json'}"
+    return f"dr-ctl {ask.operation} {where} --plan {shlex.quote(str(saved.path)) if saved is not None else 'plan.json'}"
 
 
 def _kept_out(*findings: Finding) -> Permit:

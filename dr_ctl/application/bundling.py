@@ -119,7 +119,7 @@ def _looks(installation: Installation, about: Record) -> tuple[dict[str, bytes],
 
 
 def _versions(parts: Mapping[str, bytes]) -> dict[str, Json]:
-    """What was at work: here now, and at the brokers when the plan was made."""
+    """Versions here now, and those of the brokers when the plan was made."""
     try:
         names = [match[0] for each in requires("dr-ctl") or () if (match := _PACKAGE.match(each))]
     except PackageNotFoundError:

@@ -213,7 +213,7 @@ def _about(ask: Ask, source: str) -> dict[str, Json]:
 
 
 def _approved(entries: Sequence[Entry]) -> dict[str, Json]:
-    """Who approved the run when it began, by its journal: whoever goes on with it needs no approval anew."""
+    """The approvers of the run when it began, by its journal: a resume needs no approval anew."""
     names = approvers(mapping(entry.evidence.get("by")) for entry in entries if entry.kind == "run")
     return {"approved_by": [*names]} if names else {}
 

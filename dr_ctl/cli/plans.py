@@ -39,7 +39,7 @@ def plan_text(plan: Plan) -> str:
 
 
 def options_text(ask: Ask) -> str:
-    """What was asked beside operation and site, for whoever is to sign a plan that somebody else has made."""
+    """The options beside operation and site, for a person who is to sign somebody else's plan."""
     return page(
         f"Asked with {key.replace('_', ' ')}: {value}"
         for key, value in ask.as_json().items()

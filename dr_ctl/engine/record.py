@@ -189,7 +189,7 @@ def how_ended(files: RunFiles) -> tuple[str, str, Mapping[str, Any]]:
 
 
 def approvers(by: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Whose signatures stand under the plan of a run, from what its journal says of who carried it out."""
+    """The people whose signatures stand under the plan of a run, by its journal."""
     signed = [mapping(row) for each in by for row in items(mapping(each.get("approved")).get("by"))]
     return tuple(dict.fromkeys(text(row.get("name")) for row in signed if text(row.get("name"))))
 

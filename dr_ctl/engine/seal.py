@@ -113,7 +113,7 @@ def _against_result(path: Path, approved: Path, past: list[Entry]) -> Checked:
 
 
 def _unlike_approved(path: Path, past: list[Entry]) -> str | None:
-    """Why the plan that lies there is not the one that people signed before the run; None where nobody had to."""
+    """The reason why the plan there is not the plan that people signed before the run; None where nobody had to."""
     by = (mapping(entry.evidence.get("by")) for entry in past if entry.kind == "run")
     digest = next((mapping(each["approved"]).get("plan_sha256") for each in by if "approved" in each), None)
     if digest is None:

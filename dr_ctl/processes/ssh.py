@@ -1,7 +1,7 @@
 """Signs documents with a person's SSH key, and says whose signature one is by a file of allowed signers.
 
-OpenSSH's own `ssh-keygen` does both. A signature is bound to the namespace `dr-ctl`: one that was made for mail or for
-git is none here.
+OpenSSH's own `ssh-keygen` does both. A signature is bound to the namespace `dr-ctl`: signatures for mail or for git do
+not count here.
 """
 
 from __future__ import annotations
@@ -54,14 +54,16 @@ def sign(document: bytes, key: Path) -> str:
 
 
 def signer_of(document: bytes, signature: str, signers: Path) -> Signer | str:
-    """Whose signature of these very bytes it is, or why it is nobody's. Raises `SshFailed`."""
+    """The signer of these very bytes, or why nobody is. Raises `SshFailed`."""
     with TemporaryDirectory() as folder:
         kept = Path(folder, "signature")
         kept.write_text(signature, encoding="utf-8")
         listed = _run(["-Y", "find-principals", "-s", str(kept), "-f", str(signers)], b"", _VERIFIED_S)
         names = tuple(listed.stdout.decode("utf-8", "replace").split())
         if listed.returncode != 0 or not names:
-            return f"its key is not among the signers of {signers.name}"
+            return f"no signer of {signers.name} has made it: {_last_line(listed)}"
+        if any(mark in names[0] for mark in "*?!"):
+            return f"{signers.name} has its key under {names[0]}, which is no person's name"
         words = ["-Y", "verify", "-f", str(signers), "-I", names[0], "-n", _NAMESPACE, "-s", str(kept)]
         verified = _run(words, document, _VERIFIED_S)
     match = _KEY.search(verified.stdout.decode("utf-8", "replace"))

@@ -70,7 +70,7 @@ def of_what(material: Material) -> tuple[Fact, ...]:
 
 
 def _approved(by: list[Mapping[str, Any]]) -> Iterator[Fact]:
-    """Whose signatures stand under the plan; none where the settings ask for none."""
+    """The people whose signatures stand under the plan; no fact where the settings ask for none."""
     approved = next((mapping(each["approved"]) for each in by if "approved" in each), None)
     if approved is not None:
         signed = [
