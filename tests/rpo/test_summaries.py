@@ -157,7 +157,7 @@ def test_a_queue_that_is_gone_makes_nothing_of_the_outflow_lost(tmp_path: Path) 
     for n in range(4 * 9000):
         s = n / 4
         sent = 5 * n + (7 * n) % 5
-        small = 3 * int(min(s, 3000))
+        small = 3 * int(min(s, 3500))
         put = 2 * (sent + small)
         shipped = shipped if 6000 <= s < 6400 else put
         whole = n % 20 == 0
@@ -167,7 +167,7 @@ def test_a_queue_that_is_gone_makes_nothing_of_the_outflow_lost(tmp_path: Path) 
                 removed=shipped, link=True, start="1"),
         ]  # fmt: skip
         for name, count in (("orders", sent), ("small", small)) if whole else ():
-            if name == "orders" or s < 3000:
+            if name == "orders" or s < 3500:
                 rows.append(
                     Row(site="london", ts=at(s), pair="p", kind="queue", name=name, depth=0, added=count,
                         removed=count, acked=count, start="1")
