@@ -88,8 +88,10 @@ class Monitor:
         if (other := another_monitor(history.near)) is not None:
             raise AnotherMonitor(f"another monitor records into {history.shown}: {other}")
         self._is_elsewhere = history.folder is None
-        self._writer = Writer(history.near, every_s=FLUSH_EVERY_S, whole_every_s=self._every_s, clock=clock)
         self._upkeep = Upkeep(history, keep_s=settings.history.keep)
+        if (host := self._upkeep.another()) is not None:
+            raise AnotherMonitor(f"another monitor records into {history.shown}: on {host}, within the last minutes")
+        self._writer = Writer(history.near, every_s=FLUSH_EVERY_S, whole_every_s=self._every_s, clock=clock)
         self._beside = ThreadPoolExecutor(1, thread_name_prefix="upkeep")  # to join an hour takes seconds
         self._tidying: Future[bool] | None = None
         self._next = self._whole_at = self._glance_at = self._clock.monotonic()
@@ -105,6 +107,7 @@ class Monitor:
         self._tidied()
         if self._is_elsewhere and self._upkeep.trouble is None:
             self._upkeep.step(self._clock.now())
+        self._upkeep.close()
         if self._writer.trouble is not None:
             raise EnvironmentFault(f"{self._writer.waiting} row(s) are lost: {self._writer.trouble}")
 

@@ -5,7 +5,9 @@ Fast tests have a second folder as the store, by its `file://` URL; those with S
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -21,7 +23,7 @@ from dr_ctl.rpo.bounds.bounds import Bounds, bounds
 from dr_ctl.rpo.estimate.estimate import estimate
 from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.estimate.stored import stored
-from dr_ctl.rpo.history import sources, store
+from dr_ctl.rpo.history import marks, sources, store
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.last_seen import last_seen, newest_look
 from dr_ctl.rpo.history.roles import spells
@@ -278,3 +280,43 @@ def test_days_that_are_too_old_go_from_s3_and_a_late_file_undoes_the_summaries_t
 
     since = datetime(2026, 3, 1, tzinfo=UTC)
     assert same(estimate(Request(history=str(tmp_path / "whole"), since=since)), estimate(replace(there, since=since)))
+
+
+def on(host: str, place: Place, monkeypatch: pytest.MonkeyPatch) -> Upkeep:
+    """The monitor's part of another machine."""
+    with monkeypatch.context() as there:
+        there.setattr(marks.socket, "gethostname", lambda: host)
+        return Upkeep(Place(place.where, place.near.with_name(host)), keep_s=1e9)
+
+
+def test_a_second_monitor_on_another_machine_is_told_at_once_while_the_first_lives(
+    tmp_path: Path, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = (on(host, place, monkeypatch) for host in ("one.example", "two-example"))
+
+    assert first.another() is None
+    assert second.another() == "one.example"
+    assert first.another() is None  # who was refused leaves no mark
+    [mark] = (tmp_path / "store").glob("_monitor-*")
+    os.utime(mark, (time.time() - 160,) * 2)  # its machine is lost
+    assert second.another() is None
+    second.close()
+    first.close()
+
+    assert not list((tmp_path / "store").glob("_monitor-*"))
+
+
+def test_of_two_monitors_that_begin_at_once_one_brings_its_looks(
+    tmp_path: Path, rows: list[Row], place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = [on(host, place, monkeypatch) for host in ("one", "two")]
+    for host, each in zip(("one", "two"), both, strict=True):
+        write(rows[:30], place.near.with_name(host))
+        marks.renew(Store.of(place.where), each._mark)
+
+    brought = [each.step(NOW) for each in both]
+
+    assert brought == [True, False]
+    assert both[1].trouble is not None
+    assert "another monitor, on one, records into it" in both[1].trouble
+    assert all_rows(place) == 30

@@ -156,7 +156,7 @@ def read(
     why = "it did not answer a moment ago"
     if growing_s() >= _silent_until.get(place.where, 0.0):
         limit_s = WITHIN_S if within_s is None else within_s
-        answers, errors = _in_time(there, limit_s)
+        answers, errors = in_time(there, limit_s)
         if answers:
             return answers[0], []
         _silent_until[place.where] = growing_s() + AGAIN_S
@@ -171,7 +171,8 @@ def shown(history: Path | Place) -> str:
     return str(history) if isinstance(history, Path) else history.shown
 
 
-def _in_time(ask: Callable[[], Answer], within_s: float) -> tuple[list[Answer], list[Exception]]:
+def in_time(ask: Callable[[], Answer], within_s: float) -> tuple[list[Answer], list[Exception]]:
+    """The answer, or the error; neither where it comes too late, and nobody waits for it."""
     answers: list[Answer] = []
     errors: list[Any] = []
 

@@ -53,11 +53,11 @@ class Store:
     def url(self, name: str) -> str:
         return f"{self.root}/{name}"
 
-    def listed(self, under: str = "") -> dict[str, Identity]:
+    def listed(self, under: str = "", *, recursive: bool = True) -> dict[str, Identity]:
         """All files below a folder, by name; none where there is no such folder."""
         return {
             self._name(each): Identity(each.size, each.mtime_ns or 0)
-            for each in sorted(self._infos(under, recursive=True), key=lambda each: str(each.path))
+            for each in sorted(self._infos(under, recursive=recursive), key=lambda each: str(each.path))
             if each.type is fs.FileType.File
         }
 

@@ -13,7 +13,7 @@ import math
 import shutil
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatch
 from pathlib import Path
@@ -24,8 +24,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dr_ctl.core.errors import EnvironmentFault
+from dr_ctl.rpo.history import marks
 from dr_ctl.rpo.history.files import ADDED, NAMED, OWN, SCHEMA, TAILS, WRITTEN, completed, day_us, name_of
-from dr_ctl.rpo.history.sources import Source
+from dr_ctl.rpo.history.sources import WITHIN_S, Source, in_time
 from dr_ctl.rpo.history.store import Store
 from dr_ctl.settings.model import Place
 
@@ -53,8 +54,34 @@ class Upkeep:
     def __init__(self, history: Path | Place, *, keep_s: float) -> None:
         self._place = Place.at(history) if isinstance(history, Path) else history
         self._keep_days = math.ceil(keep_s / _DAY_S) + 1
+        self._mark = marks.mark_of(self._place)
         self._given_up: set[tuple[str, str]] = set()
         self.trouble: str | None = None
+
+    def another(self) -> str | None:
+        """The host of a monitor that records into the same store elsewhere just now; None where none was seen, or the
+        store does not answer. From now on others see this one."""
+        if self._place.folder is not None:
+            return None
+
+        def asked() -> list[str]:
+            store = Store.of(self._place.where, hurried=True)
+            before = store.listed(recursive=False)
+            marks.renew(store, self._mark)
+            now = store.listed(recursive=False)
+            living = marks.others(now, self._mark)
+            if living and self._mark not in before:
+                store.remove(self._mark)
+            return living
+
+        found, _ = in_time(asked, WITHIN_S)
+        return marks.host_of(found[0][0]) if found and found[0] else None
+
+    def close(self) -> None:
+        """Take the mark away; one that stays is nobody's in minutes."""
+        if self._place.folder is None and self.trouble is None:
+            with suppress(OSError, EnvironmentFault):
+                Store.of(self._place.where, hurried=True).remove(self._mark)
 
     def step(self, now: datetime) -> bool:
         """Bring new files to a store elsewhere; else remove what is too old or what was joined, or join the files of
@@ -71,7 +98,12 @@ class Upkeep:
 
     def _step(self, now: datetime) -> bool:
         store = Store.of(self._place.where)
+        if self._place.folder is None:
+            marks.renew(store, self._mark)
         there = store.listed()
+        # Of two that began at once one brings its looks: what both saw counts once.
+        if (living := marks.others(there, self._mark)) and living[0] < self._mark:
+            raise EnvironmentFault(f"another monitor, on {marks.host_of(living[0])}, records into it")
         days = _days(there)
         names = [name for hours in days.values() for hour in hours.values() for name in hour]
         newest = max((name.rpartition("/")[2] for name in names), default=None)
