@@ -3,7 +3,9 @@ approved beforehand; it is never carried out."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from dr_ctl.application.findings import AS_IF_LOST
 from dr_ctl.application.opened import Opened
@@ -36,7 +38,7 @@ def planned(opened: Opened, asked: Ask, lost: str) -> Result:
     text = f"as if {lost} was lost now; it is {looked.roles[lost].value}. This plan is never carried out"
     findings = [AS_IF_LOST(text, f"If {lost} is lost one day: `dr-ctl failover --to {asked.target}`.")]
     if refused is not None:
-        findings.append(_milder(refused))
+        findings.append(_milder(refused, bounds, asked.target))
     data: dict[str, Json] = {"bounds": dict(bounds), "as_if_lost": lost, "role": looked.roles[lost].value}
     if not isinstance(decided, Plan):
         word = "nothing to do" if isinstance(decided, AlreadyThere) else "not possible"
@@ -51,9 +53,16 @@ def planned(opened: Opened, asked: Ask, lost: str) -> Result:
     return Result(ExitCode.OK, summary, plan.findings, {"plan": plan.as_json(), **data}, plan=plan, text=text)
 
 
-def _milder(refusal: Finding) -> Finding:
-    """Nobody is refused anything by a plan that is only read."""
-    return replace(refusal, severity=Severity.WARNING, text=f"a failover would be refused for that: {refusal.text}")
+def _milder(refusal: Finding, bounds: Mapping[str, Any], target: str) -> Finding:
+    """Nobody is refused anything by a plan that is only read, and what could be done about a loss is another matter
+    while the site serves."""
+    most = bounds["lost"]["at_most"]
+    word = f"--accept-loss {'unknown' if most is None else most}"
+    remedy = f"Agree today who may type `dr-ctl failover --to {target} {word}` on the day."
+    if most is None:
+        remedy += " Where `dr-ctl monitor` runs, the price is known."
+    text = f"a failover would be refused for that: {refusal.text}"
+    return replace(refusal, severity=Severity.WARNING, text=text, remedy=remedy)
 
 
 def _first(findings: tuple[Finding, ...]) -> str:
