@@ -29,6 +29,9 @@ demo: setup ## the main job on two real brokers: swapover, failover and failback
 WORKERS := $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
 PYTEST := $(BIN)/python -m pytest -q --numprocesses $(WORKERS) --maxprocesses 8 --dist loadgroup --durations=10
 
+# Hundreds of tests start a process of dr-ctl: without compiled modules each compiles all of it anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 # A test that hangs says where.
 NO_HANG := -o faulthandler_timeout=240
 
