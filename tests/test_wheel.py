@@ -42,3 +42,4 @@ def test_the_wheel_carries_the_runbooks_and_the_lab(tmp_path: Path) -> None:
     assert schema["title"] == "the document of dr-ctl lab up"
     for example in (ROOT / "examples").iterdir():
         assert (tmp_path / "written" / example.name).read_bytes() == example.read_bytes()
+        assert (tmp_path / "written" / example.name).stat().st_mode & 0o111 == example.stat().st_mode & 0o111

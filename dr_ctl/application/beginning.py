@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from shutil import copyfile
+from shutil import copy
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -263,7 +263,7 @@ def write_examples(out: Path) -> Result:
     written = sorted(each for each in examples().iterdir() if each.is_file())
     out.mkdir(parents=True)
     for each in written:
-        copyfile(each, out / each.name)
+        copy(each, out / each.name)  # with its mode: some are commands
     files: list[Json] = [each.name for each in written]
     files += [f"schemas/{name}" for name in write_schemas(out / "schemas")]
     return Result(

@@ -3,18 +3,16 @@ approved beforehand; it is never carried out."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from dr_ctl.application.findings import AS_IF_LOST
 from dr_ctl.application.opened import Opened
 from dr_ctl.application.question import Question
 from dr_ctl.application.result import Result
+from dr_ctl.application.verdicts import agreed_today, besides
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity
 from dr_ctl.engine.ending import price_text
-from dr_ctl.engine.findings import NO_ANSWER
 from dr_ctl.engine.operations import FAILOVER
 from dr_ctl.engine.plan import AlreadyThere, Ask, Plan
 from dr_ctl.topologies.topology import Seen
@@ -38,7 +36,7 @@ def planned(opened: Opened, asked: Ask, lost: str) -> Result:
     text = f"as if {lost} was lost now; it is {looked.roles[lost].value}. This plan is never carried out"
     findings = [AS_IF_LOST(text, f"If {lost} is lost one day: `dr-ctl failover --to {asked.target}`.")]
     if refused is not None:
-        findings.append(_milder(refused, bounds, asked.target))
+        findings.append(agreed_today(refused, bounds, asked.target))
     data: dict[str, Json] = {"bounds": dict(bounds), "as_if_lost": lost, "role": looked.roles[lost].value}
     if not isinstance(decided, Plan):
         word = "nothing to do" if isinstance(decided, AlreadyThere) else "not possible"
@@ -46,23 +44,11 @@ def planned(opened: Opened, asked: Ask, lost: str) -> Result:
         code = ExitCode.OK if isinstance(decided, AlreadyThere) else ExitCode.PRECHECK_FAILED
         summary = f"as if {lost} was lost: a failover to {asked.target} is {word}: {why}"
         return Result(code, summary, [*decided.findings, *findings], data)
-    own = [each for each in decided.findings if each.id != NO_ANSWER.id or not each.text.startswith(f"{lost}/")]
+    own = besides(decided.findings, lost)
     plan = replace(decided, as_if_lost=lost, findings=(*own, *findings))
     summary = f"as if {lost} was lost: {len(plan.steps)} steps to {asked.target}; {price_text(bounds)}"
     text = f"price, if {lost} was lost now: {price_text(bounds)}"
     return Result(ExitCode.OK, summary, plan.findings, {"plan": plan.as_json(), **data}, plan=plan, text=text)
-
-
-def _milder(refusal: Finding, bounds: Mapping[str, Any], target: str) -> Finding:
-    """Nobody is refused anything by a plan that is only read, and what could be done about a loss is another matter
-    while the site serves."""
-    most = bounds["lost"]["at_most"]
-    word = f"--accept-loss {'unknown' if most is None else most}"
-    remedy = f"Agree today who may type `dr-ctl failover --to {target} {word}` on the day."
-    if most is None:
-        remedy += " Where `dr-ctl monitor` runs, the price is known."
-    text = f"a failover would be refused for that: {refusal.text}"
-    return replace(refusal, severity=Severity.WARNING, text=text, remedy=remedy)
 
 
 def _first(findings: tuple[Finding, ...]) -> str:

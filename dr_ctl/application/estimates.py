@@ -14,7 +14,7 @@ from dr_ctl.core.model import Finding, Json
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome
 from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.estimate.result import LossClass, LossLimit, Objectives
-from dr_ctl.rpo.estimate.stored import STALE_AFTER_S, Found, Stored, stored
+from dr_ctl.rpo.estimate.stored import FRESH_S, Found, Stored, stored
 from dr_ctl.settings.durations import duration
 from dr_ctl.settings.model import Installation
 
@@ -69,7 +69,7 @@ def with_age(installation: Installation, site: str) -> tuple[Json, str, list[Fin
         return None, "", list(answer.findings)
     line = _lines(answer.stored, now, objectives(installation))
     stale = []
-    if answer.stored.age_s(now) > STALE_AFTER_S:
+    if answer.stored.age_s(now) > FRESH_S:
         text = f"the stored estimate of {site} is {duration(round(answer.stored.age_s(now)))} old"
         stale.append(ESTIMATE_OLD(text, "Let `dr-ctl monitor` run, or `dr-ctl rpo estimate`."))
     return answer.stored.as_json(now), line, stale

@@ -234,8 +234,8 @@ HISTORY_NOT_WRITTEN: Final = FindingKind(
 NO_MONITOR: Final = FindingKind(
     "DR-MON-002",
     Severity.WARNING,
-    "No monitor has looked for a while: what a failover would cost is known less and less.",
-    "Start `dr-ctl monitor` again, on a machine that reaches both sites.",
+    "No monitor has looked for a while, or ever: what a failover would cost is known less and less, or not at all.",
+    "Start `dr-ctl monitor`, on a machine that reaches both sites.",
 )
 PLAN_OUTDATED: Final = FindingKind(
     "DR-PLAN-001",
@@ -315,6 +315,13 @@ ESTIMATE_OLD: Final = FindingKind(
     Severity.WARNING,
     "The stored estimate is old.",
     "Let `dr-ctl monitor` run, or `dr-ctl rpo estimate`.",
+    "An estimate contacts no broker.",
+)
+NO_ESTIMATE: Final = FindingKind(
+    "DR-RPO-040",
+    Severity.INFO,
+    "A monitor looks, and no estimate is stored: nobody knows what the loss of the serving site usually costs.",
+    "`dr-ctl rpo estimate`, or wait until the monitor has made one.",
     "An estimate contacts no broker.",
 )
 STOPPED_AT_ONCE: Final = FindingKind(

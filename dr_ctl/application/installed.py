@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from dr_ctl.application import estimates, lock
-from dr_ctl.application.approvals import why_none
+from dr_ctl.application import estimates, lock, offline
 from dr_ctl.application.opened import Opened
 from dr_ctl.application.status import not_one, silent_of
 from dr_ctl.application.verdicts import Judge
 from dr_ctl.application.ways_out import open_run_findings
 from dr_ctl.core.model import Finding, Role
-from dr_ctl.engine.operations import WHOLE
 from dr_ctl.engine.parts import is_split, served_where
 from dr_ctl.engine.ports import Check
 from dr_ctl.topologies.topology import Seen
@@ -23,10 +21,8 @@ def installed(
     """Checks beside the brokers' own figures."""
     yield from _answers(seen)
     yield from _as_a_whole(opened, seen, judge)
-    yield from _settings(opened, seen, forbidden)
-    for operation in WHOLE:
-        steps = ", ".join(step.verb for step in opened.runbook(operation).steps)
-        yield Check(f"the runbook of {operation} can be read", "settings", steps)
+    yield from _can_be_made(seen, forbidden)
+    yield from offline.checked(opened.installation)
 
 
 def _answers(seen: Seen) -> Iterator[Check]:
@@ -58,17 +54,9 @@ def _as_a_whole(opened: Opened, seen: Seen, judge: Judge) -> Iterator[Check]:
         yield Check("an estimate is stored, and fresh", name, line if document is not None else None, findings)
 
 
-def _settings(opened: Opened, seen: Seen, forbidden: Mapping[tuple[str, str], Finding]) -> Iterator[Check]:
-    if (wanted := opened.installation.settings.approvals) is not None:
-        blind = why_none(opened.installation)
-        what = f"{wanted.needed} of {wanted.signers}, before {', '.join(wanted.of)}"
-        yield Check("signatures of plans can be verified", "settings", what, [blind] if blind is not None else [])
+def _can_be_made(seen: Seen, forbidden: Mapping[tuple[str, str], Finding]) -> Iterator[Check]:
     for site in seen.roles:
-        unverified = opened.unverified_at(site)
-        against = [unverified] if unverified is not None else []
-        yield Check("certificates are verified", site, "not verified" if against else "verified", against)
-        strength = seen.fence_strength(site)
-        yield Check("a fence can be made", site, strength)
+        yield Check("a fence can be made", site, seen.fence_strength(site))
     for broker in seen.brokers:
         where = f"{broker.site}/{broker.pair}"
         against = [forbidden[broker.site, broker.pair]] if (broker.site, broker.pair) in forbidden else []

@@ -72,14 +72,7 @@ class Opened:
 
     def unverified(self) -> list[Finding]:
         """The sites whose certificates nobody checks: every command says so."""
-        return [finding for name in self.sites if (finding := self.unverified_at(name)) is not None]
-
-    def unverified_at(self, name: str) -> Finding | None:
-        if self.installation.settings.sites[name].tls.verify:
-            return None
-        text = f"{name}: the certificates of its brokers are not verified (`tls.verify: false`)"
-        remedy = f"Name the file of their authority as `tls.ca` of {name} in {self.installation.file.name}."
-        return CERTIFICATES_NOT_VERIFIED(text, remedy)
+        return [finding for name in self.sites if (finding := unverified_at(self.installation, name))]
 
     def mending(self, site: str) -> str:
         """The remedy for a site whose link is not attached."""
@@ -92,3 +85,12 @@ def folder(installation: Installation) -> Path:
     """Where the runbooks in force are: the installation's own, or those that came with dr-ctl."""
     own = installation.settings.runbooks
     return installation.path(own) if own is not None else runbook.shipped()
+
+
+def unverified_at(installation: Installation, site: str) -> Finding | None:
+    """The finding for a site whose certificates nobody checks."""
+    if installation.settings.sites[site].tls.verify:
+        return None
+    text = f"{site}: the certificates of its brokers are not verified (`tls.verify: false`)"
+    remedy = f"Name the file of their authority as `tls.ca` of {site} in {installation.file.name}."
+    return CERTIFICATES_NOT_VERIFIED(text, remedy)

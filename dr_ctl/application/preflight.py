@@ -16,14 +16,12 @@ from dr_ctl.core.model import Finding, Severity
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome
 from dr_ctl.rpo.estimate.request import Estimating
 from dr_ctl.rpo.estimate.result import Objectives
-from dr_ctl.rpo.estimate.stored import Stored
+from dr_ctl.rpo.estimate.stored import FRESH_S, Stored
 from dr_ctl.rpo.findings import NO_HISTORY
 from dr_ctl.settings.durations import duration
 from dr_ctl.settings.model import Installation
 
 _POLL_S: Final = 0.05
-FRESH: Final = timedelta(minutes=15)
-"""A monitor makes one every five minutes, and says nothing else so soon."""
 
 
 class Preflight:
@@ -37,7 +35,7 @@ class Preflight:
     def begin(self) -> None:
         stored = of_site(self._installation, self._source).stored
         # An estimate dated in the future, by a clock that ran ahead, is not fresh.
-        if stored is not None and timedelta() <= datetime.now(UTC) - stored.made_at <= FRESH:
+        if stored is not None and timedelta() <= datetime.now(UTC) - stored.made_at <= timedelta(seconds=FRESH_S):
             self._stored = stored
             return
         history = self._installation.history

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 
 from dr_ctl.application import down_since, lock, rehearsing
-from dr_ctl.application.approvals import why_none
 from dr_ctl.application.caller import Caller
-from dr_ctl.application.findings import GATE_SHUT_SERVING, NO_CLIENT_GREETED
+from dr_ctl.application.estimates import with_age
+from dr_ctl.application.findings import GATE_SHUT_SERVING, NO_CLIENT_GREETED, NO_ESTIMATE, NO_MONITOR
+from dr_ctl.application.grouping import SETTINGS, grouped
 from dr_ctl.application.installed import installed
 from dr_ctl.application.opened import Opened
 from dr_ctl.application.question import Question
@@ -42,15 +44,16 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
         judge = Judge.of(caller, opened, seen, links)
         verdicts = [judge.verdict(name, to or targets(seen, name)) for name in ([operation] if operation else WHOLE)]
         forbidden = lock.forbidden(opened, seen)
-        checks = _checks(opened, seen, judge, forbidden, to) if verbose else []
+        checks = _checks(opened, seen, judge, forbidden, to)
         looked_at = down_since.last_look(opened.installation)
         findings = list(
             dict.fromkeys(
                 [
                     *_findings(opened, seen, judge, verdicts, forbidden, to),
-                    *([blind] if (blind := why_none(opened.installation)) is not None else ()),
+                    *(verdict.price for verdict in verdicts if verdict.price is not None),
+                    *(finding for check in checks if check.where == SETTINGS for finding in check.found),
                     *_unheard(opened, seen),
-                    *down_since.unwatched(opened.installation, looked_at, caller.clock.now()),
+                    *_unprepared(opened, seen, looked_at, caller.clock.now()),
                 ]
             )
         )
@@ -65,8 +68,24 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
     if verbose:
         data["checks"] = [each.as_json(age_s) for each in checks]
     lines = [each.line for each in verdicts]
-    text = "\n".join(_check_line(each, age_s) for each in checks)
-    return Result(verdicts[0].code, "; ".join(lines), findings, data, text=text, closing="\n".join(lines))
+    groups = grouped(opened.installation, findings, checks, verdicts, verbose=verbose)
+    return Result(verdicts[0].code, "; ".join(lines), findings, data, closing="\n".join(lines), groups=groups)
+
+
+def _unprepared(opened: Opened, seen: Seen, looked_at: datetime | None, now: datetime) -> Iterator[Finding]:
+    """What nobody would know of the loss of the serving site: no monitor looks, or its estimate is missing or old."""
+    if looked_at is None:
+        text = "no monitor has ever looked: what a failover would cost is not known"
+        yield NO_MONITOR(text, "Let `dr-ctl monitor` run, on a machine that reaches both sites.")
+    yield from down_since.unwatched(opened.installation, looked_at, now)
+    serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
+    if len(serving) != 1 or looked_at is None:
+        return
+    document, _, findings = with_age(opened.installation, serving[0])
+    yield from findings
+    if document is None and not findings:
+        text = f"no estimate of {serving[0]} is stored: what its loss usually costs is not known"
+        yield NO_ESTIMATE(text, "`dr-ctl rpo estimate` makes one; a monitor that runs makes one every five minutes.")
 
 
 def _unheard(opened: Opened, seen: Seen) -> list[Finding]:
@@ -117,12 +136,6 @@ def _checks(
     target = to or targets(seen, SWAPOVER) or next(iter(seen.roles))
     move = Move(Ask(SWAPOVER, target), opened.other(target), {})
     return [*installed(opened, seen, judge, forbidden), *opened.topology.recipe.checks(seen, move)]
-
-
-def _check_line(check: Check, age_s: float) -> str:
-    evidence = check.evidence if check.evidence is not None else "no answer"
-    age = f", {age_s:.1f} s old" if check.evidence is not None else ""
-    return f"{check.verdict:<8}  {check.where}: {check.name} ({evidence}{age})"
 
 
 def verify(caller: Caller, asked: Ask) -> Result:

@@ -12,16 +12,35 @@ from dr_ctl.core.model import ExitCode, Finding, Health, Json, Severity
 if TYPE_CHECKING:
     from dr_ctl.engine.debts import Debt
     from dr_ctl.engine.plan import Plan
+    from dr_ctl.engine.ports import Check
 
 SCHEMA = "dr-ctl/1"
 
 
 @dataclass(frozen=True, slots=True)
+class Group:
+    """Findings, and named checks where they are to be listed, that are of one site, one pair, one operation."""
+
+    title: str
+    findings: Sequence[Finding] = ()
+    checks: Sequence[Check] = ()
+
+
+def counted(findings: Sequence[Finding]) -> str:
+    """How many errors and warnings there are: "2 errors, 1 warning"."""
+    numbers = [
+        (sum(each.severity is severity for each in findings), word)
+        for severity, word in ((Severity.ERROR, "error"), (Severity.WARNING, "warning"))
+    ]
+    return ", ".join(f"{number or 'no'} {word}{'' if number == 1 else 's'}" for number, word in numbers)
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     """The end of a command. `text` is the body for people, or `plan` is; the summary stands under it. `already_read`:
-    the person has just read the findings. `closing` stands for
-    people in the summary's place. `health` is the answer of `check`. `ended` is what a run was about that this command
-    has carried out, and None where it carried out none."""
+    the person has just read the findings. `groups` are the findings for people, by what they are of. `closing` stands
+    for people in the summary's place. `health` is the answer of `check`. `ended` is what a run was about that this
+    command has carried out, and None where it carried out none."""
 
     code: ExitCode
     summary: str
@@ -33,6 +52,7 @@ class Result:
     plan: Plan | None = None
     already_read: bool = False
     closing: str = ""
+    groups: Sequence[Group] = ()
     health: Health | None = None
     ended: Mapping[str, Json] | None = None
 

@@ -7,9 +7,9 @@ A verdict comes from a look that was made, without asking a broker.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from dr_ctl.application import approvals, lock
 from dr_ctl.application.caller import Caller
@@ -21,7 +21,7 @@ from dr_ctl.application.question import Question
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity, some
 from dr_ctl.engine.ending import price_text
 from dr_ctl.engine.entries import is_held
-from dr_ctl.engine.findings import SOURCE_ALIVE, SOURCE_SILENT
+from dr_ctl.engine.findings import NO_ANSWER, SOURCE_SILENT
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.operations import FAILBACK, FAILOVER, RETURNS, SWAPOVER
 from dr_ctl.engine.parts import by_site, is_split
@@ -54,7 +54,8 @@ class OpenRun:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`code` is that of `validate`: 0, 10, or 22 where a site did not answer. `needs` are options to add."""
+    """`code` is that of `validate`: 0, 10, or 22 where a site did not answer. `needs` are options to add. `price` is
+    the finding that asks for the acceptance of a loss, or of doubles, as a warning."""
 
     operation: str
     to: str | None
@@ -62,10 +63,15 @@ class Verdict:
     code: ExitCode
     needs: tuple[str, ...] = ()
     findings: Sequence[Finding] = ()
+    price: Finding | None = None
+
+    @property
+    def about(self) -> str:
+        return f"{self.operation}{f' to {self.to}' if self.to else ''}"
 
     @property
     def line(self) -> str:
-        return f"{self.operation}{f' to {self.to}' if self.to else ''}: {self.text}"
+        return f"{self.about}: {self.text}"
 
     def as_json(self) -> dict[str, Json]:
         return {"to": self.to, "verdict": self.text, "exit_code": int(self.code), "needs": list(self.needs)}
@@ -100,12 +106,15 @@ class Judge:
                 return _refused(ask, f"while the run {files.name} is open", still_open(files, ask).findings)
             ask, needs = replace(ask, reason="it takes the place of the open run"), (_REASON,)
         price = self._price(ask)
-        ask, needs, decided = self._needed(ask, needs, price)
-        found = self._of(ask, needs, decided)
-        if price is None or not any(each.startswith("--accept") for each in found.needs):
-            return found
-        text = f"refused without {' '.join(found.needs)}: {price_text(price.bounds())}; who owns that limit decides"
-        return replace(found, text=text, code=ExitCode.PRECHECK_FAILED)
+        granted, needs, decided = self._needed(ask, needs, price)
+        judged = self._of(granted, needs, decided)
+        if price is None or not any(each.startswith("--accept") for each in judged.needs):
+            return judged
+        text = f"refused without {' '.join(judged.needs)}: {price_text(price.bounds())}; who owns that limit decides"
+        costs = price.too_high(ask)
+        return replace(
+            judged, text=text, code=ExitCode.PRECHECK_FAILED, price=milder(costs) if costs is not None else None
+        )
 
     def _needed(
         self, ask: Ask, needs: tuple[str, ...], price: FailoverPrice | None
@@ -191,18 +200,40 @@ class Judge:
         return (f"--timeout {math.ceil(longest * _ROOM / _MINUTE_S)}m",)
 
     def _alive(self, ask: Ask, findings: Sequence[Finding]) -> Verdict:
-        """Refused beside a site that lives; said too is whether the target could serve if that site were lost."""
+        """Refused beside a site that lives; said too is what the command would answer if that site were lost."""
         left = self.opened.other(ask.target)
         role = self.seen.roles[left]
-        recipe = self.opened.topology.recipe
-        against = [each for each in recipe.why_not(self.seen, Move(ask, left, {})) if each.id != SOURCE_ALIVE.id]
-        first = next((each.text for each in against if each.severity is Severity.ERROR), None)
-        if self.seen.roles[ask.target] not in (Role.STANDBY, Role.SERVING):
-            first = f"{ask.target} is {self.seen.roles[ask.target].value}"
-        needs = "".join(f", with {each}" for each in approvals.options(self.opened.installation, ask.operation))
-        then = f"; without it, ready{needs}" if first is None else f"; without it, not ready: {first}"
-        text = f"while {left} {'serves' if role is Role.SERVING else f'is {role.value}'}{then}"
-        return _refused(ask, text, (*findings, *against))
+        judge = replace(self, seen=self.seen.as_if_lost(left))
+        then = judge.verdict(FAILOVER, ask.target)
+        text = f"while {left} {'serves' if role is Role.SERVING else f'is {role.value}'}; without it, {then.text}"
+        costs = judge.agreed(ask)
+        return replace(_refused(ask, text, (*findings, *besides(then.findings, left))), price=costs)
+
+    def agreed(self, ask: Ask) -> Finding | None:
+        """The finding for a price that somebody has to agree to beforehand."""
+        price = self._price(ask)
+        costs = price.too_high(ask) if price is not None else None
+        return agreed_today(costs, price.bounds(), ask.target) if price is not None and costs is not None else None
+
+
+def besides(findings: Sequence[Finding], lost: str) -> tuple[Finding, ...]:
+    """The findings without those that only say that a site, which was taken for lost, does not answer."""
+    return tuple(each for each in findings if each.id != NO_ANSWER.id or not each.text.startswith(f"{lost}/"))
+
+
+def milder(refusal: Finding) -> Finding:
+    """A refusal for its price, where nobody is refused anything yet."""
+    return replace(refusal, severity=Severity.WARNING, text=f"a failover would be refused for that: {refusal.text}")
+
+
+def agreed_today(refusal: Finding, bounds: Mapping[str, Any], target: str) -> Finding:
+    """The same while the site serves: what could be done about a loss is another matter then."""
+    most = bounds["lost"]["at_most"]
+    word = f"--accept-loss {'unknown' if most is None else most}"
+    remedy = f"Agree today who may type `dr-ctl failover --to {target} {word}` on the day."
+    if most is None:
+        remedy += " Where `dr-ctl monitor` runs, the price is known."
+    return replace(milder(refusal), remedy=remedy)
 
 
 def targets(seen: Seen, operation: str) -> str | None:

@@ -104,10 +104,20 @@ def validate(
         str | None,
         typer.Option("--to", metavar="SITE", **SITES, help="The site that would serve, or come in."),
     ] = None,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Only the settings and what stands beside them: for a CI. Asks no broker.")
+    ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="List each check: verdict, evidence, age.")] = False,
 ) -> Result:
-    """Check the installation: named checks, then what each operation would answer now."""
-    from dr_ctl.application import readiness  # noqa: PLC0415 - each command imports what it needs
+    """Check the installation: named checks, then what each operation would answer now. The exit code is that of the
+    first operation: of `swapover`, or of `--for`."""
+    if offline:
+        from dr_ctl.application import offline as settings_alone  # noqa: PLC0415 - each command imports what it needs
+
+        if operation is not None or to is not None:
+            raise UsageError("--offline says nothing of an operation", remedy="Leave --for and --to out.")
+        return settings_alone.validate(session, verbose=verbose or session.verbose)
+    from dr_ctl.application import readiness  # noqa: PLC0415
 
     return readiness.validate(session, operation, to, verbose=verbose or session.verbose)
 

@@ -12,13 +12,11 @@ import typer
 
 from dr_ctl.application.result import Result
 from dr_ctl.cli.streams import has_reader
-from dr_ctl.core.model import ExitCode, Finding, Json, Severity
+from dr_ctl.core.model import MARKS, ExitCode, Finding, Json
 from dr_ctl.core.printable import line, page
 
 if TYPE_CHECKING:
     from dr_ctl.cli.session import Session
-
-_MARKS = {Severity.ERROR: "!!", Severity.WARNING: " !", Severity.INFO: "  "}
 
 
 def end(result: Result, session: Session) -> int:
@@ -50,19 +48,31 @@ def _text(result: Result) -> None:
         typer.echo(plan_text(result.plan))
     if result.text:
         typer.echo(page(result.text.split("\n")))
-    for finding in () if result.already_read else result.findings:
+    if result.groups:
+        from dr_ctl.cli.grouped import groups_text, width  # noqa: PLC0415 - most commands show none
+
+        typer.echo(groups_text(result.groups, width()))
+    for finding in () if result.already_read or result.groups else result.findings:
         if finding.text != result.summary or finding.remedy:
             typer.echo(finding_text(finding))
     for debt in result.debts:
         typer.echo(page((f" $ owed since {debt.since}: {debt.text}", f"      -> {debt.remedy}")))
     good = result.code in (ExitCode.OK, ExitCode.WARNINGS)
     if result.closing:
-        typer.echo(page(result.closing.split("\n")))
+        typer.echo(_closing(result))
     ended = f"{result.code.outcome} ({int(result.code)})"
     if not (good and result.closing):
         # A sentence that stands above as a finding's is not said a second time.
         read = result.closing or any(each.text == result.summary for each in result.findings if each.remedy)
         typer.echo(line(result.summary if good else ended if read else f"{ended}: {result.summary}"))
+
+
+def _closing(result: Result) -> str:
+    if not result.groups:
+        return page(result.closing.split("\n"))
+    from dr_ctl.cli.grouped import width, wrapped  # noqa: PLC0415
+
+    return "\n".join(wrapped(each, width(), then="  ") for each in result.closing.split("\n"))
 
 
 def as_line(document: Mapping[str, Json]) -> str:
@@ -74,4 +84,4 @@ def as_line(document: Mapping[str, Json]) -> str:
 def finding_text(finding: Finding) -> str:
     """A finding in one or two lines, or more where it has more."""
     remedy = (f"      -> {finding.remedy}",) if finding.remedy else ()
-    return page((f"{_MARKS[finding.severity]} {finding.id}  {finding.text}", *finding.more, *remedy))
+    return page((f"{MARKS[finding.severity]} {finding.id}  {finding.text}", *finding.more, *remedy))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum, Flag, IntEnum, auto
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     Json = str | int | float | bool | None | list["Json"] | dict[str, "Json"]
@@ -29,6 +29,10 @@ class Severity(Enum):
     ERROR = "error"
     WARNING = "warning"
     INFO = "info"
+
+
+MARKS: Final = {Severity.ERROR: "!!", Severity.WARNING: " !", Severity.INFO: "  "}
+"""What stands before a finding on the screen: told apart without colours."""
 
 
 class Weight(Flag):

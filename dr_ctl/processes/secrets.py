@@ -12,6 +12,7 @@ from typing import Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.settings.model import Settings
+from dr_ctl.settings.named import secrets
 from dr_ctl.settings.parts import Secret
 
 COMMAND_S: Final = 10.0
@@ -55,9 +56,7 @@ def secret_values(environment: Mapping[str, str]) -> frozenset[str]:
 
 def variables(settings: Settings) -> frozenset[str]:
     """The environment's variables that hold passwords: for dr-ctl alone, not for what it starts."""
-    parts = [part for site in settings.sites.values() for part in (*site.brokers, *site.workloads)]
-    secrets = [*settings.secrets, *(value for part in parts for _, value in part if isinstance(value, Secret))]
-    return frozenset(each.env for each in secrets if each.env is not None)
+    return frozenset(each.env for _, each in secrets(settings) if each.env is not None)
 
 
 def _read(secret: Secret, folder: Path) -> str:

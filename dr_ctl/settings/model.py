@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from dr_ctl.core.model import ExitCode
-from dr_ctl.settings.parts import Names, Part, Seconds, Secret, listed
+from dr_ctl.settings.parts import Names, Part, Seconds, listed
 from dr_ctl.settings.workloads import Workload
 
 SiteName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")]
@@ -35,6 +35,8 @@ B_co = TypeVar("B_co", bound=Broker, covariant=True)
 
 class Tls(Part):
     """Files of the site's TLS. Verification is on; `verify: false` turns it off and every command says so."""
+
+    files = ("ca",)
 
     ca: str | None = Field(default=None, description="file of the authorities that the brokers' certificates are of")
     cert: str | None = Field(default=None, description="file of the certificate to show")
@@ -191,6 +193,8 @@ class SparkSettings(Part):
 
 
 class Hook(Part):
+    commands = ("run",)
+
     run: Names = Field(min_length=1, description="the words of a command, run without a shell")
     timeout: Seconds = Field(default="20s", validate_default=True, description="how long it may take")
 
@@ -230,6 +234,8 @@ Operation = Literal["swapover", "failover", "failback", "reinstate"]
 class Approvals(Part):
     """Operations that more than one person decides on: a run needs a saved plan that enough people have signed."""
 
+    files = ("signers",)
+
     signers: str = Field(min_length=1, description="file of the people whose signatures count, as `ssh-keygen` has it")
     needed: int = Field(default=2, ge=2, description="how many different people must have signed the plan")
     of: Annotated[tuple[Operation, ...], BeforeValidator(listed)] = Field(
@@ -246,6 +252,7 @@ class Settings(Part):
     """One installation: two sites and the topology that joins them. Every topology has its own subclass.
     `apart`: keys of its brokers that may not list the same door, the key for clients first."""
 
+    files = ("runbooks",)
     model_config = ConfigDict(json_schema_extra=_two_sites)
     apart: ClassVar[tuple[tuple[str, str], ...]] = ()
 
@@ -268,11 +275,6 @@ class Settings(Part):
     @property
     def order(self) -> Sequence[tuple[str, str, str]]:
         """Order rules for runbooks of this installation, beside the general ones, with reasons."""
-        return ()
-
-    @property
-    def secrets(self) -> Sequence[Secret]:
-        """Secrets that belong to no broker and no workload."""
         return ()
 
 

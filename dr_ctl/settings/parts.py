@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Self
+import re
+from typing import Annotated, Any, ClassVar, Final, Self
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
@@ -53,22 +54,35 @@ StompAddress = Annotated[str, AfterValidator(_stomp)]
 
 
 class Part(BaseModel):
-    """Every part of the file: unknown keys are errors, types are not converted, nothing changes after loading."""
+    """Every part of the file: unknown keys are errors, types are not converted, nothing changes after loading.
+    `commands`: fields with the words of a command. `files`: fields that name a file kept beside the settings."""
 
+    commands: ClassVar[tuple[str, ...]] = ()
+    files: ClassVar[tuple[str, ...]] = ()
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
 
 ONE_OF = "a secret is exactly one of {env: NAME}, {file: PATH}, {command: [ARGV]}, {plain: …}"
 
 
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def _variable(name: str) -> str:
+    if _VARIABLE.fullmatch(name) is None:
+        raise ValueError("is not the name of an environment variable, as in LONDON_PASSWORD")
+    return name
+
+
 class Secret(Part):
     """Where a password comes from. Resolved when its site is first called; `plain` shows in no text."""
 
+    commands = ("command",)
     model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
 
-    env: str | None = None
-    file: str | None = None
-    command: Names | None = None
+    env: Annotated[str, AfterValidator(_variable)] | None = None
+    file: Annotated[str, Field(min_length=1)] | None = None
+    command: Names | None = Field(default=None, min_length=1)
     plain: str | None = Field(default=None, repr=False)
 
     @property

@@ -62,6 +62,8 @@ class SystemdUnit(_Workload):
 class Commands(_Workload):
     """Commands of the installation's own."""
 
+    commands = ("start", "stop", "state")
+
     kind: Literal["command"] = _KIND
     start: Names = Field(min_length=1, description="`command`: the words of the command that starts it")
     stop: Names = Field(min_length=1, description="`command`: of the one that stops it, and ends when it has")

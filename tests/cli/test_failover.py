@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from shutil import rmtree
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from tests.cli.installation import NOT_NOW
 from tests.cli.sites import Sites, sites
 from tests.cli.test_gone_on_with import begun
 from tests.cli.test_swapover import Terminal, person
+from tests.looks import looked
 from tests.report.scribe import NAME
 from tests.rpo import test_bounds_asked_late as lives
 from tests.twin.subject import until
@@ -169,7 +171,10 @@ class TestLost:
             assert [step["verb"] for step in ended.document["data"]["plan"]["steps"]][4:6] == ["fence", "quarantine"]
 
     def test_it_is_ready_for_it_while_the_source_is_away(self, dr_ctl: Shell, sites: Sites) -> None:
+        unwatched = dr_ctl("validate", "--for", "failover", "--json")
+        looked(dr_ctl.folder)
         before = dr_ctl("validate", "--for", "failover", "--json")
+        rmtree(dr_ctl.folder / "history")
         sites.lose()
 
         ended = dr_ctl("validate", "--for", "failover", "--json")
@@ -181,6 +186,7 @@ class TestLost:
         price = "an unknown number of messages may be lost, an unknown number of messages may come twice"
         decides = f"refused without --accept-loss unknown: {price}; who owns that limit decides"
         assert (ended.code, ended.document["summary"]) == (10, f"failover to paris: {decides}")
+        assert unwatched.document["summary"] == f"failover to paris: refused while london serves; without it, {decides}"
 
 
 class TestAlive:

@@ -20,6 +20,8 @@ from dr_ctl.topologies import registry
 from dr_ctl_lab.played import PlayedTwin
 from tests.cli.conftest import Shell
 from tests.cli.installation import Installation
+from tests.cli.test_stored_estimate import keep
+from tests.looks import looked
 from tests.twin.subject import Client
 
 
@@ -215,6 +217,9 @@ def test_where_no_site_answers_nothing_is_claimed(
 
 
 def test_a_ready_pair_is_called_ready(dr_ctl: Shell, installation: Installation) -> None:
+    looked(dr_ctl.folder)
+    keep(dr_ctl)
+
     ended = dr_ctl("validate", "--json")
 
     told = {
@@ -244,7 +249,7 @@ def test_what_speaks_against_a_move_is_told_whole_with_its_remedies(dr_ctl: Shel
 
     verdict = ended.document["data"]["operations"]["swapover"]["verdict"]
     assert (ended.code, verdict) == (10, "not ready: paris/orders-1: link london is not started")
-    assert ended.ids == ["DR-LINK-003", "DR-STANDBY-001"]
+    assert ended.ids == ["DR-LINK-003", "DR-STANDBY-001", "DR-MON-002"]
     assert all(finding["remedy"] for finding in ended.document["findings"])
 
 

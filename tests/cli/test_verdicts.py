@@ -103,7 +103,8 @@ def test_every_check_has_a_name_a_verdict_its_evidence_and_its_age(dr_ctl: Shell
     assert len({each["name"] for each in checks}) >= 40
     assert {each["verdict"] for each in checks} <= {"holds", "warns", "fails", "not read"}
     assert all(each["evidence"] and each["age_s"] >= 0 for each in checks if each["verdict"] != "not read")
-    assert all(f"{each['where']}: {each['name']}" in text for each in checks)
+    assert all(f"{each['verdict']:<8}  {each['name']} (" in text for each in checks)
+    assert f"{len(checks)} checks: " in text
     assert dr_ctl("--verbose", "validate", "--json").document["data"].keys() == ended.document["data"].keys()
 
 

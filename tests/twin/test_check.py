@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
 from dr_ctl.application import health
 from dr_ctl.cli.app import run
 from dr_ctl.core.model import Health
-from dr_ctl.rpo.history.files import write
-from dr_ctl.rpo.history.row import Row
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.kinds import BRIDGES, MIRROR
+from tests import looks
 from tests.conftest import Command
 from tests.patience import time_now
 from tests.twin.test_bridges import IN
@@ -26,17 +25,7 @@ def topology() -> str:
 
 
 def looked(twin: PlayedTwin, ago_s: float = 0.0) -> None:
-    """A monitor has looked at London for ten seconds until so long ago: nothing was to be shipped."""
-    now = datetime.now(UTC) - timedelta(seconds=ago_s)
-    rows = []
-    for before_s in (10, 5, 0):
-        at = now - timedelta(seconds=before_s)
-        common = {"site": "london", "ts": at, "pair": "orders-1", "start": "1"}
-        rows.append(Row(kind="site", name="serving", **common))  # type: ignore[arg-type]
-        for kind in ("mirror", "acks", "mixed"):
-            flow = {"depth": 0, "delivering": 0, "added": 100, "removed": 100, "link": True}
-            rows.append(Row(kind=kind, name="*", **common, **flow))  # type: ignore[arg-type]
-    write(rows, twin.settings_path.parent / "history")
+    looks.looked(twin.settings_path.parent, ago_s)
 
 
 def the_monitor_is_gone(twin: PlayedTwin) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -168,6 +169,9 @@ def test_all_examples_are_written_where_nothing_is_yet(inside: Command, tmp_path
     assert ended.code == 0
     assert {each.name: each.read_bytes() for each in out.iterdir() if each.is_file()} == {
         each.name: each.read_bytes() for each in beginning.examples().iterdir()
+    }
+    assert {each.name for each in out.iterdir() if os.access(each, os.X_OK) and each.is_file()} == {
+        each.name for each in out.iterdir() if each.is_file() and each.read_bytes().startswith(b"#!")
     }
     for command in (*data_types(), None):
         written = out / "schemas" / f"{command.replace(' ', '-') if command else 'settings'}.json"

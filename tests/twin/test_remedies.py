@@ -255,5 +255,5 @@ def _run(twin: PlayedTwin, dr_ctl: Command, typed: list[str], printed_by: str) -
 
 
 def _agreed(typed: list[str]) -> list[str]:
-    looks = typed[0] in ("status", "validate", "verify", "runs", "explain") or "--dry-run" in typed
+    looks = typed[0] in ("status", "validate", "verify", "runs", "explain", "plan") or "--dry-run" in typed
     return [] if looks else ["--yes"]

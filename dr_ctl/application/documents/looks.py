@@ -113,6 +113,14 @@ class ValidateData(TypedDict):
     checks: NotRequired[Annotated[list[NamedCheckDocument], Field(description="with --verbose")]]
 
 
+class OfflineData(TypedDict):
+    """Of `validate --offline`."""
+
+    settings: str
+    topology: str
+    checks: list[NamedCheckDocument]
+
+
 class VerifyData(TypedDict):
     pairs: list[UnitDocument]
     gate: NotRequired[Annotated[dict[str, Any], Field(description="`text`, and by pair what was compared")]]

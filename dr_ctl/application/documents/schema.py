@@ -27,7 +27,7 @@ DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 DATA: Final[Mapping[str, Any]] = {
     "init": looks.InitData,
-    "validate": looks.ValidateData,
+    "validate": looks.ValidateData | looks.OfflineData,
     "check": looks.CheckData,
     "status": looks.StatusData,
     "verify": looks.VerifyData,

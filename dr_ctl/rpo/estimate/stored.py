@@ -18,7 +18,8 @@ from dr_ctl.settings.model import Place
 if TYPE_CHECKING:
     from dr_ctl.rpo.estimate.result import EstimateAnswer
 
-STALE_AFTER_S = 3600.0
+FRESH_S: Final = 900.0
+"""A monitor makes an estimate every five minutes. A run takes one as young as this, and an older one is told."""
 _NAME: Final = "_estimate-{site}.json"
 """The name begins as those that readers of the history pass over."""
 _NEVER: Final = datetime.min.replace(tzinfo=UTC)
@@ -81,7 +82,7 @@ def stored(history: Path | Place, site: str) -> Found:
         return _read(history, site)
     found = _read(history.near, site)
     now = datetime.now(UTC)
-    if history.folder is not None or (found.stored is not None and found.stored.age_s(now) < STALE_AFTER_S):
+    if history.folder is not None or (found.stored is not None and found.stored.age_s(now) < FRESH_S):
         return found
     from dr_ctl.rpo.history.sources import read  # noqa: PLC0415 - what reads Parquet takes a tenth of a second
 

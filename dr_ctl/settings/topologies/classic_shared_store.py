@@ -61,6 +61,8 @@ class Store(Part):
 class Process(Part):
     """How a broker's process is looked at, started and stopped: while it waits it has neither ports nor management."""
 
+    commands = ("state", "start", "stop")
+
     state: Names = Field(
         min_length=1, description="words of the command that ends with 0 where the process runs and with 3 where not"
     )
@@ -100,11 +102,6 @@ class ClassicSharedStore(Settings):
             ("verify", PROMOTE, "what the replica has not got would be lost with the promotion"),
             (PROMOTE, "activate", "the broker there would find a database that takes no writes"),
         )
-
-    @property
-    def secrets(self) -> Sequence[Secret]:
-        replica = self.store.replica.dsn if self.store.replica is not None else None
-        return [each for each in (self.store.dsn, replica) if each is not None]
 
     @model_validator(mode="after")
     def _one_pair(self) -> Self:

@@ -1,0 +1,184 @@
+"""`validate --offline`: the settings by themselves, for a CI: no broker is asked, and nothing is written.
+
+The file was read before this begins, with all that is wrong in it. Here: what stands beside it, as commands, runbooks
+and certificates, and what it says unwisely.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import ssl
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from dr_ctl.application.approvals import why_none
+from dr_ctl.application.caller import Caller
+from dr_ctl.application.grouping import SETTINGS, grouped
+from dr_ctl.application.opened import folder, unverified_at
+from dr_ctl.application.result import Result, counted
+from dr_ctl.core.model import ExitCode, Finding, Json, Severity, some
+from dr_ctl.engine import runbook
+from dr_ctl.engine.ports import Check
+from dr_ctl.engine.verbs import HOOK
+from dr_ctl.settings import named
+from dr_ctl.settings.findings import (
+    HOOK_UNKNOWN,
+    HOOK_UNUSED,
+    IS_NOT_HERE,
+    NOT_ON_THIS_MACHINE,
+    PASSWORD_IN_SETTINGS,
+)
+from dr_ctl.settings.model import Installation
+
+
+def validate(caller: Caller, *, verbose: bool = False) -> Result:
+    """Every check that needs no broker, 10 where one fails; `verbose` lists them."""
+    installation = caller.installation()
+    checks = list(checked(installation))
+    findings = list(dict.fromkeys(finding for each in checks for finding in each.found))
+    settings = installation.settings
+    pairs = {broker.name for site in settings.sites.values() for broker in site.brokers}
+    about = f"{installation.file.name}: {settings.topology}, {' and '.join(settings.sites)}, {len(pairs)} pair(s)"
+    failed = any(each.severity is Severity.ERROR for each in findings)
+    data: dict[str, Json] = {
+        "settings": str(installation.file),
+        "topology": settings.topology,
+        "checks": [each.as_json(0.0) for each in checks],
+    }
+    groups = grouped(installation, findings, checks, (), verbose=verbose)
+    code = ExitCode.PRECHECK_FAILED if failed else ExitCode.OK
+    summary = f"{about}: {counted(findings)}; no broker was asked"
+    return Result(code, summary, findings, data, groups=groups)
+
+
+def checked(installation: Installation) -> Iterator[Check]:
+    """The checks of the settings by themselves, each with what it read."""
+    yield Check("the settings can be read", SETTINGS, str(installation.file))
+    yield _secrets(installation)
+    yield _commands(installation)
+    yield _files(installation)
+    yield from _runbooks(installation)
+    yield from _approvals(installation)
+    for site in installation.settings.sites:
+        against = unverified_at(installation, site)
+        yield Check("certificates are verified", site, "not verified" if against else "verified", _listed(against))
+
+
+def _approvals(installation: Installation) -> Iterator[Check]:
+    if (wanted := installation.settings.approvals) is not None:
+        what = f"{wanted.needed} of {wanted.signers}, before {', '.join(wanted.of)}"
+        yield Check("signatures of plans can be verified", SETTINGS, what, _listed(why_none(installation)))
+
+
+def _listed(finding: Finding | None) -> Sequence[Finding]:
+    return [] if finding is None else [finding]
+
+
+def _secrets(installation: Installation) -> Check:
+    secrets = dict(named.secrets(installation.settings))
+    against = [
+        PASSWORD_IN_SETTINGS(
+            f"{where}: a password stands in {installation.file.name} itself",
+            "Name where it is: {env: NAME}, {file: PATH}.",
+        )
+        for where, secret in secrets.items()
+        if secret.plain is not None
+    ]
+    sources = list(dict.fromkeys(secret.source for secret in secrets.values()))
+    return Check("no password stands in the settings", SETTINGS, some(sources) or "no password", against)
+
+
+def _commands(installation: Installation) -> Check:
+    problems: dict[Finding, list[str]] = {}
+    names: list[str] = []
+    for where, words in named.commands(installation.settings):
+        names.append(words[0])
+        for finding in _command(installation, words):
+            problems.setdefault(finding, []).append(where)
+    name = "every command that the settings name can be started"
+    return Check(name, SETTINGS, some([*dict.fromkeys(names)]) or "no command", _placed(problems))
+
+
+def _command(installation: Installation, words: Sequence[str]) -> Iterator[Finding]:
+    """Against the words of a command: its program first, then files that it is given."""
+    program = words[0]
+    if os.sep not in program:
+        if shutil.which(program) is None:
+            yield NOT_ON_THIS_MACHINE(f"no program {program} is on the PATH of this machine", _ON_HOST)
+    elif not (path := installation.path(program)).is_file():
+        yield _missing(program, path)
+    elif not os.access(path, os.X_OK):
+        yield IS_NOT_HERE(f"{path} cannot be executed", f"`chmod +x {path}`.")
+    for word in words[1:]:
+        if word.startswith(("./", "../")) and not (path := installation.path(word)).exists():
+            remedy = "Mend the path, unless the command makes that file."
+            yield NOT_ON_THIS_MACHINE(f"{path} is not there", remedy)
+
+
+def _placed(problems: Mapping[Finding, Sequence[str]]) -> list[Finding]:
+    """Each problem once, with all the places in the settings that name it."""
+    return [replace(finding, text=f"{finding.text} ({some(places)})") for finding, places in problems.items()]
+
+
+_ON_HOST: Final = "Nothing, where the machines that run dr-ctl have it."
+
+
+def _missing(name: str, path: Path) -> Finding:
+    """An absolute path may be there on another machine; a relative one is kept with the settings."""
+    if Path(name).is_absolute():
+        return NOT_ON_THIS_MACHINE(f"{path} is not on this machine", _ON_HOST)
+    remedy = "Paths are relative to the settings file: mend the path, or put the file there."
+    return IS_NOT_HERE(f"{path} is not there", remedy)
+
+
+def _files(installation: Installation) -> Check:
+    files = dict(named.files(installation.settings))
+    problems: dict[Finding, list[str]] = {}
+    for where, name in files.items():
+        path = installation.path(name)
+        if not path.exists():
+            problems.setdefault(_missing(name, path), []).append(where)
+        elif where.endswith(".tls.ca") and (why := _no_authority(path)) is not None:
+            finding = IS_NOT_HERE(f"{path} {why}", "It is a file of PEM certificates.")
+            problems.setdefault(finding, []).append(where)
+    name = "every file that is kept with the settings is there"
+    return Check(name, SETTINGS, some([*files.values()]) or "no file", _placed(problems))
+
+
+def _no_authority(path: Path) -> str | None:
+    try:
+        ssl.create_default_context(cafile=str(path))
+    except (OSError, ssl.SSLError) as error:
+        return f"holds no certificates: {error.strerror or error}"
+    return None
+
+
+def _runbooks(installation: Installation) -> Iterator[Check]:
+    """The runbooks in force, and the hooks that they name against those that the settings have."""
+    place, hooks = folder(installation), installation.settings.hooks
+    called = {name for name in hooks if name.startswith(runbook.FENCING)}  # `fence` calls these by itself
+    if not place.exists():
+        return  # which the files' check tells
+    whole = True
+    for operation in runbook.OPERATIONS:
+        path = place / f"{operation}.yaml"
+        book, found = runbook.lint(path, installation.settings.order)
+        against = [replace(each, remedy=f"Mend {path}; `dr-ctl runbook lint` checks it.") for each in found]
+        whole = whole and book is not None
+        for step in book.steps if book is not None else ():
+            if step.verb == HOOK and (name := str(step.words["name"])) not in hooks:
+                text = f"{path.name}:{step.line}: the settings have no hook {name}"
+                against.append(HOOK_UNKNOWN(text, f"Name it under `hooks:` in {installation.file.name}."))
+            elif step.verb == HOOK:
+                called.add(str(step.words["name"]))
+        steps = ", ".join(step.verb for step in book.steps) if book is not None else f"{path} cannot be read"
+        yield Check(f"the runbook of {operation} can be read", SETTINGS, steps, against)
+    unused = [name for name in hooks if name not in called] if whole else []
+    against = [
+        HOOK_UNUSED(f"hooks.{name}: no runbook names it, so it never runs", f"Name it in a runbook: `- hook: {name}`.")
+        for name in unused
+    ]
+    yield Check("every hook is called by a runbook", SETTINGS, some([*hooks]) or "no hook", against)

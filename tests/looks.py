@@ -1,0 +1,24 @@
+"""A history as a monitor leaves it, without a monitor."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from dr_ctl.rpo.history.files import write
+from dr_ctl.rpo.history.row import Row
+
+
+def looked(folder: Path, ago_s: float = 0.0) -> None:
+    """A monitor has looked at London for ten seconds until so long ago: nothing was to be shipped. `folder` is that of
+    the settings file."""
+    now = datetime.now(UTC) - timedelta(seconds=ago_s)
+    rows = []
+    for before_s in (10, 5, 0):
+        at = now - timedelta(seconds=before_s)
+        common = {"site": "london", "ts": at, "pair": "orders-1", "start": "1"}
+        rows.append(Row(kind="site", name="serving", **common))  # type: ignore[arg-type]
+        for kind in ("mirror", "acks", "mixed"):
+            flow = {"depth": 0, "delivering": 0, "added": 100, "removed": 100, "link": True}
+            rows.append(Row(kind=kind, name="*", **common, **flow))  # type: ignore[arg-type]
+    write(rows, folder / "history")
