@@ -28,6 +28,23 @@ def _both(row: Mapping[str, Any], column: str, write: Callable[[float | None], s
     return most if likely is None or write(likely) == most else f"likely {write(likely)} (at most {most})"
 
 
+def as_of(data: Mapping[str, Any]) -> str:
+    """What the figures of a site that is away are not; empty for one that is not."""
+    outage = data.get("outage")
+    if not outage:
+        return ""
+    return f"as of {outage['last_served']}, before the outage of {data['site']}; not the price of a failover now"
+
+
+def limits(objectives: Objectives | None) -> Mapping[tuple[str, ...], Mapping[str, float]]:
+    """The limits by scope (of the total: no queues) and figure."""
+    if objectives is None:
+        return {}
+    told = {(): objectives.loss, **{each.queues: each.loss for each in objectives.classes}}
+    pairs = {queues: {"loss": limit.messages, "age_s": limit.age_s} for queues, limit in told.items()}
+    return {queues: {key: most for key, most in each.items() if most is not None} for queues, each in pairs.items()}
+
+
 def verdict(data: Mapping[str, Any], objectives: Objectives | None) -> str:
     """Whether the objectives are met, which of them are missed by what is likely, and which nobody can tell."""
     told = str(data.get("verdict"))

@@ -55,7 +55,9 @@ def _lines(estimate: Stored, now: datetime, limits: Objectives | None) -> str:
     first = (
         f"if {estimate.data['site']} died: {at_stake.figures(total, 'now')} (by the look of {duration(looked_s)} ago)"
     )
-    return f"{first}\n  p99 of all looks: {at_stake.figures(total, 'p99')}; {at_stake.verdict(estimate.data, limits)}"
+    lines = [first, f"  p99 of all looks: {at_stake.figures(total, 'p99')}; {at_stake.verdict(estimate.data, limits)}"]
+    as_of = at_stake.as_of(estimate.data)
+    return "\n".join([*lines, *([f"  {as_of}"] if as_of else [])])
 
 
 def figure(value: Json) -> str:

@@ -10,9 +10,11 @@ from typing import Any
 from dr_ctl.application import at_stake
 from dr_ctl.application.estimates import figure, request
 from dr_ctl.application.result import Result
+from dr_ctl.cli.estimate_table import estimate_table
 from dr_ctl.cli.session import Session
+from dr_ctl.core.clock import stamp
 from dr_ctl.core.errors import UsageError
-from dr_ctl.core.model import ExitCode, Json
+from dr_ctl.core.model import ExitCode
 from dr_ctl.report import history_page as pages
 from dr_ctl.report.history_page import HistoryPage
 from dr_ctl.report.html import write_page
@@ -20,6 +22,7 @@ from dr_ctl.rpo.backtest.backtest import HORIZONS_S
 from dr_ctl.rpo.backtest.backtest import backtest as make_backtest
 from dr_ctl.rpo.backtest.calibration import Calibration
 from dr_ctl.rpo.estimate.estimate import estimate as make_estimate
+from dr_ctl.rpo.estimate.kept import version
 from dr_ctl.rpo.estimate.result import EstimateAnswer, Objectives, Verdict
 from dr_ctl.settings.durations import duration, seconds
 from dr_ctl.settings.model import Installation
@@ -57,14 +60,28 @@ def estimate(session: Session, window: Window, horizon: str, report: Path | None
     data: Any = answer.as_json()
     verdict = answer.verdict
     code = _CODES[verdict] if verdict is not None else ExitCode.OK
-    page = pages.of_estimate(installation.settings.name, data, answer.curves, answer.findings, asked.objectives)
+    name, told = installation.settings.name, _told(installation, answer, asked.objectives)
+    page = pages.of_estimate(name, data, answer.curves, answer.findings, told)
+    method = pages.method_of_estimate(name, data, answer.curves, told)
     return Result(
         code,
         _summary(answer, asked.objectives),
         answer.findings,
         data or {},
-        text=_with_page(_table(data), page, report),
+        text=_with_page(estimate_table(data, asked.objectives), page, report, method),
     )
+
+
+def _told(installation: Installation, answer: EstimateAnswer, objectives: Objectives | None) -> pages.Told:
+    data = answer.as_json()
+    summary, over = _summary(answer, objectives, away=False), ""
+    if answer.estimate is not None:
+        window = answer.estimate.window
+        over = f" over {window.samples} samples from {stamp(window.first)} to {stamp(window.last)}"
+    made = f"Made {stamp(datetime.now(UTC))} by dr-ctl {version()}{over}, in {installation.history.shown}."
+    as_of = at_stake.as_of(data)
+    first, second = (f"{each[:1].upper()}{each[1:]}." if each else "" for each in (summary, as_of))
+    return pages.Told(first, second, made, at_stake.limits(objectives))
 
 
 def backtest(
@@ -94,14 +111,14 @@ def _installation(session: Session, site: str | None) -> Installation:
     return installation
 
 
-def _with_page(text: str, page: HistoryPage, report: Path | None) -> str:
+def _with_page(text: str, page: HistoryPage, report: Path | None, method: HistoryPage | None = None) -> str:
     if report is None:
         return text
     try:
-        write_page(report, page)
+        write_page(report, page, method)
     except OSError as error:
         raise UsageError(f"--report {report}: {error.strerror}", remedy="Name a file that can be written.") from error
-    return f"{text}\n{report}".lstrip()
+    return f"{text}\n{report}" if text else str(report)
 
 
 def _calibration(data: Any) -> str:
@@ -131,35 +148,13 @@ def _calibration(data: Any) -> str:
     )
 
 
-def _summary(answer: EstimateAnswer, objectives: Objectives | None) -> str:
+def _summary(answer: EstimateAnswer, objectives: Objectives | None, *, away: bool = True) -> str:
     if answer.estimate is None:
         return "how much a failure would lose is not known"
-    return f"if {answer.estimate.site} died: {at_stake.verdict(answer.as_json(), objectives)}"
-
-
-def _table(data: Any) -> str:
-    if not data or data.get("total") is None:
-        return ""
-    rows: list[tuple[str, ...]] = [("", "now", "p50", "p95", "p99", "max")]
-    names = (("loss", "messages lost"), ("age_s", "seconds of them"), ("duplicates", "twice"), ("drain_s", "drain, s"))
-    for key, title in names:
-        figures = data["total"][key]
-        rows.append((title, *(figure(figures[column]) for column in rows[0][1:])))
-    window = data["window"]
-    covered = duration(window["covered_s"])
-    foot = f"{window['samples']} samples, {covered} covered, last look {duration(data['stale_s'])} ago"
-    risks = [figure(data["total"][name]) for name in ("loss_risk", "duplicate_risk")]
-    times = [_seconds(data["total"][name]) for name in ("recovery_point_s", "recovery_time_s")]
-    now = (
-        f"at the last look: loss risk {risks[0]} message(s), duplicate risk {risks[1]}, recovery point {times[0]}, "
-        f"recovery time {times[1]}"
-    )
-    lines = ("".join(f"{cell:>14}" if place else f"{cell:<18}" for place, cell in enumerate(row)) for row in rows)
-    return "\n".join([*lines, now, foot])
-
-
-def _seconds(value: Json) -> str:
-    return figure(value) if value is None else f"{figure(value)} s"
+    data = answer.as_json()
+    as_of = at_stake.as_of(data) if away else ""
+    told = f"if {answer.estimate.site} died: {at_stake.verdict(data, objectives)}"
+    return f"{told}; {as_of}" if as_of else told
 
 
 def _moment(option: str, value: str | None) -> datetime | None:

@@ -100,6 +100,47 @@ def as_tables(estimate: Mapping[str, Any]) -> Forecast:
     return Forecast(sentence, note, tuple(rows), (*classes, *flows))
 
 
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A figure for the reader who decides: what is likely and at most, column by column, and what is allowed of it;
+    `word` says how the two stand to each other, `mood` whether that is good."""
+
+    name: str
+    likely: tuple[str, ...]
+    most: tuple[str, ...]
+    allowed: str = ""
+    word: str = ""
+    mood: str = ""
+
+
+def judged(estimate: Mapping[str, Any], limits: Mapping[tuple[str, ...], Mapping[str, float]]) -> tuple[Judged, ...]:
+    """The total's figures, and of each class those that have a limit."""
+    found = [
+        _judged(f"{name}{unit}", mapping(mapping(estimate.get("total")).get(key)), write, limits.get((), {}).get(key))
+        for key, name, unit, write in _ROWS
+    ]
+    for each in map(mapping, items(estimate.get("classes"))):
+        queues = tuple(map(str, items(each.get("queues"))))
+        mine = limits.get(queues, {})
+        found += [
+            _judged(f"{', '.join(queues)}: {name.lower()}{unit}", mapping(each.get(key)), write, mine[key])
+            for key, name, unit, write in _ROWS
+            if key in mine
+        ]
+    return tuple(found)
+
+
+def _judged(name: str, row: Mapping[str, Any], write: Callable[[object], str], limit: float | None) -> Judged:
+    likely, most = (tuple(write(each.get(column)) for column in COLUMNS) for each in (mapping(row.get("likely")), row))
+    if limit is None:
+        return Judged(name, likely, most)
+    told = number(mapping(row.get("likely")).get("p99")), number(row.get("p99"))
+    word, mood = ("kept", "good") if told[1] is not None and told[1] <= limit else ("cannot tell", "open")
+    if told[0] is not None and told[0] > limit:
+        word, mood = "missed", "bad"
+    return Judged(name, likely, most, write(limit), word, mood)
+
+
 def _row(name: str, row: Mapping[str, Any], write: Callable[[object], str]) -> Row:
     intervals, likely = mapping(row.get("ci95")), mapping(row.get("likely"))
     cells = (

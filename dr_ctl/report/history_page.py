@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
 from dr_ctl.core.model import Finding
-from dr_ctl.report.forecast import Forecast, as_tables
+from dr_ctl.report.forecast import Forecast, Judged, as_tables, judged
 from dr_ctl.report.outflow import Chart, Line, Piece
 from dr_ctl.report.over_time import over_time
 from dr_ctl.report.scale import CountAxis, Tick
@@ -16,7 +16,6 @@ from dr_ctl.report.values import NOT_KNOWN, count, seconds
 from dr_ctl.rpo.backtest.backtest import Backtest, BacktestAnswer
 from dr_ctl.rpo.backtest.calibration import BoundRow, Row
 from dr_ctl.rpo.estimate.curves import Curves
-from dr_ctl.rpo.estimate.result import LossLimit, Objectives
 
 _TITLES: Final = {"loss": "Loss", "age_ms": "Age of the oldest lost", "drain_ms": "Time to drain"}
 _UNITS: Final = {"loss": "messages", "age_ms": "seconds", "drain_ms": "seconds"}
@@ -25,40 +24,94 @@ _VERDICTS: Final = {
     "missed": "The objectives are missed",
     "unknown": "Whether the objectives are met is not known",
 }
+_METHOD: Final = """\
+At most: bounds, each taken from that end of an interval between two looks which makes it larger. Likely: between the
+look that was shipped whole and the one that was not. Both are explained in docs/rpo-method.md of dr-ctl.
+Quantiles weigh time, not looks: p99 is what was not exceeded in 99 % of the time that looks cover. Quantiles of classes
+do not add up to that of the total.
+Intervals hold what the same quantile would be over all time that is like this, in 95 of 100 histories. Where an upper
+end is left out fewer than four independent excursions stand behind it, and nobody can say how much higher it may be.
+An objective is missed where what is likely is above it at p99, and kept where what is at most keeps it."""
 NO_LIMITS: Final[Mapping[str, float | None]] = MappingProxyType({})
 _SHARES: Final = (0.0, 0.5, 0.9, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryPage:
+    """`sentences` stand first. `made` says when, over what and by which version; `judged` and `advice` are for who
+    decides. `forecast` holds intervals and flows, which stand on a page of the method. `other`: the file that this one
+    links to, with its words."""
+
     title: str
     verdict: str
-    sentence: str
+    sentences: tuple[str, ...]
     forecast: Forecast | None
     calibration: tuple[tuple[str, ...], ...]
     charts: tuple[Chart, ...]
     findings: tuple[Finding, ...]
+    made: str = ""
+    judged: tuple[Judged, ...] = ()
+    queues: tuple[tuple[str, ...], ...] = ()
+    advice: tuple[str, ...] = ()
+    other: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the page says in the words of the command: `summary` of the verdict, `as_of` of a site that is away, `made`
+    of when, over what and by which version; and the limits by scope and figure."""
+
+    summary: str = ""
+    as_of: str = ""
+    made: str = ""
+    limits: Mapping[tuple[str, ...], Mapping[str, float]] = field(default_factory=dict)
 
 
 def of_estimate(
-    name: str,
-    data: Mapping[str, Any],
-    curves: Curves | None,
-    findings: Sequence[Finding],
-    objectives: Objectives | None = None,
+    name: str, data: Mapping[str, Any], curves: Curves | None, findings: Sequence[Finding], told: Told
 ) -> HistoryPage:
-    known = data.get("total") is not None
-    forecast = as_tables(data) if known else None
-    limits = NO_LIMITS if objectives is None else _limits(objectives.loss)
-    charts = _curves(curves, limits) if curves is not None else ()
-    verdict = _VERDICTS.get(str(data.get("verdict")), "No objectives are set")
-    verdict = verdict if known else "How much would be lost is not known"
-    sentence = forecast.sentence if forecast is not None else ""
-    return HistoryPage(f"{name}: what a failure would lose", verdict, sentence, forecast, (), charts, tuple(findings))
+    """For the reader who decides: sentences, then likely, at most and allowed, then the history."""
+    title = f"{name}: what a failure would lose"
+    if data.get("total") is None:
+        charts = _over_time(curves, NO_LIMITS) if curves is not None else ()
+        verdict = "How much would be lost is not known"
+        return HistoryPage(title, verdict, (), None, (), charts, tuple(findings), told.made)
+    limits = told.limits.get((), {})
+    of_curves = {"loss": limits.get("loss"), "age_ms": limits.get("age_s")}
+    queues = tuple(
+        (str(each["name"]), str(each["pair"]), f"{each['share']:.0%}", count(each["most"])) for each in data["queues"]
+    )
+    return HistoryPage(
+        title,
+        _VERDICTS.get(str(data.get("verdict")), "No objectives are set"),
+        tuple(filter(None, (told.as_of, told.summary))),
+        None,
+        (),
+        _over_time(curves, of_curves) if curves is not None else (),
+        tuple(findings),
+        told.made,
+        judged(data, told.limits),
+        queues,
+        tuple(data["advice"]),
+    )
 
 
-def _limits(limit: LossLimit) -> Mapping[str, float | None]:
-    return {"loss": limit.messages, "age_ms": limit.age_s}
+def method_of_estimate(name: str, data: Mapping[str, Any], curves: Curves | None, told: Told) -> HistoryPage | None:
+    """How sure it is: intervals, single flows, and for how much of the time which figure was no more."""
+    if data.get("total") is None:
+        return None
+    forecast = as_tables(data)
+    charts = tuple(_distribution(curves, metric) for metric in _TITLES) if curves is not None else ()
+    return HistoryPage(
+        f"{name}: how sure that is",
+        "How the figures are made",
+        (forecast.sentence, _METHOD),
+        forecast,
+        (),
+        charts,
+        (),
+        told.made,
+    )
 
 
 def of_backtest(name: str, answer: BacktestAnswer) -> HistoryPage:
@@ -70,13 +123,14 @@ def of_backtest(name: str, answer: BacktestAnswer) -> HistoryPage:
     }[answer.verdict.value]
     backtest = answer.backtest
     if backtest is None:
-        return HistoryPage(title, verdict, "", None, (), (), answer.findings)
+        return HistoryPage(title, verdict, (), None, (), (), answer.findings)
     sentence = (
         f"If {backtest.site} died. Each part of the history between {backtest.window[0]:%Y-%m-%d %H:%M} and "
         f"{backtest.window[1]:%Y-%m-%d %H:%M} UTC is asked with what was known before it."
     )
-    charts = (*_folds(backtest), *_curves(backtest.curves))
-    return HistoryPage(title, verdict, sentence, None, tuple(_calibration(backtest)), charts, answer.findings)
+    distributions = (_distribution(backtest.curves, metric) for metric in _TITLES)
+    charts = (*_folds(backtest), *_over_time(backtest.curves), *distributions)
+    return HistoryPage(title, verdict, (sentence,), None, tuple(_calibration(backtest)), charts, answer.findings)
 
 
 def _calibration(backtest: Backtest) -> list[tuple[str, ...]]:
@@ -145,14 +199,13 @@ def _coverage(row: Row) -> str:
     return f"In {_share(row.coverage)} of the time the loss was not above what had been said."
 
 
-def _curves(curves: Curves, limits: Mapping[str, float | None] = NO_LIMITS) -> tuple[Chart, ...]:
+def _over_time(curves: Curves, limits: Mapping[str, float | None] = NO_LIMITS) -> tuple[Chart, ...]:
     span = (curves.began, curves.ended)
-    drawn = [
+    return tuple(
         over_time(f"{_TITLES[metric]} over time", _UNITS[metric], span, curves.over_time[metric],
                   curves.likely.get(metric, ()), limit=limits.get(metric))
-        for metric in ("loss", "age_ms", "drain_ms")
-    ]  # fmt: skip
-    return (*drawn, *(_distribution(curves, metric) for metric in ("loss", "age_ms", "drain_ms")))
+        for metric in _TITLES
+    )  # fmt: skip
 
 
 def _distribution(curves: Curves, metric: str) -> Chart:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from dr_ctl.engine.runs import RunFiles, write_text
 from dr_ctl.report.forecast import COLUMNS
@@ -27,9 +29,15 @@ def write_report(files: RunFiles) -> Path:
     return files.report
 
 
-def write_page(path: Path, page: HistoryPage) -> None:
-    """Write the page of an estimate or a backtest. Raises OSError."""
+def write_page(path: Path, page: HistoryPage, method: HistoryPage | None = None) -> None:
+    """Write the page of an estimate or a backtest, and that of its method beside it; each leads to the other. Raises
+    OSError."""
     template, style = _loaded("history.html.j2")
+    if method is not None:
+        beside = path.with_name(f"{path.stem}-method{path.suffix}")
+        back = replace(method, other=(quote(path.name), page.title))
+        write_text(beside, template.render(page=back, style=style, columns=COLUMNS))
+        page = replace(page, other=(quote(beside.name), "How sure that is, and how the figures are made"))
     write_text(path, template.render(page=page, style=style, columns=COLUMNS))
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
+
 from dr_ctl.core.model import Finding, Severity
-from dr_ctl.report.history_page import HistoryPage, of_backtest, of_estimate
+from dr_ctl.report.forecast import judged
+from dr_ctl.report.history_page import HistoryPage, Told, method_of_estimate, of_backtest, of_estimate
 from dr_ctl.report.html import write_page
 from dr_ctl.report.outflow import Chart
 from dr_ctl.report.over_time import over_time
@@ -33,36 +36,68 @@ TESTED = Backtest(
 )
 
 
-def form(page: HistoryPage, folder: Path) -> Form:
-    write_page(folder / "page.html", page)
-    parsed = Form()
-    parsed.feed((folder / "page.html").read_text(encoding="utf-8"))
-    parsed.close()
-    assert parsed.open == []
-    return parsed
+QUEUE = {"pair": "orders-1", "name": NASTY, "share": 0.75, "most": 12}
+
+
+def form(page: HistoryPage, folder: Path, method: HistoryPage | None = None) -> Form:
+    write_page(folder / "page.html", page, method)
+    return parsed(folder / "page.html")
+
+
+def parsed(file: Path) -> Form:
+    found = Form()
+    found.feed(file.read_text(encoding="utf-8"))
+    found.close()
+    assert found.open == []
+    return found
+
+
+@pytest.mark.parametrize(
+    ("likely", "most", "word"), [(6, 9, "missed"), (5, 5, "kept"), (4, 6, "cannot tell"), (None, None, "cannot tell")]
+)
+def test_a_figure_stands_beside_its_limit(likely: int | None, most: int | None, word: str) -> None:
+    loss = {"p99": most, "likely": {"p99": likely}}
+    data = {"total": {"loss": loss}, "classes": [{"queues": ["a", "b"], "loss": loss}, {"queues": ["c"], "loss": loss}]}
+
+    of_total, age, *_, of_class = judged(data, {(): {"loss": 5}, ("a", "b"): {"loss": 5}})
+
+    assert (of_total.word, of_total.allowed, of_class.word) == (word, "5", word)
+    assert (of_class.name, age.allowed, age.word) == ("a, b: loss, messages", "", "")
 
 
 def test_an_estimate_is_drawn_over_time_and_by_share(tmp_path: Path) -> None:
     finding = Finding("DR-RPO-003", Severity.WARNING, f"old {NASTY}", "look")
 
-    page = of_estimate(NASTY, estimate(), CURVES, [finding])
+    data = {**estimate(), "advice": [f"consume {NASTY}"], "queues": [QUEUE]}
+    told = Told(f"missed {NASTY}", "As of then", "Made now.", {(): {"loss": 5}, ("orders.#",): {"age_s": 1}})
 
-    titles = {chart.title: chart for chart in page.charts}
+    page, method = of_estimate(NASTY, data, CURVES, [finding], told), method_of_estimate(NASTY, data, CURVES, told)
+
+    assert method is not None
+    titles = {chart.title: chart for chart in (*page.charts, *method.charts)}
     over_time = titles["Loss over time"]
     assert len(over_time.lines[0].pieces) == 2  # the gap stays a gap
     assert over_time.y[-1].label == "10"
     assert titles["Time to drain over time"].note
     assert not titles["Time to drain over time"].lines
     assert titles["Loss: how much of the time it was no more"].lines
-    found = form(page, tmp_path)
+    found = form(page, tmp_path, method)
     assert [dict(attrs).get("id") for tag, attrs in found.tags if tag == "section"] == [
         "verdict",
-        "estimate",
+        "judged",
+        "advice",
+        "queues",
         "charts",
         "findings",
     ]
-    assert NASTY in found.text
+    assert found.text.count(NASTY) >= 5
     assert "DR-RPO-003" in found.text
+    assert "Made now." in found.text
+    assert ("a", {"href": "page-method.html"}) in found.tags
+    beside = parsed(tmp_path / "page-method.html")
+    sections = [dict(attrs).get("id") for tag, attrs in beside.tags if tag == "section"]
+    assert sections == ["verdict", "estimate", "charts"]
+    assert ("a", {"href": "page.html"}) in beside.tags
 
 
 def over_time_(**more: float) -> Chart:
@@ -86,7 +121,7 @@ def test_excursions_above_the_objective_are_marked(tmp_path: Path) -> None:
     assert [line.label for line in chart.lines] == ["at most", "likely", "objective"]
     assert chart.lines[2].pieces == ("0,50 100,50",)
     assert [area.label for area in chart.areas] == ["between likely and at most", "1 excursion above the objective"]
-    page = HistoryPage("orders", "", "", None, (), (chart,), ())
+    page = HistoryPage("orders", "", (), None, (), (chart,), ())
     classes = [dict(attrs).get("class") for tag, attrs in form(page, tmp_path).tags if tag == "polygon"]
     assert classes == ["area band", "area band", "area above"]
 

@@ -20,8 +20,10 @@ from dr_ctl.rpo.estimate.result import (
     FlowEstimate,
     Horizon,
     LossLimit,
+    Outage,
     Quantiles,
     Quantity,
+    QueueShare,
     SeenWindow,
     Verdict,
 )
@@ -126,6 +128,9 @@ def test_the_document_has_the_shape_that_scripts_rely_on() -> None:
         total=some,
         flows=(FlowEstimate("london", "orders-1", "*", some),),
         classes=(ClassEstimate(("audit.#",), Verdict.MET, some),),
+        queues=(QueueShare("orders-1", "audit.a", 0.75, 4),),
+        advice=("Look.",),
+        outage=Outage(NOON, "down", NOON),
     )
 
     shape = {
@@ -162,6 +167,13 @@ def test_the_document_has_the_shape_that_scripts_rely_on() -> None:
         "total": shape,
         "flows": [{"from": "london", "pair": "orders-1", "name": "*", **shape}],
         "classes": [{"queues": ["audit.#"], "verdict": "met", **shape}],
+        "queues": [{"pair": "orders-1", "name": "audit.a", "share": 0.75, "most": 4}],
+        "advice": ["Look."],
+        "outage": {
+            "last_served": "2026-03-01T12:00:00.000Z",
+            "role": "down",
+            "seen_at": "2026-03-01T12:00:00.000Z",
+        },
     }
 
 

@@ -50,6 +50,23 @@ class ClassDocument(FiguresDocument):
     verdict: VerdictWord
 
 
+class QueueShareDocument(TypedDict):
+    """A queue in which messages were likely to be lost."""
+
+    pair: str
+    name: str
+    share: Annotated[float, Field(description="of all that was likely lost, by how long it was")]
+    most: int
+
+
+class OutageDocument(TypedDict):
+    """A site that was seen in that role after it was seen serving last."""
+
+    last_served: Moment
+    role: str
+    seen_at: Moment
+
+
 class EstimateData(TypedDict):
     site: str | None
     read_at: Moment | None
@@ -59,6 +76,9 @@ class EstimateData(TypedDict):
     total: FiguresDocument | None
     flows: list[FlowDocument]
     classes: list[ClassDocument]
+    queues: Annotated[list[QueueShareDocument], Field(description="those in which most was likely lost")]
+    advice: Annotated[list[str], Field(description="what would shorten the loss, in sentences")]
+    outage: Annotated[OutageDocument | None, Field(description="the figures are those of before it")]
 
 
 class StoredEstimate(EstimateData):

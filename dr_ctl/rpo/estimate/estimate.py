@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Final
 import pyarrow.compute as pc
 
 from dr_ctl.core.clock import Clock, SystemClock
-from dr_ctl.core.model import Finding
+from dr_ctl.core.model import Finding, Role
 from dr_ctl.rpo.estimate import horizon, notes, run
+from dr_ctl.rpo.estimate.advice import advice, shares
 from dr_ctl.rpo.estimate.calendar import DAY, SECOND
 from dr_ctl.rpo.estimate.coverage import Coverage, judged
 from dr_ctl.rpo.estimate.curves import BINS, UNITS, curves_of
@@ -25,6 +26,7 @@ from dr_ctl.rpo.estimate.result import (
     FlowEstimate,
     Horizon,
     LossClass,
+    Outage,
     Quantity,
     SeenWindow,
     Verdict,
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 
 BLOCKS: Final = 24
 BLOCKS_OF_A_WEEK: Final = 28
+SILENT_US: Final = 30 * SECOND
 
 
 def estimate(
@@ -139,8 +142,25 @@ class _Seen:
             of_total = judged(total, self.total, self.coverage, objectives.loss)
             verdict = Verdict.worst([of_total, *(each.verdict for each in classes)])
         flows = tuple(self._flow(plan.site, flow, total) for flow in self._rows.flows)
-        window = self.window
-        return Estimate(plan.site, window.last, stale_s, window, verdict, total, flows, classes)
+        window, queues = self.window, shares(self._rows)
+        hints = advice(self.total, total, queues, plan.calendar, objectives)
+        return Estimate(
+            plan.site, window.last, stale_s, window, verdict, total, flows, classes, queues, hints, self._outage()
+        )
+
+    def _outage(self) -> Outage | None:
+        """Whether the site was seen to be away after it served last; a site that waits is not."""
+        told = self._rows.part("role")
+        last: dict[str, int] = {}
+        for role, us in zip(told.words(self._rows), told.most.tolist(), strict=True):
+            last[role] = max(us, last.get(role, -1))
+        served_us, waited_us = (last.get(role.value, -1) for role in (Role.SERVING, Role.STANDBY))
+        away = {role.value: last.get(role.value, -1) for role in (Role.DOWN, Role.SICK, Role.UNKNOWN)}
+        role = max(away, key=away.__getitem__)
+        least_us = 0 if role == Role.DOWN.value else SILENT_US  # a broker that is late now and then is no outage
+        if served_us < max(0, waited_us) or away[role] <= served_us + least_us:
+            return None
+        return Outage(moment(served_us), role, moment(away[role]))
 
     def _class(self, told: LossClass, scope: Scope) -> ClassEstimate:
         if not scope.has_queues:

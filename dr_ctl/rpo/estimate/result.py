@@ -168,8 +168,32 @@ class SeenWindow:
 
 
 @dataclass(frozen=True, slots=True)
+class QueueShare:
+    """A queue in which messages were likely to be lost: its share of all that were, by how long they were, and the most
+    at a look."""
+
+    pair: str
+    name: str
+    share: float
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """A site that was seen in that role after it was seen serving last: the figures are those of before."""
+
+    last_served: datetime
+    role: str
+    seen_at: datetime
+
+    def as_json(self) -> dict[str, Json]:
+        return {"last_served": stamp(self.last_served), "role": self.role, "seen_at": stamp(self.seen_at)}
+
+
+@dataclass(frozen=True, slots=True)
 class Estimate:
-    """Messages that would be lost, and come twice, if `site` died; and how long emptying its outflows would take."""
+    """Messages that would be lost, and come twice, if `site` died; and how long emptying its outflows would take.
+    `queues`: those in which most was likely to be lost; `advice`: what would shorten it, in sentences."""
 
     site: str
     read_at: datetime
@@ -179,6 +203,9 @@ class Estimate:
     total: Figures
     flows: tuple[FlowEstimate, ...]
     classes: tuple[ClassEstimate, ...]
+    queues: tuple[QueueShare, ...] = ()
+    advice: tuple[str, ...] = ()
+    outage: Outage | None = None
 
     def as_json(self) -> dict[str, Json]:
         return {
@@ -190,6 +217,9 @@ class Estimate:
             "total": self.total.as_json(),
             "flows": [flow.as_json() for flow in self.flows],
             "classes": [each.as_json() for each in self.classes],
+            "queues": [asdict(each) for each in self.queues],
+            "advice": [*self.advice],
+            "outage": None if self.outage is None else self.outage.as_json(),
         }
 
 
@@ -211,4 +241,4 @@ class EstimateAnswer:
         if self.estimate is not None:
             return self.estimate.as_json()
         nothing = dict.fromkeys(each.name for each in fields(Estimate))
-        return {**nothing, "verdict": Verdict.UNKNOWN.value, "flows": [], "classes": []}
+        return {**nothing, "verdict": Verdict.UNKNOWN.value, "flows": [], "classes": [], "queues": [], "advice": []}
