@@ -122,14 +122,27 @@ def validate(
     return readiness.validate(session, operation, to, verbose=verbose or session.verbose)
 
 
-@command(app, "status", example="status --watch")
+@command(app, "status", example="status --watch --every 5s")
 def status(
-    session: Session, *, watch: Annotated[bool, typer.Option("--watch", help="Again and again, until Ctrl-C.")] = False
+    session: Session,
+    *,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Again and again, until Ctrl-C: in place on a terminal, else look by look.")
+    ] = False,
+    every: Annotated[
+        str | None, typer.Option("--every", metavar="T", help="With --watch: from one look to the next; default 2s.")
+    ] = None,
 ) -> Result:
     """Serving sites, links, outflows with rates, the last estimate, open runs, pauses."""
     from dr_ctl.cli import show  # noqa: PLC0415
 
-    return show.watch(session) if watch else show.status(session)
+    if not watch:
+        if every is not None:
+            raise UsageError("--every is for --watch", remedy=f"`dr-ctl status --watch --every {every}`.")
+        return show.status(session)
+    from dr_ctl.cli import asking, watching  # noqa: PLC0415
+
+    return watching.watch(session, asking.seconds_of("--every", every) or watching.EVERY_S)
 
 
 @command(app, "check", example="check --within 5s")

@@ -1,10 +1,10 @@
-"""Turns a result into standard output and the exit code. Only this module writes there."""
+"""Turns a result into standard output and the exit code."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import redirect_stdout
 from typing import TYPE_CHECKING
 
@@ -34,37 +34,46 @@ def _write(result: Result, session: Session) -> None:
     if session.json:
         sys.stdout.write(as_line(result.envelope(session.command)) + "\n")
     else:
-        _text(result)
+        typer.echo(text_of(result))
     sys.stdout.flush()
 
 
-def _text(result: Result) -> None:
+def text_of(result: Result) -> str:
+    """The result for people."""
+    return "\n".join(_parts(result))
+
+
+def _parts(result: Result) -> Iterator[str]:
     if result.health is not None:
-        typer.echo(line(result.summary))
+        yield line(result.summary)
         return
     if result.plan is not None:
         from dr_ctl.cli.plans import plan_text  # noqa: PLC0415 - most commands show none
 
-        typer.echo(plan_text(result.plan))
+        yield plan_text(result.plan)
     if result.text:
-        typer.echo(page(result.text.split("\n")))
+        yield page(result.text.split("\n"))
     if result.groups:
         from dr_ctl.cli.grouped import groups_text, width  # noqa: PLC0415 - most commands show none
 
-        typer.echo(groups_text(result.groups, width()))
-    for finding in () if result.already_read or result.groups else result.findings:
-        if finding.text != result.summary or finding.remedy:
-            typer.echo(finding_text(finding))
-    for debt in result.debts:
-        typer.echo(page((f" $ owed since {debt.since}: {debt.text}", f"      -> {debt.remedy}")))
+        yield groups_text(result.groups, width())
+    yield from findings_and_debts(result)
     good = result.code in (ExitCode.OK, ExitCode.WARNINGS)
     if result.closing:
-        typer.echo(_closing(result))
+        yield _closing(result)
     ended = f"{result.code.outcome} ({int(result.code)})"
     if not (good and result.closing):
         # A sentence that stands above as a finding's is not said a second time.
         read = result.closing or any(each.text == result.summary for each in result.findings if each.remedy)
-        typer.echo(line(result.summary if good else ended if read else f"{ended}: {result.summary}"))
+        yield line(result.summary if good else ended if read else f"{ended}: {result.summary}")
+
+
+def findings_and_debts(result: Result) -> Iterator[str]:
+    for finding in () if result.already_read or result.groups else result.findings:
+        if finding.text != result.summary or finding.remedy:
+            yield finding_text(finding)
+    for debt in result.debts:
+        yield page((f" $ owed since {debt.since}: {debt.text}", f"      -> {debt.remedy}"))
 
 
 def _closing(result: Result) -> str:

@@ -1,4 +1,4 @@
-"""`status` for people, once or again and again."""
+"""`status` for people."""
 
 from __future__ import annotations
 
@@ -6,17 +6,13 @@ from typing import TYPE_CHECKING
 
 from dr_ctl.application.looking import looking
 from dr_ctl.application.result import Result
-from dr_ctl.cli.render import end
 from dr_ctl.cli.session import Session
-from dr_ctl.cli.streams import has_reader
-from dr_ctl.core.model import ExitCode, Role, some
+from dr_ctl.core.model import Role, some
 from dr_ctl.core.printable import page
 from dr_ctl.topologies.topology import BrokerSeen, workloads_of
 
 if TYPE_CHECKING:
     from dr_ctl.application.status import Status
-
-WATCH_EVERY_S = 2.0
 
 
 def status(session: Session) -> Result:
@@ -25,15 +21,6 @@ def status(session: Session) -> Result:
 
         state = telling.status(session, looked)
     return state.result.with_text("\n".join(filter(None, (_text(state), state.estimate))))
-
-
-def watch(session: Session) -> Result:
-    """Show the status again and again, each time as a whole document or screen, until Ctrl-C or until the reader goes
-    away."""
-    while has_reader():
-        end(status(session), session)
-        session.clock.sleep(WATCH_EVERY_S)
-    return Result(ExitCode.OK, "nobody reads the status any more")
 
 
 def _text(state: Status) -> str:

@@ -22,8 +22,8 @@ ALONE = ("--yes", "--dry-run", "--timeout", "--expect-serving", "--steal", "--re
 RUN = ("--yes", "--dry-run", "--step", "--plan", "--timeout", "--expect-serving", "--steal", "--reason")
 OPTIONS: dict[str, tuple[str, ...]] = {
     "init": ("[[SITE=]URL]...", "--topology", "--out", "--name", "--username", "--ca", "--examples"),
-    "validate": ("--for",),
-    "status": ("--watch",),
+    "validate": ("--for", "--to", "--offline", "--verbose"),
+    "status": ("--watch", "--every"),
     "plan": ("OPERATION", "--out", "--accept-loss", "--presume-down", "--reason", *OPERATION),
     "swapover": ("--max-outage", *RUN, *OPERATION),
     "failover": ("--to", "--accept-loss", "--presume-down", "--silent-since", *RUN),
