@@ -26,7 +26,11 @@ LEVEL = {package: level for level, packages in enumerate(LAYERS) for package in 
 # An error that the twin shared with the product would show in no test.
 TWIN = f"{LAB.name}.twin."
 TWIN_MAY = ("core.", TWIN)
-HOMES = {"pyspark": ("rpo/spark/session.py", "rpo/spark/tasks.py"), "rich": ("cli/progress.py",), "click": ()}
+HOMES = {
+    "pyspark": ("rpo/spark/session.py", "rpo/spark/tasks.py"),
+    "rich": ("cli/progress.py", "cli/watching.py"),
+    "click": (),
+}
 CONTRACT = ("topologies.topology", "topologies.proposing", "topologies.registry")
 # What stands below a topology: what is common to all kinds of broker, and the family that its brokers are of.
 BELOW = {

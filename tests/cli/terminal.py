@@ -68,11 +68,12 @@ def at_terminal(*words: str, columns: int = 80, rows: int = 24) -> Iterator[Term
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     # The first terminal that the leader of a session opens is its controlling one.
+    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
     own = 'exec "$@" <"$0" >"$0" 2>&1'
     process = subprocess.Popen(
         ["/bin/sh", "-c", own, os.ttyname(slave), sys.executable, "-m", "dr_ctl", *words],
         stdin=subprocess.DEVNULL,
-        env={**os.environ, "TERM": "xterm-256color"},
+        env={**environment, "TERM": "xterm-256color"},
         start_new_session=True,
     )
     try:
