@@ -168,7 +168,7 @@ def _row(files: RunFiles, material: Material, beside: Path) -> Row:
         approved=", ".join(approvers(by)),
         reason=text(ask.get("reason")),
         out=_out(page),
-        lost=_lost(page, kind),
+        lost=_lost(page, kind, ask),
         link=_link(files, beside),
         record=checked.text if checked.verdict is Sealed.ALTERED else "",
         measured=page.measured,
@@ -189,11 +189,13 @@ def _out(page: Page) -> Figure:
     return Figure(page.outage.figure) if row is None else Figure(row.result, row.judged, row.sign)
 
 
-def _lost(page: Page, kind: Kind) -> Figure:
+def _lost(page: Page, kind: Kind, ask: Mapping[str, Any]) -> Figure:
     row = next((each for each in page.measured if each.name == LOST), None)
     if row is not None:
         return Figure(row.result, row.judged, row.sign)
-    return Figure("drained first" if kind is Kind.PLANNED and page.verdict.tone is Tone.GOOD else "")
+    if kind is not Kind.PLANNED or page.verdict.tone not in (Tone.GOOD, Tone.OWED):
+        return Figure("")
+    return Figure("drained but for accepted differences" if mapping(ask.get("accept_difference")) else "drained first")
 
 
 def _on_twins(folder: Path) -> Iterable[Row]:

@@ -105,6 +105,7 @@ def test_a_year_in_which_all_went_well(shelf: Shelf) -> None:
         "Losses of a site: clients out (RTO)": ("1", "3.00 s", "at least 2.00 s, at most 3.00 s", "kept: 1"),
         "Losses of a site: messages lost (RPO)": ("1", "at most 0", "at most 0", "kept: 1"),
     }
+    assert [row.lost.text for row in page.rows] == ["", "drained first", "", "at most 0", "drained first"]
     assert [row.what.split()[0] for row in page.rows] == ["Rehearsal", "Swapover", "Rehearse", "Failover", "Swapover"]
     assert [(name, figure) for name, figure, _ in page.tiles] == [
         ("Last planned move that went well", "2026-11-05"),
