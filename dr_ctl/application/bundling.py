@@ -17,6 +17,7 @@ from typing import Final
 import yaml
 
 from dr_ctl import __version__
+from dr_ctl.application.caller import Caller
 from dr_ctl.application.findings import LEFT_OUT_OF_BUNDLE
 from dr_ctl.application.redacting import redacted, texts
 from dr_ctl.application.result import Result
@@ -30,6 +31,7 @@ from dr_ctl.engine.seal import check
 from dr_ctl.report.html import render
 from dr_ctl.report.reading import read_run
 from dr_ctl.report.view import view
+from dr_ctl.settings.loader import SettingsError
 from dr_ctl.settings.model import Installation
 
 SCHEMA: Final = "dr-ctl/bundle/1"
@@ -40,9 +42,16 @@ AFTER: Final = timedelta(minutes=1)
 _PACKAGE: Final = re.compile(r"[A-Za-z0-9._-]+")
 
 
-def bundle(files: RunFiles, installation: Installation | None, out: Path | None, now: datetime) -> Result:
-    """Write the bundle of a run, and say what is in it. Raises `UsageError` where it cannot be written."""
-    parts, findings = _parts(files, installation)
+def bundle(caller: Caller, files: RunFiles, out: Path | None, *, has_settings: bool) -> Result:
+    """Write the bundle of a run, and say what is in it. Raises `UsageError` where it cannot be written. Settings that
+    cannot be read are missing in it, and told."""
+    now, installation, findings = caller.clock.now(), None, list[Finding]()
+    try:
+        installation = caller.installation() if has_settings else None
+    except SettingsError as error:
+        findings.append(_missing(f"the settings could not be read: {str(error).splitlines()[0]}"))
+    parts, missing = _parts(files, installation)
+    findings += missing
     secret = frozenset() if installation is None else texts(installation)
     whole = {name: content for name, content in parts.items() if not any(each in content for each in secret)}
     for name in parts.keys() - whole.keys():

@@ -114,8 +114,7 @@ def runs_index(session: Session, since: datetime | None, out: Path | None) -> Re
 
     runs, now = session.past(), session.clock.now()
     path = (out or runs.index).absolute()
-    name = session.installation().settings.name if session.has_settings() else ""
-    page = index_page(runs.all(), runs.rehearsals, since or now - _YEAR, now, beside=path.parent, name=name)
+    page = index_page(runs.all(), runs.rehearsals, since or now - _YEAR, now, beside=path.parent)
     try:
         write_index(path, page)
     except OSError as problem:

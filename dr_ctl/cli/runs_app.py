@@ -98,8 +98,7 @@ def runs_bundle(
     """Everything of one run in a file to hand on: journal, report, settings, an hour of history; no secret in it."""
     from dr_ctl.application import bundling  # noqa: PLC0415
 
-    installation = session.installation() if session.has_settings() else None
-    return bundling.bundle(session.past().find(run), installation, out, session.clock.now())
+    return bundling.bundle(session, session.past().find(run), out, has_settings=session.has_settings())
 
 
 @command(history_app, "history", example="history --since 30d")

@@ -114,10 +114,10 @@ class IndexPage:
 
 
 def index_page(
-    runs: Iterable[RunFiles], rehearsals: Path, since: datetime, now: datetime, *, beside: Path, name: str = ""
+    runs: Iterable[RunFiles], rehearsals: Path, since: datetime, now: datetime, *, beside: Path
 ) -> IndexPage:
     """The page of everything since a moment. `beside` is the folder that the page will lie in: links lead from there.
-    `name` is the installation's."""
+    No settings are read: the installation's name is that of its last run."""
     materials = [(files, read_run(files)) for files in runs]
     begun = [(files, material) for files, material in materials if material.entries]
     rows = [_row(files, material, beside) for files, material in begun]
@@ -127,14 +127,16 @@ def index_page(
     notes = [f"{many(never, 'run')} never began: nothing was changed."] if never else []
     lines = tuple(line for line in map(_line, _SUMMED, [rows] * len(_SUMMED)) if line is not None)
     tone, words = _verdict(rows, lines)
+    names = [text(mapping(by.get("about")).get("name")) for _, material in begun for by in authors(material)]
+    name = next(filter(None, reversed(names)), "")
     kinds = {kind: [row for row in rows if row.kind is kind] for kind in Kind}
-    names = {
+    nouns = {
         Kind.PLANNED: ("planned move", "planned moves"),
         Kind.LOSS: ("loss of a site", "losses of a site"),
         Kind.REHEARSAL: ("rehearsal", "rehearsals"),
         Kind.OTHER: ("other run", "other runs"),
     }
-    said = [many(len(kinds[kind]), *names[kind]) for kind in Kind if kinds[kind] or kind is not Kind.OTHER]
+    said = [many(len(kinds[kind]), *nouns[kind]) for kind in Kind if kinds[kind] or kind is not Kind.OTHER]
     return IndexPage(
         title=f"Runs and rehearsals of {name}" if name else "Runs and rehearsals",
         period=f"{since:%Y-%m-%d} to {now:%Y-%m-%d}",

@@ -175,6 +175,17 @@ def test_an_open_run_without_settings_is_bundled_and_what_is_missing_told(dr_ctl
     assert json.loads(parts["bundle.json"])["verified"]["verdict"] == "open"
 
 
+def test_settings_that_cannot_be_read_keep_nobody_from_a_bundle(dr_ctl: Shell) -> None:
+    done(past(dr_ctl))
+    (dr_ctl.folder / "dr-ctl.yaml").write_text(f"version: 1\npassword: {WORD!r}\n", encoding="utf-8")
+
+    document, parts = bundled(dr_ctl)
+
+    assert any("settings could not be read" in each["text"] for each in document["findings"])
+    assert "settings.yaml" not in parts
+    assert [name for name, content in parts.items() if WORD.encode() in content] == []
+
+
 def test_a_bundle_that_cannot_be_written_is_a_mistake(dr_ctl: Shell) -> None:
     done(past(dr_ctl))
 

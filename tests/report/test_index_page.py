@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -73,10 +72,9 @@ class Shelf:
         }
         (folder / f"{days}-twin.json").write_text(json.dumps(told), encoding="utf-8")
 
-    def page(self, **more: Any) -> IndexPage:
+    def page(self, since: datetime = NOW - YEAR) -> IndexPage:
         runs = [RunFiles(path.name, path) for path in sorted((self.state / "runs").glob("*"))]
-        since = more.pop("since", NOW - YEAR)
-        return index_page(runs, self.state / "rehearsals", since, NOW, beside=self.state, **more)
+        return index_page(runs, self.state / "rehearsals", since, NOW, beside=self.state)
 
 
 @pytest.fixture
@@ -96,8 +94,9 @@ def test_a_year_in_which_all_went_well(shelf: Shelf) -> None:
     shelf.rehearsal(40)
     shelf.on_twin(10)
 
-    page = shelf.page(name="orders")
+    page = shelf.page()
 
+    assert page.title == "Runs and rehearsals of orders"
     assert (page.tone, page.words) == (Tone.GOOD, "Every objective that was set was kept")
     assert page.sentence == "2 planned moves, 1 loss of a site, 2 rehearsals."
     assert summed(page) == {
@@ -208,12 +207,15 @@ def test_evidence_that_cannot_be_read_hides_no_other(shelf: Shelf) -> None:
     assert (len(page.rows), page.notes) == (1, ("1 run never began: nothing was changed.",))
 
 
-def test_the_page_is_well_formed_loads_nothing_and_leads_to_the_reports(shelf: Shelf) -> None:
+def test_the_page_is_well_formed_loads_nothing_and_leads_to_the_reports(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(scribe.ADA, "about", {**ABOUT, "name": NASTY})
     run = shelf.scribe(9, NASTY.replace("/", "_"))
     run.end(0, "ok", NASTY)
     moved = shelf.move(8)
     path = shelf.state / "index.html"
-    write_index(path, shelf.page(name=NASTY))
+    write_index(path, shelf.page())
     form = Form()
 
     text = path.read_text("utf-8")
