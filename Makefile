@@ -60,8 +60,6 @@ lint: setup ## format, lint rules and types
 
 bench: setup ## the figures in docs/measured.md, measured again
 	$(BIN)/python -m bench
-	$(BIN)/python bench/pipeline.py
-	$(BIN)/python bench/layouts.py
 
 # tzdata is pinned for one platform only in the first lock, and needed on all by the second.
 lock: setup ## write the locks anew (needs uv on the PATH)

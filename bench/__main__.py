@@ -1,7 +1,7 @@
 """The figures of docs/measured.md, measured again on this machine: medians, in turn with a yardstick, all in one run.
 
-    python -m bench [PART ...]         starts, mirror, plugin, failover, size, pairs,
-                                       incidents, monitor; default: all
+    python -m bench [PART ...]         starts, mirror, plugin, failover, size, pairs, incidents, monitor, pipeline,
+                                       reconcile; default: all of these; pipeline-large and pipeline-long where asked
 
 Each part ends where what it measures did not do its work: nothing is quick by doing less.
 """
@@ -13,7 +13,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 
-from bench import failover, incidents, moves, pairs, size, starts, watching
+from bench import failover, incidents, moves, pairs, pipeline, reconcile, size, starts, watching
 from bench.table import Figure, keep, show
 
 PARTS: dict[str, Callable[[], Sequence[Figure]]] = {
@@ -25,7 +25,10 @@ PARTS: dict[str, Callable[[], Sequence[Figure]]] = {
     "pairs": pairs.measured,
     "incidents": incidents.measured,
     "monitor": watching.measured,
+    "pipeline": pipeline.measured,
+    "reconcile": reconcile.measured,
 }
+LONG: dict[str, Callable[[], Sequence[Figure]]] = {"pipeline-large": pipeline.large, "pipeline-long": pipeline.long}
 
 
 def main(parts: Sequence[str]) -> None:
@@ -35,7 +38,7 @@ def main(parts: Sequence[str]) -> None:
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         os.environ["PYTHONPYCACHEPREFIX"] = compiled
         for part in parts or PARTS:
-            figures = PARTS[part]()
+            figures = {**PARTS, **LONG}[part]()
             show(figures)
             keep(figures)
 
