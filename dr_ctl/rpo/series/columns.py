@@ -77,18 +77,6 @@ class Columns:
         told = {each.name: getattr(self, each.name)[at] for each in fields(self) if each.name != "words"}
         return type(self)(words=self.words, **told)
 
-    def word(self, text: str) -> int:
-        """The place of a word; -2 where no row has it."""
-        return self.words.index(text) if text in self.words else -2
-
-
-def firsts(*keys: Ints) -> tuple[npt.NDArray[np.intp], Flags]:
-    """Sort by several keys: the order, and at each place of it whether something new begins there."""
-    order = np.lexsort(keys[::-1])
-    new = np.ones(len(order), bool)
-    new[1:] = np.logical_or.reduce([key[order][1:] != key[order][:-1] for key in keys]) if len(order) else ()
-    return order, new
-
 
 def in_order(key: Ints, us: Ints) -> npt.NDArray[np.intp] | slice:
     """The order by key and time; rows that stand in it already are not sorted again."""
