@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from dr_ctl.application.findings import NO_MONITOR
 from dr_ctl.application.ways_out import Interrupted
@@ -47,22 +47,33 @@ def unserved(installation: Installation, interrupted: Interrupted | None, *, sur
     return Since(stamp(latest), f"{nobody}; {site} was last seen to serve at {stamp(latest)}")
 
 
-def last_look(installation: Installation) -> datetime | None:
-    """When a monitor looked last, at either site; None where none has ever looked."""
+class LastLook(NamedTuple):
+    """When a monitor looked last, at either site; None where none has ever looked. `silent`: a store did not answer
+    that may have later looks."""
+
+    at: datetime | None
+    silent: Sequence[Finding] = ()
+
+
+def last_look(installation: Installation) -> LastLook:
     history = installation.history
     if history.folder is not None and not history.folder.exists():
-        return None
+        return LastLook(None)
     from dr_ctl.rpo.history.last_seen import newest_look  # noqa: PLC0415 - as above
 
-    return newest_look(history, installation.settings.sites)
+    return LastLook(*newest_look(history, installation.settings.sites))
 
 
-def unwatched(installation: Installation, looked: datetime | None, now: datetime) -> Iterator[Finding]:
-    """That no monitor looks any more; nothing while one lives, or where none has ever looked."""
+def unwatched(installation: Installation, looked: LastLook, now: datetime) -> Iterator[Finding]:
+    """That no monitor looks any more, or that nobody can tell; nothing while one lives, or where none has ever
+    looked."""
     late_s = max(LATE_S, LATE_LOOKS * installation.settings.history.every)
-    if looked is None or (now - looked).total_seconds() <= late_s:
+    if looked.at is not None and (now - looked.at).total_seconds() <= late_s:
         return
-    text = f"no monitor has looked since {stamp(looked)}: what a failover would cost is known less and less"
+    yield from looked.silent
+    if looked.at is None or looked.silent:
+        return
+    text = f"no monitor has looked since {stamp(looked.at)}: what a failover would cost is known less and less"
     yield NO_MONITOR(text, "Start `dr-ctl monitor` again, on a machine that reaches both sites.")
 
 

@@ -45,7 +45,7 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
         verdicts = [judge.verdict(name, to or targets(seen, name)) for name in ([operation] if operation else WHOLE)]
         forbidden = lock.forbidden(opened, seen)
         checks = _checks(opened, seen, judge, forbidden, to)
-        looked_at = down_since.last_look(opened.installation)
+        looked = down_since.last_look(opened.installation)
         findings = list(
             dict.fromkeys(
                 [
@@ -53,7 +53,7 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
                     *(verdict.price for verdict in verdicts if verdict.price is not None),
                     *(finding for check in checks if check.where == SETTINGS for finding in check.found),
                     *_unheard(opened, seen),
-                    *_unprepared(opened, seen, looked_at, caller.clock.now()),
+                    *_unprepared(opened, seen, looked, caller.clock.now()),
                 ]
             )
         )
@@ -62,7 +62,7 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
         "operations": {each.operation: each.as_json() for each in verdicts},
         "pairs": [unit.as_json() for unit in seen.units],
         "fence": {site: seen.fence_strength(site) for site in seen.roles},
-        "last_look": stamp(looked_at) if looked_at is not None else None,
+        "last_look": stamp(looked.at) if looked.at is not None else None,
         "rehearsed_at": stamp(at) if (at := rehearsing.last(caller.runs())) is not None else None,
     }
     if verbose:
@@ -72,14 +72,14 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
     return Result(verdicts[0].code, "; ".join(lines), findings, data, closing="\n".join(lines), groups=groups)
 
 
-def _unprepared(opened: Opened, seen: Seen, looked_at: datetime | None, now: datetime) -> Iterator[Finding]:
+def _unprepared(opened: Opened, seen: Seen, looked: down_since.LastLook, now: datetime) -> Iterator[Finding]:
     """What nobody would know of the loss of the serving site: no monitor looks, or its estimate is missing or old."""
-    if looked_at is None:
+    if looked.at is None and not looked.silent:
         text = "no monitor has ever looked: what a failover would cost is not known"
         yield NO_MONITOR(text, "Let `dr-ctl monitor` run, on a machine that reaches both sites.")
-    yield from down_since.unwatched(opened.installation, looked_at, now)
+    yield from down_since.unwatched(opened.installation, looked, now)
     serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
-    if len(serving) != 1 or looked_at is None:
+    if len(serving) != 1 or looked.at is None:
         return
     document, _, findings = with_age(opened.installation, serving[0])
     yield from findings

@@ -52,7 +52,7 @@ def status(caller: Caller, looked: Looking) -> Status:
     run = judge.open_run
     interrupted = Interrupted.of(run) if run is not None and not run.lives else None
     serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
-    looked_at = down_since.last_look(opened.installation)
+    last_look = down_since.last_look(opened.installation)
     findings = [
         *_open_again(seen, interrupted),
         *seen.findings(),
@@ -65,7 +65,7 @@ def status(caller: Caller, looked: Looking) -> Status:
         *lock.holders(seen, run.files.name if run is not None and not run.lives else None),
         *_pauses(seen),
         *nobody,
-        *down_since.unwatched(opened.installation, looked_at, caller.clock.now()),
+        *down_since.unwatched(opened.installation, last_look, caller.clock.now()),
     ]
     estimated, line, stale = with_age(opened.installation, serving[0]) if len(serving) == 1 else (None, "", [])
     unsure = [f"{site} is {role.value}" for site, role in seen.roles.items() if role in (Role.UNKNOWN, Role.SICK)]
@@ -79,7 +79,7 @@ def status(caller: Caller, looked: Looking) -> Status:
         "open_run": run.files.name if run is not None else None,
         "ways_out": [way.as_json() for way in interrupted.ways(seen, links)] if interrupted is not None else [],
         "last_served": out.at if out is not None else None,
-        "last_look": stamp(looked_at) if looked_at is not None else None,
+        "last_look": stamp(last_look.at) if last_look.at is not None else None,
         "locks": lock.shown(seen),
         "estimate": estimated,
     }

@@ -60,6 +60,8 @@ def test_a_failover_is_priced_from_the_store_and_without_it(
         began = time.monotonic()
         of_here = dr_ctl("failover", "--to", "paris", "--accept-loss", "0", "--dry-run")
         took_s = time.monotonic() - began
+        elsewhere(twin, url, "a machine without looks")
+        ids = {each["id"] for each in dr_ctl("validate").document["findings"]}
 
     bounds = [each.document["data"]["bounds"] for each in (of_store, of_here)]
     assert bounds[0]["lost"]["at_most"] is not None
@@ -67,3 +69,6 @@ def test_a_failover_is_priced_from_the_store_and_without_it(
     texts = [each.document["findings"][0]["text"] for each in (of_store, of_here)]
     assert ["rest on what lies in" in text for text in texts] == [False, True]
     assert took_s < 15
+    # Whether a monitor looks nobody can tell there.
+    assert "DR-RPO-032" in ids
+    assert "DR-MON-002" not in ids

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -18,12 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
+    from dr_ctl.core.model import Finding
     from dr_ctl.settings.model import Place
 
 _FILES: Final = 250
 """How many files are read back: an hour of a monitor that writes one a minute, and a week of joined hours."""
-WITHIN_S: Final = 60.0
-"""A look that is older is not the last one for certain, where not all of the history was read."""
 
 
 def last_seen(history: Path | Place, site: str, role: Role) -> datetime | None:
@@ -32,13 +31,11 @@ def last_seen(history: Path | Place, site: str, role: Role) -> datetime | None:
     return read(history, lambda files: _last(files, site, ("ts", "kind", "name"), is_so))[0]
 
 
-def newest_look(history: Path | Place, sites: Iterable[str]) -> datetime | None:
-    """The last look at any of these sites, as a monitor that lives makes several a second; None where none is known,
-    as of a store that did not answer."""
+def newest_look(history: Path | Place, sites: Iterable[str]) -> tuple[datetime | None, list[Finding]]:
+    """The last look at any of these sites, as a monitor that lives makes several a second; the finding says that a
+    store did not answer, which may have later ones."""
     last, findings = read(history, lambda files: [_last(files, site, ("ts",)) for site in sites])
-    known = max((each for each in last if each is not None), default=None)
-    is_old = known is not None and (datetime.now(UTC) - known).total_seconds() > WITHIN_S
-    return None if findings and is_old else known
+    return max((each for each in last if each is not None), default=None), findings
 
 
 def link_lost(history: Path | Place, site: str, pair: str) -> datetime | None:
