@@ -29,8 +29,8 @@ class People(Protocol):
     def secret(self, sentence: str) -> str | None:
         """Ask for what nobody may read on the screen; None where nobody can be asked."""
 
-    def agrees(self, plan: Plan) -> bool:
-        """Show a plan, and ask for the name of the site that it is about."""
+    def agrees(self, plan: Plan, cost: str) -> bool:
+        """Show a plan, and ask for the name of the site that it is about, with the cost beside the question."""
 
     def approves(self, plan: Plan) -> bool:
         """Show a plan, and ask whether this person stands for it with a signature."""

@@ -9,6 +9,7 @@ from dataclasses import replace
 from dr_ctl.application import approvals, carrying_out, disaster, lock, open_run, plans
 from dr_ctl.application.afterwards import telling
 from dr_ctl.application.caller import Caller
+from dr_ctl.application.cost import cost
 from dr_ctl.application.debts import with_units
 from dr_ctl.application.findings import FLAGS_LIE, NOT_ESCALATABLE
 from dr_ctl.application.lost_site import taken_over
@@ -136,7 +137,7 @@ def _carried_out(caller: Caller, question: Question, how: RunOptions, files: Run
     if question.price is not None and files is None:
         caller.say(f"price: {price_text(question.price.bounds())}")
     permit = _permit(question, runs, decided) if files is None else approvals.Permit()
-    if (declined := permit.refused or _declined(caller, decided, how)) is not None:
+    if (declined := permit.refused or _declined(caller, decided, how, question, seen)) is not None:
         declined = _priced(declined, question)
         return left_open(declined, files) if files is not None else declined
     name = files.name if files is not None else runs.name(question.ask.operation, question.site)
@@ -167,13 +168,13 @@ def _permit(question: Question, runs: Runs, decided: Plan) -> approvals.Permit:
     return approvals.permit(question.opened.installation, runs, decided, question.saved)
 
 
-def _declined(caller: Caller, decided: Plan, how: RunOptions) -> Result | None:
-    """Ask a person, if there is one; None is a yes."""
+def _declined(caller: Caller, decided: Plan, how: RunOptions, question: Question, seen: Seen) -> Result | None:
+    """Ask a person, if there is one, with the cost beside the question; None is a yes."""
     if how.yes:
         return None
     if not caller.people.present():
         return Result(ExitCode.DECLINED, NOBODY_ASKED, decided.findings)
-    if caller.people.agrees(decided):
+    if caller.people.agrees(decided, cost(decided, seen, question.price, caller.runs())):
         return None
     return Result(ExitCode.DECLINED, SAID_NO, decided.findings, already_read=True)
 

@@ -34,35 +34,46 @@ class Terminal:
             lambda: str(typer.prompt(line(sentence), hide_input=True, err=True, default="", show_default=False))
         )
 
-    def agrees(self, plan: Plan) -> bool:
+    def agrees(self, plan: Plan, cost: str) -> bool:
         """A name to be typed is more than a key pressed in a hurry."""
-        return _named(plan, *question(plan))
+        what, wanted = question(plan)
+        asked = f"{what}: {cost}." if cost else f"{what}?"
+        return _named(plan, asked, wanted, "to go on")
 
     def approves(self, plan: Plan) -> bool:
         if asked := options_text(plan.ask):
             typer.echo(asked, err=True)
-        return _named(plan, f"Sign this plan to {plan.target}? Type the site's name", plan.target)
+        return _named(plan, f"Sign this plan to {plan.target}?", plan.target, "to sign it")
 
     def stepwise(self, step: PlannedStep, may_undo: bool, /) -> Answer:
-        """A person who hangs up stops the run here: no step is done without a yes."""
+        """A person who hangs up stops the run here: no step is done without a yes. A no asks what to do instead."""
+        undo = "[u]ndo all and end, " if may_undo else ""
         choices = {"y": Answer.YES, "s": Answer.STOP} | ({"u": Answer.UNDO} if may_undo else {})
-        undo = ", [u]ndo all and end" if may_undo else ""
-        text = page((f"{step.number}. {step.verb}: {step.about}", f"    [y]es{undo}, [s]top here"))
+        text = page((f"{step.number}. {step.verb}: {step.about}", f"    [y]es, {undo}[s]top here"))
         while True:
-            typed = _answer(lambda: typer.prompt(text, err=True, default="", show_default=False))
+            typed = _typed(text)
             if typed is None:
                 return Answer.STOP
-            if (answer := choices.get(typed.strip().lower()[:1])) is not None:
+            key = typed.strip().lower()[:1]
+            if (answer := choices.get(key)) is not None:
                 return answer
+            if key == "n":
+                text = f"    Then {undo}[s]top here, or [y]es after all"
 
 
-def _named(plan: Plan, text: str, wanted: str) -> bool:
-    """Show a plan, and ask for a name."""
+def _named(plan: Plan, asked: str, wanted: str, what_for: str) -> bool:
+    """Show a plan, and ask for a name; what is asked stands right above the line that is typed."""
     typer.echo(plan_text(plan), err=True)
     for finding in plan.findings:
         typer.echo(finding_text(finding), err=True)
-    typed = _answer(lambda: typer.prompt(text, err=True, default="", show_default=False))
+    typer.echo(line(asked), err=True)
+    text = f"Type `{wanted}` {what_for}"
+    typed = _typed(text)
     return typed is not None and typed.strip() == wanted
+
+
+def _typed(text: str) -> str | None:
+    return _answer(lambda: str(typer.prompt(text, err=True, default="", show_default=False)))
 
 
 def _answer(question: Callable[[], T]) -> T | None:

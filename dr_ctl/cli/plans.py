@@ -56,7 +56,7 @@ def _told(call: Call) -> str:
 
 
 def question(plan: Plan) -> tuple[str, str]:
-    """The question, and the name to type for a yes."""
+    """What is asked for, and the name to type for a yes."""
     operation = plan.ask.operation
     named = plan.source if operation in AT_SOURCE else plan.target
     if operation in ALONE:
@@ -67,4 +67,4 @@ def question(plan: Plan) -> tuple[str, str]:
         what = f"Take in {named}, as `reinstate` does, then move to it from {plan.source}, as `swapover` does"
     else:
         what = f"Move from {plan.source} to {named}"
-    return f"{what}? Type the site's name", named
+    return what, named

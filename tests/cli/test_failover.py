@@ -188,6 +188,20 @@ class TestLost:
         assert (ended.code, ended.document["summary"]) == (10, f"failover to paris: {decides}")
         assert unwatched.document["summary"] == f"failover to paris: refused while london serves; without it, {decides}"
 
+    @pytest.mark.parametrize(("typed", "code"), [("paris\n", 0), ("london\n", 14), ("y\n", 14)])
+    def test_a_person_agrees_with_the_targets_name_beside_the_price(
+        self, dr_ctl: Shell, sites: Sites, person: Callable[[str], Terminal], typed: str, code: int
+    ) -> None:
+        sites.lose()
+        person(typed)
+
+        ended = failover(dr_ctl, "--accept-loss", "unknown")
+
+        price = "an unknown number of messages may be lost, an unknown number of messages may come twice"
+        assert ended.code == code, ended.document
+        assert f"Move from london to paris: {price}; clients of 2 queues are served by paris then." in ended.err
+        assert "Type `paris` to go on:" in ended.err
+
 
 class TestAlive:
     def test_a_site_that_serves_is_never_failed_over(self, dr_ctl: Shell, sites: Sites) -> None:

@@ -10,12 +10,14 @@ import signal
 import stat
 import sys
 from collections.abc import Callable
+from statistics import median
 from typing import Any
 
 import pytest
 
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.runbook import shipped
+from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.common.driver import Driver
 from dr_ctl.topologies.common.view import Broker
 from dr_ctl_lab.twin.faults import Fault, FaultKind, When
@@ -230,7 +232,56 @@ class TestAsked:
 
         assert (ended.code, installation.changes) == (code, [] if code else MOVE), ended.document
         assert "close acceptor clients at london" in ended.err
-        assert "Type the site's name" in ended.err
+        assert "Type `paris` to go on:" in ended.err
+
+    def test_what_it_costs_stands_beside_the_question(
+        self, dr_ctl: Shell, installation: Installation, person: Callable[[str], Terminal]
+    ) -> None:
+        person("no\n")
+        first = swapover(dr_ctl).err.splitlines()
+        dr_ctl.settings(installation.london.url, installation.paris.url, objectives={"recovery": "2m"})
+        assert [swapover(dr_ctl, "--yes", to=to).code for to in ("paris", "london")] == [0, 0]
+        outages = [each["out_s"]["at_most"] for each in dr_ctl("runs", "list", "--json").document["data"]["runs"]]
+        person("no\n")
+
+        then = swapover(dr_ctl).err.splitlines()
+
+        out = "clients of 2 queues will be out for"
+        unknown = "a time that no move from here has measured yet (0 to ship now)"
+        assert first[-2] == f"Move from london to paris: {out} {unknown}; nothing is lost, nothing comes twice."
+        about = f"about {duration(median(outages))}"
+        between = f"(the last 2 moves: {duration(min(outages))} to {duration(max(outages))})"
+        assert then[-2] == (
+            f"Move from london to paris: {out} {about} {between}, at most {duration(120)} (then it is undone); nothing "
+            "is lost, nothing comes twice."
+        )
+        assert then[-1] == "Type `paris` to go on:"
+
+    @pytest.mark.parametrize(
+        ("typed", "code", "moved"),
+        [
+            ("y\n" * 11, 0, True),
+            ("y\n" * 5 + "n\nu\n", 20, False),
+            ("n\ns\n", 130, False),
+            ("n\n?\ny\n" + "y\n" * 10, 0, True),
+            ("", 130, False),
+        ],
+    )
+    def test_step_by_step_a_no_offers_undo_and_stopping_here(
+        self,
+        dr_ctl: Shell,
+        installation: Installation,
+        person: Callable[[str], Terminal],
+        typed: str,
+        code: int,
+        moved: bool,
+    ) -> None:
+        person("paris\n" + typed)
+
+        ended = swapover(dr_ctl, "--step")
+
+        assert (ended.code, installation.paris.open) == (code, moved), ended.document
+        assert ("    Then [u]ndo all and end, [s]top here, or [y]es after all" in ended.err) is ("n\n" in typed)
 
     def test_who_says_no_has_read_the_findings_once(
         self, dr_ctl: Shell, installation: Installation, person: Callable[[str], Terminal]
