@@ -105,3 +105,22 @@ def test_the_page_on_the_architecture_names_every_package_and_no_module_that_is_
     assert {name for name in packages if f"{name}/`" not in page} == set()
     assert rewritten(page) == page, "python -m tests.architecture"
     assert named <= {path.stem for where in ("dr_ctl", "dr_ctl_lab", "tests") for path in (ROOT / where).rglob("*.py")}
+
+
+def test_a_name_that_the_page_on_the_architecture_gives_with_a_file_stands_in_that_file() -> None:
+    questions = docs("architecture.md").partition("## Every room")[0]
+    given = re.findall(r"`([\w/]+\.py)`[,:]?\s+\(?`(\w*_\w+)`", questions)
+    files = {each: [*(ROOT / "dr_ctl").rglob(each.rpartition("/")[2])] for each, _ in given}
+
+    missing = [
+        (file, name)
+        for file, name in given
+        if not any(
+            re.search(rf"\b(def|class) {name}\b", path.read_text(encoding="utf-8"))
+            for path in files[file]
+            if path.as_posix().endswith(f"/{file}")
+        )
+    ]
+
+    assert len(given) > 5
+    assert missing == []
