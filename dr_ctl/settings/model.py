@@ -187,7 +187,7 @@ class SparkSettings(Part):
     master: str = Field(
         default="local[*]",
         description="any Spark master or Spark Connect address; one elsewhere must see `history.path` as the same "
-        "directory",
+        "directory, or by its URL with credentials of its own",
     )
     conf: dict[str, str] = Field(default_factory=dict, description="settings of Spark itself")
 
