@@ -182,6 +182,24 @@ def test_nobody_waits_for_a_store_that_does_not_answer(
     assert (last, [each.id for each in findings]) == (rows[-1].ts, ["DR-RPO-032"])
 
 
+def test_where_nothing_lies_here_a_slow_store_is_waited_for(
+    tmp_path: Path, rows: list[Row], place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(rows, tmp_path / "store")
+    monkeypatch.setattr(sources, "WITHIN_S", 0.01)
+    listed = Store.directly
+
+    def slow(store: Store, under: str = "") -> list[str]:
+        time.sleep(0.05 if store.where == place.where else 0)
+        return listed(store, under)
+
+    monkeypatch.setattr(Store, "directly", slow)
+
+    assert asked(place) == asked(tmp_path / "store")
+    write(rows[-30:], place.near)
+    assert [each.id for each in asked(place).findings][:1] == ["DR-RPO-032"]
+
+
 def test_a_store_that_cannot_be_written_loses_nothing_and_is_told(
     tmp_path: Path, rows: list[Row], place: Place
 ) -> None:

@@ -25,6 +25,8 @@ from dr_ctl.settings.model import Place
 Answer = TypeVar("Answer")
 WITHIN_S: Final = 3.0
 """So long a store elsewhere is waited for, where what lies on this machine does instead."""
+ALONE_S: Final = 30.0
+"""And so long where nothing lies on this machine: without the store nothing is known at all."""
 AGAIN_S: Final = 60.0
 """After so long a store that did not answer is asked again."""
 _silent_until: dict[str, float] = {}
@@ -155,7 +157,8 @@ def read(
         return here(), []
     why = "it did not answer a moment ago"
     if growing_s() >= _silent_until.get(place.where, 0.0):
-        limit_s = WITHIN_S if within_s is None else within_s
+        is_here = any(place.near.glob("date=*/site=*/*"))
+        limit_s = within_s or (WITHIN_S if is_here else ALONE_S)
         answers, errors = in_time(there, limit_s)
         if answers:
             return answers[0], []
