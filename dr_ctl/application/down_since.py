@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from dr_ctl.application.findings import NO_MONITOR
+from dr_ctl.application.unread import unread
 from dr_ctl.application.ways_out import Interrupted
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.model import Finding, Role
@@ -33,13 +34,17 @@ def unserved(installation: Installation, interrupted: Interrupted | None, *, sur
     if interrupted is not None and interrupted.out_since is not None:
         begun = interrupted.out_since
         return Since(begun, f"nobody is served since {begun}: {interrupted.run.files.name} keeps clients out")
-    from dr_ctl.rpo.history.last_seen import last_seen  # noqa: PLC0415 - what reads Parquet takes a tenth of a second
-
-    seen = [
-        (at, site)
-        for site in installation.settings.sites
-        if (at := last_seen(installation.history, site, Role.SERVING)) is not None
-    ]
+    try:
+        from dr_ctl.rpo.history.last_seen import last_seen  # noqa: PLC0415 - what reads Parquet takes a tenth of a second
+    except ModuleNotFoundError as error:
+        unread(error)  # the newest look's finding names the package
+        seen = []
+    else:
+        seen = [
+            (at, site)
+            for site in installation.settings.sites
+            if (at := last_seen(installation.history, site, Role.SERVING)) is not None
+        ]
     nobody = "nobody is served" if sure else "nobody was seen to be served"
     if not seen:
         return Since(None, f"{nobody}; since when is not known")
@@ -49,7 +54,7 @@ def unserved(installation: Installation, interrupted: Interrupted | None, *, sur
 
 class LastLook(NamedTuple):
     """When a monitor looked last, at either site; None where none has ever looked. `silent`: a store did not answer
-    that may have later looks."""
+    that may have later looks, or a package is missing that reads them."""
 
     at: datetime | None
     silent: Sequence[Finding] = ()
@@ -59,8 +64,10 @@ def last_look(installation: Installation) -> LastLook:
     history = installation.history
     if history.folder is not None and not history.folder.exists():
         return LastLook(None)
-    from dr_ctl.rpo.history.last_seen import newest_look  # noqa: PLC0415 - as above
-
+    try:
+        from dr_ctl.rpo.history.last_seen import newest_look  # noqa: PLC0415 - as above
+    except ModuleNotFoundError as error:
+        return LastLook(None, [unread(error)])
     return LastLook(*newest_look(history, installation.settings.sites))
 
 
@@ -82,15 +89,17 @@ def links(installation: Installation, seen: Seen, shown: Sequence[LinkSeen]) -> 
     down = [link for link in shown if link.attached is False]
     if not down:
         return {}
-    from dr_ctl.rpo.history.last_seen import link_lost  # noqa: PLC0415
-
+    try:
+        from dr_ctl.rpo.history.last_seen import link_lost  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        unread(error)
+        lost = {}
+    else:
+        lost = {(each.site, each.pair): link_lost(installation.history, each.site, each.pair) for each in down}
     kept = {debt.about: debt.kept_at for debt in seen.debts if debt.kind is DebtKind.QUARANTINE}
     kept = {site: by for site, by in kept.items() if seen.roles.get(site) is Role.STANDBY}
     return {
-        (each.site, each.pair): _of(
-            link_lost(installation.history, each.site, each.pair), each.site, kept.get(each.site)
-        )
-        for each in down
+        (each.site, each.pair): _of(lost.get((each.site, each.pair)), each.site, kept.get(each.site)) for each in down
     }
 
 

@@ -237,6 +237,13 @@ NO_MONITOR: Final = FindingKind(
     "No monitor has looked for a while, or ever: what a failover would cost is known less and less, or not at all.",
     "Start `dr-ctl monitor`, on a machine that reaches both sites.",
 )
+PACKAGE_MISSING: Final = FindingKind(
+    "DR-PART-001",
+    Severity.WARNING,
+    "A Python package that reads the history is not installed on this machine: nobody here knows what the monitor saw.",
+    "The command that the finding names installs it; a failover works without it, at a price that nobody knows.",
+    "Nothing, but for the package that is installed.",
+)
 PLAN_OUTDATED: Final = FindingKind(
     "DR-PLAN-001",
     Severity.ERROR,

@@ -5,8 +5,10 @@ samples of the history. Contacts no broker, needs neither Java nor Spark.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from importlib import import_module
+from importlib.util import find_spec
 from threading import Thread
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +22,7 @@ from dr_ctl.application.findings import (
 )
 from dr_ctl.application.out_of_lost import out_of_lost
 from dr_ctl.application.run_options import Accepted
+from dr_ctl.application.unread import unread
 from dr_ctl.core.clock import Clock, stamp
 from dr_ctl.core.errors import Unreachable
 from dr_ctl.core.model import Finding, Json, Role
@@ -36,6 +39,13 @@ if TYPE_CHECKING:
 
 
 SKEW: Final = timedelta(seconds=2)
+
+
+def _load_bounds() -> None:
+    # Whoever asks for the bounds is told what is missing; a module that is half loaded here would be in the way there.
+    with suppress(ModuleNotFoundError):
+        if find_spec("numpy") and find_spec("pyarrow"):
+            import_module("dr_ctl.rpo.bounds.bounds")
 
 
 class FailoverPrice:
@@ -63,7 +73,7 @@ class FailoverPrice:
         self._was_unknown = {"lost": begun, "twice": begun}  # a run that began with `unknown` began while it was so
         self._kept_at: datetime | None = None  # the time of a look that showed one store for both sites
         # Loading the Parquet reader takes a tenth of a second: load it beside the first look.
-        Thread(target=import_module, args=("dr_ctl.rpo.bounds.bounds",), daemon=True, name="load bounds").start()
+        Thread(target=_load_bounds, daemon=True, name="load bounds").start()
 
     def saw(self, seen: Seen) -> None:
         """Note a look. A site that is down sends no more, so its price stops growing. A closed site that answers tells
@@ -145,14 +155,14 @@ class FailoverPrice:
 
     def _break_even(self, now: Bounds, ask: Ask) -> str:
         """By when the site must have ended for the loss to be within what is allowed: the one fact to ask for."""
-        from dr_ctl.rpo.bounds.bounds import latest_end  # noqa: PLC0415 - as above
-
         limits = objectives(self._installation)
         most = (
             ask.accept_loss if isinstance(ask.accept_loss, int) else limits.loss.messages if limits is not None else 0
         )
         if now.lost.at_most is None or most is None or self._read is not None or now.lost.at_most <= most:
             return ""
+        from dr_ctl.rpo.bounds.bounds import latest_end  # noqa: PLC0415 - as above
+
         history = self._installation.history
         ended = latest_end(history, site=self.lost, now=self._clock.now() + self._ahead, pairs=self._pairs(), most=most)
         if ended is None:
@@ -204,7 +214,10 @@ class FailoverPrice:
         return self._by_history[1]
 
     def _read_history(self) -> Bounds:
-        from dr_ctl.rpo.bounds.bounds import bounds  # noqa: PLC0415 - loaded by then, beside the first look
+        try:
+            from dr_ctl.rpo.bounds.bounds import bounds  # noqa: PLC0415 - loaded by then, beside the first look
+        except ModuleNotFoundError as error:
+            return self._unreadable(error)
 
         settings = self._installation.settings
         return bounds(
@@ -218,6 +231,12 @@ class FailoverPrice:
             exclude=settings.queues.exclude,
             pairs=self._pairs(),
         )
+
+    def _unreadable(self, error: ModuleNotFoundError) -> Bounds:
+        """Nothing is known, and which package tells more."""
+        from dr_ctl.rpo.bounds.result import Bound, Bounds  # noqa: PLC0415 - as above
+
+        return Bounds(self.lost, Bound(None, None), Bound(None, None), findings=(unread(error),))
 
     def _pairs(self) -> list[str]:
         return [broker.name for broker in self._installation.settings.sites[self.lost].brokers]

@@ -26,6 +26,7 @@ from dr_ctl.cli.runs_app import history_app, runs_app
 from dr_ctl.cli.session import Session, Time
 from dr_ctl.cli.streams import make_lasting
 from dr_ctl.core.errors import DrCtlError, Stopped, UsageError
+from dr_ctl.core.lacking import without
 from dr_ctl.core.model import ExitCode, Finding, Severity
 
 if TYPE_CHECKING:
@@ -319,6 +320,8 @@ def run(arguments: list[str], time: Time | None = None) -> int:
         return _end(of_error(error), arguments)
     except Exception as error:  # noqa: BLE001 - the outermost edge: a defect still ends with a document
         _trace(arguments)
+        if isinstance(error, ModuleNotFoundError) and (lacking := without(error)) is not None:
+            return _end(of_error(lacking), arguments)
         text = f"a defect in dr-ctl: {type(error).__name__}: {error}"
         remedy = "Run again with --verbose and report it; `dr-ctl status` says where things stand."
         return _end(Result(ExitCode.INTERNAL, text, (Finding("DR-INTERNAL", Severity.ERROR, text, remedy),)), arguments)

@@ -49,8 +49,8 @@ MEANINGS: Final[Mapping[ExitCode, Meaning]] = {
     ),
     ExitCode.INTERNAL: Meaning(
         Tone.BAD,
-        "a defect in dr-ctl, or this machine lacks something",
-        "A defect in dr-ctl, or this machine lacks something: a program, a port, room on its disk.",
+        "a defect in dr-ctl, or this machine fails it",
+        "A defect in dr-ctl, or this machine fails it: a port is taken, its disk is full, a file cannot be read.",
         "`dr-ctl status` says where things stand; mend what the message names, or run the command again with "
         "`--verbose` and report it.",
         "A look changes nothing. A run that was under way is open; `dr-ctl resume` or `dr-ctl abort` ends it.",
@@ -61,6 +61,15 @@ MEANINGS: Final[Mapping[ExitCode, Meaning]] = {
         "The arguments or the settings are wrong. No broker was asked to change anything.",
         "Mend what the message names; `dr-ctl COMMAND --help` has every option.",
         "Nothing.",
+    ),
+    ExitCode.MISSING: Meaning(
+        Tone.UNDONE,
+        "this machine lacks Java, Maven or a Python package",
+        "This machine lacks a part that the command needs: Java, Maven, or a Python package. No broker was asked to "
+        "change anything.",
+        "Type the command that the message names, which installs the part; then the same command again. Moves, "
+        "failovers, `status` and `validate` work without all of them.",
+        "Nothing, but for the part that is installed.",
     ),
     ExitCode.PRECHECK_FAILED: Meaning(
         Tone.UNDONE,

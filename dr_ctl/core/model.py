@@ -69,6 +69,7 @@ class ExitCode(IntEnum):
     OK = 0
     INTERNAL = 1
     USAGE = 2
+    MISSING = 3
     PRECHECK_FAILED = 10
     LOSS_REFUSED = 11
     SERVING_SITE_ALIVE = 12

@@ -200,11 +200,10 @@ class Hook(Part):
 
 
 DEBT: Final = "debt"
+_NO_END: Final = (ExitCode.USAGE, ExitCode.MISSING, ExitCode.LOCKED, ExitCode.WARNINGS)
 # The words of the codes that a run may end with, and one for an end that leaves something owed.
 ENDS: Final = (
-    *dict.fromkeys(
-        code.outcome for code in ExitCode if code not in (ExitCode.USAGE, ExitCode.LOCKED, ExitCode.WARNINGS)
-    ),
+    *dict.fromkeys(code.outcome for code in ExitCode if code not in _NO_END),
     DEBT,
 )
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dr_ctl.core.errors import EnvironmentFault
+from dr_ctl.core.lacking import no_java, no_maven
 from dr_ctl_lab.lab.cache import cache_dir, locked
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 FETCH_TIMEOUT_S = 600
 REACHABLE = "See that `mvn` can reach a repository, then try again."
 LEAST_JAVA = 17
+ON_TWIN = " Or add `--on twin`: simulated brokers need neither Java nor Maven."
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +61,7 @@ def need_java() -> None:
     """EnvironmentFault where no Java that the brokers can use is on the PATH."""
     java = shutil.which("java")
     if java is None:
-        raise EnvironmentFault(
-            "java is not on the PATH", remedy=f"Install a Java {LEAST_JAVA} or later; the lab's brokers run on it."
-        )
+        raise no_java("the brokers of a lab run on it", ON_TWIN)
     told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False).stderr
     version = told.partition('"')[2].partition(".")[0]
     if version.isdigit() and int(version) < LEAST_JAVA:
@@ -88,10 +88,7 @@ def maven(what: str, words: Sequence[str], scratch: Path) -> None:
     """Let Maven fetch something, working in `scratch`. EnvironmentFault where it is missing or cannot."""
     program = shutil.which("mvn")
     if program is None:
-        raise EnvironmentFault(
-            f"mvn is not on the PATH, and {what} is not in the cache",
-            remedy="Install Maven; it fetches the brokers with your own settings.",
-        )
+        raise no_maven(f"it fetches {what}, which is not in the cache", ON_TWIN)
     argv = [program, "--batch-mode", "--quiet", *words]
     try:
         done = subprocess.run(argv, cwd=scratch, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S, check=False)

@@ -18,6 +18,7 @@ from dr_ctl.core.model import ExitCode, Finding, Severity
         (0, "ok"),
         (1, "internal"),
         (2, "usage"),
+        (3, "missing"),
         (10, "precheck_failed"),
         (11, "loss_refused"),
         (12, "serving_site_alive"),
@@ -38,7 +39,7 @@ def test_an_exit_code_has_its_word(code: int, outcome: str) -> None:
 
 
 def test_there_are_no_other_exit_codes() -> None:
-    assert len(ExitCode) == 16
+    assert len(ExitCode) == 17
 
 
 @pytest.mark.parametrize(

@@ -115,10 +115,10 @@ def test_without_java_or_maven_the_missing_one_is_named(
 ) -> None:
     monkeypatch.setenv("PATH", str(programs))
     (programs / "mvn").unlink()
-    with pytest.raises(EnvironmentFault, match="mvn is not on the PATH"):
+    with pytest.raises(EnvironmentFault, match="no `mvn` on the PATH"):
         distribution.obtain(TOY)
     (programs / "java").unlink()
-    with pytest.raises(EnvironmentFault, match="java is not on the PATH"):
+    with pytest.raises(EnvironmentFault, match="no `java` on the PATH"):
         distribution.obtain(TOY)
 
 

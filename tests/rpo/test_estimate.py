@@ -201,7 +201,7 @@ def test_without_java_the_remedy_says_so(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("JAVA_HOME", raising=False)
 
-    with pytest.raises(EnvironmentFault, match="needs Java") as fault:
+    with pytest.raises(EnvironmentFault, match="Spark needs it") as fault:
         estimate(Request(history=tmp_path, few_rows=0))
 
     assert "JAVA_HOME" in fault.value.remedy

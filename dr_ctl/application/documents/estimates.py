@@ -8,7 +8,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from dr_ctl.application.documents.parts import Moment, words
-from dr_ctl.rpo.backtest.calibration import Calibration
+from dr_ctl.rpo.backtest.verdict import Calibration
 from dr_ctl.rpo.estimate.result import Horizon, Quantity, Verdict
 
 VerdictWord = Annotated[str, words(*(each.value for each in Verdict))]

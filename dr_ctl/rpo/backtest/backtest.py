@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 from dr_ctl.core.clock import Clock, SystemClock, stamp
 from dr_ctl.core.model import Finding
 from dr_ctl.rpo.backtest import calibration
-from dr_ctl.rpo.backtest.calibration import BoundRow, Calibration, Row
+from dr_ctl.rpo.backtest.calibration import BoundRow, Row
+from dr_ctl.rpo.backtest.verdict import Calibration
 from dr_ctl.rpo.estimate import notes, run
 from dr_ctl.rpo.estimate.curves import BINS, Curves, curves_of
 from dr_ctl.rpo.estimate.left_out import SUMS

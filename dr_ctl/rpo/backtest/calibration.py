@@ -11,11 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from dr_ctl.rpo.backtest.verdict import Calibration
 from dr_ctl.rpo.estimate.figures import t_value
 from dr_ctl.rpo.estimate.horizon import Changes
 from dr_ctl.rpo.estimate.result import PROBABILITIES
@@ -31,20 +31,6 @@ LEAST_BEFORE: Final = 2
 DAY_S: Final = 86_400.0
 UNITS: Final = {"loss": 1.0, "age_ms": 1000.0}
 NAMES: Final = {"loss": "loss", "age_ms": "age_s"}
-
-
-class Calibration(Enum):
-    """HOLDS: not shown to cover less than it says. NARROW: shown to. UNKNOWN: too little history to tell."""
-
-    HOLDS = "holds"
-    NARROW = "narrow"
-    UNKNOWN = "unknown"
-
-    @classmethod
-    def worst(cls, verdicts: Iterable[Calibration]) -> Calibration:
-        """The first of narrow, holds and unknown that occurs: a known answer outweighs an unknown one."""
-        occurring = set(verdicts)
-        return next((each for each in (cls.NARROW, cls.HOLDS) if each in occurring), cls.UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from dr_ctl.core.errors import EnvironmentFault
+from dr_ctl.core.lacking import no_java
 from dr_ctl.core.printable import address
 
 APP: Final = "dr-ctl"
@@ -118,10 +119,7 @@ def _connected(master: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
 @contextmanager
 def _launched(master: str, conf: Mapping[str, str], *, is_short: bool) -> Iterator[SparkSession]:
     if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
-        raise EnvironmentFault(
-            "Spark needs Java, and there is no `java` on the PATH",
-            remedy="Install a Java runtime, 17 or later, or point JAVA_HOME at one; or name a Spark Connect address.",
-        )
+        raise no_java("Spark needs it", " Or point JAVA_HOME at one, or name a Spark Connect address.")
     # Tasks run in the Python that has what they need: this one.
     os.environ.setdefault("PYSPARK_PYTHON", conf.get("spark.pyspark.python", sys.executable))
     folder = Path(tempfile.mkdtemp(prefix="dr-ctl-spark-"))

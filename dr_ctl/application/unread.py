@@ -1,0 +1,15 @@
+"""The finding in place of the history, where a Python package that reads it is missing."""
+
+from __future__ import annotations
+
+from dr_ctl.application.findings import PACKAGE_MISSING
+from dr_ctl.core.lacking import without
+from dr_ctl.core.model import Finding
+
+
+def unread(error: ModuleNotFoundError) -> Finding:
+    """Raises the error again where it is of no such package."""
+    lacking = without(error)
+    if lacking is None:
+        raise error
+    return PACKAGE_MISSING(f"{lacking}: what the monitor saw is not known here", lacking.remedy)

@@ -1,0 +1,83 @@
+"""Parts that a machine may lack, Java, Maven and Python packages, each with the command that installs it."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, requires
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from dr_ctl.core.errors import EnvironmentFault
+from dr_ctl.core.model import ExitCode
+
+NAME: Final = "dr-ctl"
+_PACKAGES: Final = {  # of a module: what is installed for it
+    "numpy": "numpy",
+    "pyarrow": "pyarrow",
+    "pyspark": "pyspark",
+    "py4j": "pyspark",
+    "pandas": "pyspark[connect]",
+    "psycopg": "psycopg[binary]",
+    "pymysql": "PyMySQL",
+}
+_TOGETHER: Final = ("numpy", "pyarrow")
+_JAVA: Final = "`apt-get install openjdk-17-jre-headless` (Debian) or `dnf install java-17-openjdk-headless` (Red Hat)"
+_MAVEN: Final = "`apt-get install maven` (Debian) or `dnf install maven` (Red Hat)"
+
+
+class PartMissing(EnvironmentFault):
+    """This machine lacks a program or a package that the command needs. Nothing was asked of a broker for it."""
+
+    exit_code = ExitCode.MISSING
+
+
+def no_java(what_for: str, instead: str = "") -> PartMissing:
+    return PartMissing(
+        f"there is no `java` on the PATH, and {what_for}", remedy=f"Install Java 17 or later: {_JAVA}.{instead}"
+    )
+
+
+def no_maven(what_for: str, instead: str = "") -> PartMissing:
+    return PartMissing(f"there is no `mvn` on the PATH, and {what_for}", remedy=f"Install Maven: {_MAVEN}.{instead}")
+
+
+def without(error: ModuleNotFoundError) -> PartMissing | None:
+    """The fault for a package that dr-ctl does much without; None for any other module, whose absence is a defect."""
+    package = _PACKAGES.get((error.name or "").partition(".")[0])
+    if package is None:
+        return None
+    # Whoever needs one of these needs the other.
+    packages = [package, *(each for each in _TOGETHER if package in _TOGETHER and each != package and not _there(each))]
+    are = "s {} are" if len(packages) > 1 else " {} is"
+    text = f"the Python package{are.format(' and '.join(packages))} not installed"
+    return PartMissing(text, remedy=f"{_installing(packages)} installs {'them' if len(packages) > 1 else 'it'}.")
+
+
+def _there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _installing(packages: Sequence[str]) -> str:
+    """The command that installs packages beside dr-ctl, wherever that is."""
+    wanted = shlex.join(map(_requirement, packages))
+    place = Path(sys.prefix)
+    if place.parent.name == "venvs" and place.parent.parent.name == "pipx":
+        return f"`pipx inject {place.name} {wanted}`"
+    return f"`{shlex.quote(sys.executable)} -m pip install {wanted}`"
+
+
+def _requirement(package: str) -> str:
+    """The package with the versions that dr-ctl works with."""
+    try:
+        wanted = requires(NAME) or []
+    except PackageNotFoundError:
+        return package
+    plain = [each.partition(";")[0].strip() for each in wanted]
+    size = len(package)
+    return next((each for each in plain if each[:size].lower() == package.lower() and each[size] in "<>=~!"), package)

@@ -1,0 +1,184 @@
+"""A machine without Java, Maven, numpy, pyarrow or pyspark: what needs one of them says so, with the command that
+installs it, and all else works."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dr_ctl.core.lacking import without
+from dr_ctl_lab.lab.distribution import maven, need_java
+from tests.cli.conftest import Shell
+from tests.cli.installation import Installation
+from tests.cli.sites import Sites, sites
+from tests.documents import hold
+from tests.looks import looked
+
+__all__ = ["sites"]  # a fixture
+
+# Commands one after the other in one process, in which these packages are not there.
+ALONE = """
+import contextlib, io, json, sys
+
+class Without:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("numpy", "pyarrow", "pyspark", "pandas"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Without())
+from dr_ctl.cli.app import run
+
+for line in sys.stdin.read().splitlines():
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        code = run([*json.loads(line), "--json"])
+    print(out.getvalue().splitlines()[-1])
+"""
+PIP = f"`{sys.executable} -m pip install "
+
+
+def ended(*commands: str) -> list[dict[str, Any]]:
+    """The document of each command."""
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE],
+        input="\n".join(json.dumps(command.split()) for command in commands),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+    documents = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(documents) == len(commands), done.stderr
+    for document in documents:
+        hold(document)
+    return documents
+
+
+def test_a_failover_works_without_the_packages_that_read_the_history(dr_ctl: Shell, sites: Sites) -> None:
+    looked(dr_ctl.folder)
+    sites.lose()
+
+    refused, done = ended("failover --to paris --yes", "failover --to paris --yes --accept-loss unknown")
+
+    assert (refused["exit_code"], refused["data"]["bounds"]["lost"]["at_most"]) == (11, None)
+    assert done["exit_code"] == 0, done
+    assert done["data"]["pairs"] == [{"name": "orders-1", "serving": "paris"}]
+    assert ("DR-PART-001", "warning") in [(each["id"], each["severity"]) for each in done["findings"]]
+
+
+@pytest.mark.deep
+def test_whatever_needs_no_history_works_without_them_and_the_rest_names_what_installs_them(
+    dr_ctl: Shell, installation: Installation
+) -> None:
+    looked(dr_ctl.folder)
+    works = {
+        "status": 0,
+        "validate": 0,
+        "validate --offline": 0,
+        "check": 1,
+        "verify --to paris": 10,
+        "plan swapover --to paris": 0,
+        "plan failover --to paris --as-if-lost london": 0,
+        "failover --to paris --dry-run": 12,
+        "swapover --to paris --yes": 0,
+        "swapover --to london --yes": 0,
+        "runs list": 0,
+        "runs show": 0,
+        "runs report": 0,
+        "runs verify": 0,
+        "runs bundle --out bundle.tar.gz": 0,
+        "history": 0,
+        "schema rpo backtest": 0,
+        "init --examples written": 0,
+        "runbook lint": 0,
+        "explain missing": 0,
+    }
+    lacks = ("monitor --for 1s", "rpo estimate", "rpo backtest", "rpo reconcile ledger.jsonl")
+
+    documents = dict(zip([*works, *lacks], ended(*works, *lacks), strict=True))
+
+    assert {words: documents[words]["exit_code"] for words in works} == works, documents
+    told = [each["text"] for each in documents["validate"]["findings"] if each["id"] == "DR-PART-001"]
+    assert [text.partition(" are ")[0] for text in told] == ["the Python packages pyarrow and numpy"]
+    assert "no monitor" not in documents["validate"]["summary"]
+    for words in lacks:
+        document = documents[words]
+        assert (document["exit_code"], document["outcome"]) == (3, "missing"), document
+        assert document["findings"][0]["remedy"].startswith(PIP)
+
+
+@pytest.mark.parametrize(
+    ("module", "installs"),
+    [
+        ("numpy", "'numpy>=2'"),
+        ("pyarrow.parquet", "'pyarrow>=18'"),
+        ("pyspark.sql", "'pyspark<5,>=4'"),
+        ("psycopg", "'psycopg[binary]<4,>=3.2'"),
+        ("pymysql", "'pymysql<2,>=1.1'"),
+    ],
+)
+def test_a_package_is_installed_with_the_versions_that_fit(module: str, installs: str) -> None:
+    fault = without(ModuleNotFoundError(f"No module named {module!r}", name=module))
+
+    assert fault is not None
+    assert fault.remedy == f"{PIP}{installs}` installs it."
+
+
+def test_in_an_environment_of_pipx_the_package_is_injected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "prefix", "/opt/pipx/venvs/dr-ctl")
+
+    fault = without(ModuleNotFoundError("No module named 'numpy'", name="numpy"))
+
+    assert fault is not None
+    assert fault.remedy == "`pipx inject dr-ctl 'numpy>=2'` installs it."
+
+
+def test_a_module_of_dr_ctls_own_that_is_missing_is_a_defect() -> None:
+    assert without(ModuleNotFoundError("No module named 'dr_ctl.gone'", name="dr_ctl.gone")) is None
+    assert without(ModuleNotFoundError("No module named 'numpyro'", name="numpyro")) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("lab", "up", "--dir", "lab"), "openjdk-17-jre-headless"),
+        (("demo", "--dir", "demo"), "openjdk-17-jre-headless"),
+    ],
+)
+def test_without_java_a_lab_names_what_installs_it_and_the_twin(
+    dr_ctl: Shell, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], says: str
+) -> None:
+    (dr_ctl.folder / "empty").mkdir()
+    monkeypatch.setenv("PATH", str(dr_ctl.folder / "empty"))
+
+    lab = dr_ctl(*words, "--json")
+
+    assert (lab.code, lab.document["outcome"]) == (3, "missing")
+    assert says in lab.document["findings"][0]["remedy"]
+    assert "--on twin" in lab.document["findings"][0]["remedy"]
+
+
+def test_without_maven_what_it_fetches_is_named_with_what_installs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(Exception, match="it fetches a broker, which is not in the cache") as fault:
+        maven("a broker", [], tmp_path)
+
+    assert "apt-get install maven" in getattr(fault.value, "remedy", "")
+
+
+def test_a_java_that_is_there_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = tmp_path / "java"
+    java.write_text("#!/bin/sh\necho 'openjdk version \"17.0.9\" 2023-10-17' >&2\n", encoding="utf-8")
+    java.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}/bin")
+
+    need_java()
