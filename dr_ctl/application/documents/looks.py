@@ -83,7 +83,10 @@ class StatusData(TypedDict):
     last_served: Moment | None
     last_look: Annotated[Moment | None, Field(description="of the monitor")]
     locks: list[LockDocument]
-    estimate: StoredEstimate | None
+    estimate: Annotated[
+        StoredEstimate | dict[str, Any] | None,
+        Field(description="one that another version made is as that version made it"),
+    ]
 
 
 class VerdictDocument(TypedDict):
