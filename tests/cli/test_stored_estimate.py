@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -39,6 +40,21 @@ def test_status_shows_it_with_its_age(dr_ctl: Shell, installation: Installation)
     assert "  p99 of all looks: messages lost 9, age of the oldest 1.50 s" in text.out
     assert "drain not known; objectives met" in text.out
     assert "DR-RPO-018" not in told.ids
+
+
+def test_one_that_was_made_in_an_outage_says_as_of_when(dr_ctl: Shell, installation: Installation) -> None:
+    keep(dr_ctl)
+    file = place(dr_ctl.folder / "history", "london")
+    told = json.loads(file.read_text())
+    outage = {"last_served": "2026-03-01T18:55:53.000Z", "role": "down", "seen_at": "2026-03-01T18:56:00.000Z"}
+    told["data"]["outage"] = outage
+    file.write_text(json.dumps(told))
+
+    shown = dr_ctl("status", "--json"), dr_ctl("status")
+
+    assert shown[0].document["data"]["estimate"]["outage"] == outage
+    as_of = "as of 2026-03-01T18:55:53.000Z, before the outage of london; not the price of a failover now"
+    assert as_of in " ".join(shown[1].out.split())
 
 
 def test_an_old_one_and_a_torn_one_are_findings(dr_ctl: Shell, installation: Installation) -> None:

@@ -5,6 +5,7 @@ Fast tests have a second folder as the store, by its `file://` URL; those with S
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 import time
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 from pyarrow import fs
 
+from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.model import Role
 from dr_ctl.rpo.backtest.backtest import backtest
 from dr_ctl.rpo.bounds.bounds import Bounds, bounds
@@ -34,6 +36,7 @@ from dr_ctl.settings.model import Place
 from tests.rpo.full import full_disk
 from tests.rpo.object_store import KEYS, s3_server
 from tests.rpo.simulator import EPOCH, LOADS, history
+from tests.rpo.torn import tear
 
 HOURS = 2.5
 NOW = EPOCH + timedelta(hours=HOURS)
@@ -198,6 +201,47 @@ def test_where_nothing_lies_here_a_slow_store_is_waited_for(
     assert asked(place) == asked(tmp_path / "store")
     write(rows[-30:], place.near)
     assert [each.id for each in asked(place).findings][:1] == ["DR-RPO-032"]
+
+
+@pytest.mark.parametrize("after", [0, 3, 9])
+def test_a_store_that_breaks_off_makes_no_file_a_torn_one(
+    tmp_path: Path, rows: list[Row], place: Place, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    recorded(rows, place, tmp_path / "whole")
+    tidied(place)
+    request = Request(history=place.where, near=str(place.near), store=True)
+    opened, times = Store.opened, itertools.count()
+    is_elsewhere = property(lambda store: None if store.where == place.where else Path(store.root))
+    monkeypatch.setattr(Store, "folder", is_elsewhere)
+
+    def broken(store: Store, name: str) -> Any:
+        if store.where == place.where and name.startswith("date=") and next(times) >= after:
+            raise OSError("connection reset")
+        return opened(store, name)
+
+    with monkeypatch.context() as breaks:
+        breaks.setattr(Store, "opened", broken)
+        with pytest.raises(EnvironmentFault, match="cannot be read: connection reset"):
+            estimate(request)
+        bounded = asked(Place(place.where, tmp_path / "nothing"))
+
+    assert [each.id for each in bounded.findings][:1] == ["DR-RPO-032"]
+    assert same(estimate(Request(history=str(tmp_path / "whole"))), estimate(request))
+
+
+def test_a_file_that_is_torn_in_a_store_is_named_as_one_here_is(tmp_path: Path, rows: list[Row], place: Place) -> None:
+    recorded(rows, place, tmp_path / "whole")
+    tidied(place)
+    whole, there = (sorted((tmp_path / each).rglob("date=*/**/*.parquet")) for each in ("whole", "store"))
+    tear(there[-1])
+    tear(whole[-1])
+    (place.near / there[-1].relative_to(tmp_path / "store")).unlink()
+
+    found = estimate(Request(history=place.where, near=str(place.near)))
+
+    assert same(estimate(Request(history=str(tmp_path / "whole"))), found)
+    assert "torn inside" in " ".join(each.text for each in found.findings)
+    assert "DR-RPO-002" in {each.id for each in asked(place).findings}
 
 
 def test_a_store_that_cannot_be_written_loses_nothing_and_is_told(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Final
 
@@ -113,16 +114,19 @@ class Listing:
         """Read the footer of a file; None where it has gone meanwhile."""
         whole = File(name, *identity)
         begin_us = day_us(name)
-        try:
-            with self._store.opened(name) as opened, pq.ParquetFile(opened) as file:
-                why = wrong_columns(file.schema_arrow)
-                if not why:
-                    return _times(whole, file)
-        except FileNotFoundError:
-            return None
-        except (pa.ArrowException, OSError) as error:
-            why = f"it cannot be opened ({str(error).splitlines()[0]})"
-        return replace(whole, first_us=begin_us, last_us=begin_us + DAY - 1, why=why)
+        with suppress(FileNotFoundError):
+            try:
+                with self._store.parquet(name) as file:
+                    why = wrong_columns(file.schema_arrow)
+                    if not why:
+                        return _times(whole, file)
+            except FileNotFoundError:
+                raise
+            except (pa.ArrowException, OSError) as error:
+                self._store.must_answer(name)
+                why = f"it cannot be opened ({str(error).splitlines()[0]})"
+            return replace(whole, first_us=begin_us, last_us=begin_us + DAY - 1, why=why)
+        return None
 
 
 def _identity(file: File | None) -> Identity | None:

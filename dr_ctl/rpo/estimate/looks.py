@@ -211,6 +211,10 @@ class Looks:
     def _tear(self, file: File, error: Exception) -> None:
         if isinstance(error, FileNotFoundError):
             raise Gone(file.name) from error
+        try:
+            self._store.must_answer(file.name)
+        except FileNotFoundError as gone:
+            raise Gone(file.name) from gone
         self.torn[file.name] = f"it is torn inside ({str(error).splitlines()[0]})"
 
     def _table(

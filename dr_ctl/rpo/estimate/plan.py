@@ -175,7 +175,10 @@ def _roles(store: Store, listing: Listing, site: str, asked: Request, until_us: 
         try:
             with store.parquet(file.name) as told:
                 rows = site_rows(told)
+        except FileNotFoundError:
+            raise
         except (pa.ArrowException, OSError):
+            store.must_answer(file.name)
             continue  # whoever reads the rest of it names it
         moments, roles = rows["ts"].cast(pa.int64()).to_pylist(), rows["name"].to_pylist()
         last = {role: us for us, role in sorted(zip(moments, roles, strict=True)) if since_us <= us <= until_us}

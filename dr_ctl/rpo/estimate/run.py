@@ -21,6 +21,7 @@ from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.estimate.rows import together
 from dr_ctl.rpo.estimate.slices import Slice, answer
 from dr_ctl.rpo.history.files import AGAIN
+from dr_ctl.rpo.history.store import Store
 
 Do = Callable[[Sequence[Slice]], pa.Table]
 
@@ -37,7 +38,12 @@ def rows_of(asked: Request, now_us: int, do: Do | None = None) -> tuple[Plan, li
     summaries cannot be kept.
     """
     for _ in range(AGAIN):
-        plan = Plan.of(asked, now_us)
+        try:
+            plan = Plan.of(asked, now_us)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise Store.of(asked.history).fault(error) from error
         if isinstance(plan, Finding):
             return plan
         is_elsewhere = not asked.master.startswith("local") or "PYSPARK_GATEWAY_PORT" in os.environ

@@ -62,6 +62,9 @@ def _newest(files: Sources, site: str, columns: tuple[str, ...]) -> Iterator[pa.
         try:
             with source.opened() as file:
                 rows = file.read(columns=[*columns])
+        except FileNotFoundError:
+            continue  # joined to others meanwhile
         except (pa.ArrowException, OSError):
+            source.store.must_answer(source.name)
             continue  # a torn file tells nothing of it; the estimate names such files
         yield rows

@@ -124,6 +124,7 @@ class _Reading:
         except FileNotFoundError:
             raise
         except (pa.ArrowException, OSError) as error:
+            source.must_answer()
             self._findings.append(source.without(str(error).splitlines()[0]))
 
     def _take(self, source: _Tail | _File) -> None:
@@ -189,6 +190,9 @@ class _Tail:
     def without(self, why: str) -> Finding:
         return without(f"{self._path} is left out: {why}")
 
+    def must_answer(self) -> None:
+        """A tail lies on this machine."""
+
     def few(self) -> pa.Table:
         return self._table.filter(pc.invert(pc.is_in(self._table["kind"], _OF_QUEUES))).select(_FEW)
 
@@ -206,6 +210,9 @@ class _File:
 
     def without(self, why: str) -> Finding:
         return self._source.without(why)
+
+    def must_answer(self) -> None:
+        self._source.store.must_answer(self._source.name)
 
     def few(self) -> pa.Table:
         with self._source.opened() as file:

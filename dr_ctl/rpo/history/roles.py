@@ -63,6 +63,7 @@ def _of_file(source: Source, findings: list[Finding]) -> pa.Table:
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError) as error:
+        source.store.must_answer(source.name)
         findings.append(source.without(f"it is torn inside ({str(error).splitlines()[0]})"))
         return SCHEMA.empty_table().select(_COLUMNS)
 

@@ -60,6 +60,7 @@ class Source:
         except FileNotFoundError:
             raise
         except (pa.ArrowException, OSError) as error:
+            self.store.must_answer(self.name)
             why_not = f"it cannot be opened ({str(error).splitlines()[0]})"
         return self.without(why_not) if why_not else None
 
@@ -74,6 +75,7 @@ class Source:
         except FileNotFoundError:
             return None
         except (pa.ArrowException, OSError) as error:
+            self.store.must_answer(self.name)
             return f"it is torn inside ({str(error).splitlines()[0]})"
         return None
 

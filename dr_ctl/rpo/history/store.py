@@ -83,6 +83,27 @@ class Store:
         with self.opened(name) as file, pq.ParquetFile(file) as told:
             yield told
 
+    def must_answer(self, name: str) -> None:
+        """Once a file could not be read: whether the file is at fault, and not a store elsewhere. Raises
+        EnvironmentFault, or FileNotFoundError where the file has gone meanwhile."""
+        if self.folder is not None:
+            return
+        try:
+            with self.opened(name) as file:
+                while file.read(1 << 20):
+                    pass
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise self.fault(error) from error
+
+    def fault(self, error: Exception) -> EnvironmentFault:
+        where = self.where.partition("?")[0]
+        return EnvironmentFault(
+            f"the history at {where} cannot be read: {str(error).splitlines()[0]}",
+            remedy="See that this machine, and each worker, reaches it with credentials that may read it.",
+        )
+
     def write(self, name: str, put: Callable[[BinaryIO], object]) -> None:
         """Write a file so that it is there whole or not at all. Raises OSError."""
         if self.folder is not None:

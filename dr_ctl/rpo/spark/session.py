@@ -55,7 +55,7 @@ appender.console.target = SYSTEM_ERR
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %p %c{1}: %m%n%ex
 """
-_OF_PYTHON: Final = re.compile(r"[A-Za-z][\w.]*(?:Error|Exception): ")
+_OF_PYTHON: Final = re.compile(r"[A-Za-z][\w.]*(?:Error|Exception|Fault): ")
 STOP_LIMIT_S: Final = 10.0
 _REMEDY: Final = "Look at `spark` in the settings file: master, conf, and that both sides see the history."
 
