@@ -75,7 +75,8 @@ def _judged(caller: Caller, opened: Opened, seen: Seen) -> Result:
     ]
     health = max((each.health for each in problems), key=lambda each: each.rank, default=Health.OK)
     well = [
-        f"both sites serve: {served_where(seen)}" if is_split(seen) else f"{' and '.join(serving) or 'no site'} serves",
+        f"both sites serve: {served_where(seen)}" if is_split(seen) else "",
+        f"{' and '.join(serving)} serves" if serving and not is_split(seen) else "",
         "failover ready" if price is not None and not against else "",
         f"newest look {duration(round(look_s, 1))} old" if look_s is not None else "",
     ]

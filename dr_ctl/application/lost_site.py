@@ -6,13 +6,14 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from dr_ctl.application.findings import SICK_LATELY
+from dr_ctl.application.findings import SICK_LATELY, SITE_NOT_READ
 from dr_ctl.application.opened import Opened
 from dr_ctl.core.clock import stamp
-from dr_ctl.core.model import ExitCode, Role
-from dr_ctl.engine.findings import SOURCE_ALIVE, SOURCE_SILENT
+from dr_ctl.core.model import ExitCode, Finding, Role
+from dr_ctl.engine.findings import NOBODY_SERVES, SOURCE_ALIVE, SOURCE_SILENT
 from dr_ctl.engine.operations import FAILOVER
 from dr_ctl.engine.plan import Ask, Decision, Plan, Refusal
+from dr_ctl.engine.roles import presumed
 from dr_ctl.engine.runs import Runs
 from dr_ctl.topologies.topology import Seen, keeps_one_store
 
@@ -27,6 +28,10 @@ def as_things_stand(decided: Decision, ask: Ask, seen: Seen, opened: Opened, *, 
     switched off is as silent as a process that froze for good, and waiting would only keep the service down."""
     left = opened.other(ask.target)
     silent = seen.roles[left] is Role.UNKNOWN
+    if (refused := _answered(decided, ask, seen, left)) is not None:
+        return refused
+    if isinstance(decided, Plan) and silent and (unread := not_read(seen, left)) is not None:
+        return replace(decided, findings=(unread, *decided.findings))
     if isinstance(decided, Plan) and silent and (at := _lately_sick(left, opened)) is not None:
         text = f"{left} was sick, and so alive, at {stamp(at)}: that it serves nobody now rests on your word alone"
         remedy = "Go on only where its process was ended, or its host cut off, since then."
@@ -56,6 +61,46 @@ def as_things_stand(decided: Decision, ask: Ask, seen: Seen, opened: Opened, *, 
         first = replace(first, text=f"{first.text}; it was sick, and so alive, at {stamp(at)}", remedy=remedy)
         decided = replace(decided, code=ExitCode.SERVING_SITE_ALIVE)
     return replace(decided, findings=(first, *others))
+
+
+def _answered(decided: Decision, ask: Ask, seen: Seen, left: str) -> Refusal | None:
+    """The refusal of a failover that rests on nothing but a person's word, or on nothing yet, beside a site that
+    refused a login: its process lives."""
+    refused = isinstance(decided, Refusal)
+    dear = isinstance(decided, Refusal) and decided.code is ExitCode.LOSS_REFUSED
+    worded = ask.presume_down == left and (dear or isinstance(decided, Plan))
+    silent = refused and decided.findings[0].id == SOURCE_SILENT.id
+    if not (worded or silent) or seen.roles[left] is not Role.UNKNOWN or seen.roles[ask.target] is Role.SERVING:
+        return None
+    for each in seen.brokers:
+        if each.site == left and each.silent is not None and each.silent.shows_life:
+            text = f"{left} answers, and may serve: {each.silent}"
+            return Refusal((SOURCE_ALIVE(text, each.silent.remedy), *presumed(seen, ask)), ExitCode.SERVING_SITE_ALIVE)
+    return None
+
+
+def not_read(seen: Seen, site: str) -> Finding | None:
+    """The finding for a site of which nothing is known because of this machine or its settings: no failover is offered
+    for that."""
+    for each in (broker for broker in seen.brokers if broker.site == site):
+        if each.silent is None and each.role is Role.UNKNOWN:
+            text = f"{site}/{each.pair} answers, and whether it serves cannot be told from what its settings name"
+            return SITE_NOT_READ(text, "`dr-ctl validate` names what is missing there.")
+        if each.silent is not None and each.silent.lies_here:
+            text = f"{site} was not read, and may serve: {each.silent}"
+            return SITE_NOT_READ(text, each.silent.remedy)
+    return None
+
+
+def offered_for_what_is_lost(decided: Decision, ask: Ask, seen: Seen) -> Decision:
+    """The decision without the offer of a failover where a site is silent for a reason of this machine."""
+    first = decided.findings[0] if isinstance(decided, Refusal) else None
+    if first is None or first.id != NOBODY_SERVES.id:
+        return decided
+    unread = next((each for site in seen.roles if site != ask.target and (each := not_read(seen, site))), None)
+    if unread is None:
+        return decided
+    return replace(decided, findings=(replace(first, remedy=unread.remedy), *decided.findings[1:]))
 
 
 def taken_over(ask: Ask, seen: Seen, opened: Opened, runs: Runs) -> str | None:

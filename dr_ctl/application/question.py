@@ -12,7 +12,7 @@ from typing import Final
 
 from dr_ctl.application import plans
 from dr_ctl.application.agent_state import of_agent
-from dr_ctl.application.lost_site import as_things_stand
+from dr_ctl.application.lost_site import as_things_stand, offered_for_what_is_lost
 from dr_ctl.application.opened import Opened
 from dr_ctl.application.price import FailoverPrice
 from dr_ctl.core.errors import BrokerError, UsageError
@@ -116,6 +116,7 @@ class Question:
         if ask.operation == FAILOVER:
             under_way = self.past is not None
             decided = self._contradicted(as_things_stand(decided, ask, seen, opened, under_way=under_way))
+        decided = offered_for_what_is_lost(decided, ask, seen)
         findings = (*decided.findings, *opened.unverified(), *of_agent(opened, seen))
         decided = replace(decided, findings=in_part(findings, ask))
         if not isinstance(decided, Plan):

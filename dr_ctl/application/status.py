@@ -10,8 +10,9 @@ from dr_ctl.application.agent_state import of_agent
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.debts import owed_now
 from dr_ctl.application.estimates import with_age
-from dr_ctl.application.findings import BOTH_CLOSED, LOST_SITE_OPEN, ONE_WAITS_ONE_SILENT, SITE_NOT_READ
+from dr_ctl.application.findings import BOTH_CLOSED, LOST_SITE_OPEN, ONE_WAITS_ONE_SILENT
 from dr_ctl.application.looking import Looking
+from dr_ctl.application.lost_site import not_read
 from dr_ctl.application.opened import Opened
 from dr_ctl.application.result import Result
 from dr_ctl.application.verdicts import Judge
@@ -171,7 +172,7 @@ def not_one(judge: Judge) -> Iterator[Finding]:
         yield BOTH_CLOSED(text, remedy)
     elif not serving and waiting and not (run is not None and run.lives):
         away = next(site for site in seen.roles if site != waiting[0])
-        if (unread := _not_read(seen, away)) is not None:
+        if (unread := not_read(seen, away)) is not None:
             yield unread
             return
         verdict = judge.verdict(FAILOVER, waiting[0])
@@ -204,19 +205,6 @@ def _opens_one(judge: Judge) -> str:
         site = second if away == first else first
         return f"`dr-ctl failover --to {site}`, at its price: {away} was lost before. Then `dr-ctl reinstate {away}`."
     return "`dr-ctl activate SITE` opens one; without a receipt only where nothing is under way between them."
-
-
-def _not_read(seen: Seen, site: str) -> Finding | None:
-    """The finding for a site of which nothing is known because of this machine or its settings: no failover is offered
-    for that."""
-    for each in (broker for broker in seen.brokers if broker.site == site):
-        if each.silent is None and each.role is Role.UNKNOWN:
-            text = f"{site}/{each.pair} answers, and whether it serves cannot be told from what its settings name"
-            return SITE_NOT_READ(text, "`dr-ctl validate` names what is missing there.")
-        if each.silent is not None and each.silent.lies_here:
-            text = f"{site} was not read, and may serve: {each.silent}"
-            return SITE_NOT_READ(text, each.silent.remedy)
-    return None
 
 
 def _pauses(seen: Seen) -> list[Finding]:

@@ -205,7 +205,8 @@ class Judge:
         role = self.seen.roles[left]
         judge = replace(self, seen=self.seen.as_if_lost(left))
         then = judge.verdict(FAILOVER, ask.target)
-        text = f"while {left} {'serves' if role is Role.SERVING else f'is {role.value}'}; without it, {then.text}"
+        lives = {Role.SERVING: "serves", Role.UNKNOWN: "answers, and may serve"}.get(role, f"is {role.value}")
+        text = f"while {left} {lives}; without it, {then.text}"
         costs = judge.agreed(ask)
         return replace(_refused(ask, text, (*findings, *besides(then.findings, left))), price=costs)
 

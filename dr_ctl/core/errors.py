@@ -58,9 +58,11 @@ class EnvironmentFault(DrCtlError):
 
 class BrokerError(DrCtlError):
     """A broker did not answer as asked. Says nothing about whether a changing request took effect. `lies_here`: the
-    reason is in the settings or on this machine, and says nothing of the broker either."""
+    reason is in the settings or on this machine, and says nothing of the broker either. `shows_life`: management
+    answered, so that something runs there."""
 
     lies_here: ClassVar[bool] = False
+    shows_life: ClassVar[bool] = False
     remedy = "Look at that broker's log and its management console."
 
 
@@ -80,11 +82,13 @@ class TimedOut(BrokerError):
 
 class LoginRefused(BrokerError):
     lies_here = True
+    shows_life = True
     remedy = "Check username and password of this broker in the settings file; repeated attempts lock the account out."
 
 
 class Throttled(BrokerError):
     lies_here = True
+    shows_life = True
     remedy = "The console throttles logins of this user after failures; wait as long as it says, then try again."
 
 

@@ -10,10 +10,11 @@ from dr_ctl.core.model import Severity
 SOURCE_ALIVE: Final = FindingKind(
     "DR-ALIVE-001",
     Severity.ERROR,
-    "A failover is refused: the site to leave serves, is sick or frozen; beside it a second site would be open.",
-    "Where it serves and the link is attached: `dr-ctl swapover --to SITE`. Where the link is cut: let the network be"
-    " mended, the site serves meanwhile. Where it is sick: end its process for certain, or cut its host off, then run"
-    " the failover again.",
+    "A failover is refused: the site to leave serves, is sick or frozen, or refuses dr-ctl's login; beside it a second "
+    "site would be open.",
+    "Where it refuses the login: mend the password. Where it serves and the link is attached: `dr-ctl swapover --to "
+    "SITE`. Where the link is cut: let the network be mended, the site serves meanwhile. Where it is sick: end its "
+    "process for certain, or cut its host off, then run the failover again.",
     "A swapover keeps clients out for the time of the drain. `--presume-down` does not help here, the site gives "
     "signs of life.",
     undo="A swapover is undone by itself where it fails, and by another one back.",
@@ -30,8 +31,8 @@ SOURCE_SILENT: Final = FindingKind(
 PRESUMED_BUT_ALIVE: Final = FindingKind(
     "DR-ALIVE-003",
     Severity.WARNING,
-    "`--presume-down` was given for a site that is sick or serves: dr-ctl does not believe it, the site gives signs "
-    "of life.",
+    "`--presume-down` was given for a site that is sick, serves or refuses a login: dr-ctl does not believe it, the "
+    "site gives signs of life.",
     "End its process for certain, or cut its host off; with ports that refuse, the failover needs no `--presume-down`.",
     "The end of the process ends its service; messages that the site had not shipped wait there.",
     undo="The end of a process not.",

@@ -286,7 +286,9 @@ def presumed(seen: Observation, ask: Ask) -> Sequence[Finding]:
     left = other(seen, ask.target)
     if ask.presume_down != left:
         return ()
-    text = f"--presume-down {left} is not believed: {left} is {seen.roles[left].value}, which is a sign of life"
+    role = seen.roles[left]
+    lives = "answers" if role is Role.UNKNOWN else f"is {role.value}"
+    text = f"--presume-down {left} is not believed: {left} {lives}, which is a sign of life"
     remedy = "Once its process is ended, or its host cut off, its ports refuse and that word is not needed."
     return (PRESUMED_BUT_ALIVE(text, remedy),)
 

@@ -14,6 +14,7 @@ from shutil import rmtree
 from typing import Any
 
 import pytest
+import yaml
 
 from dr_ctl.cli.asking import moment
 from dr_ctl.core.clock import stamp
@@ -236,6 +237,55 @@ def refusing() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port: int = listener.getsockname()[1]
     return port
+
+
+def logged_in_with(dr_ctl: Shell, password: dict[str, str]) -> None:
+    """London's settings with another password."""
+    path = dr_ctl.folder / "dr-ctl.yaml"
+    told = yaml.safe_load(path.read_text(encoding="utf-8"))
+    told["sites"]["london"]["brokers"][0]["password"] = password
+    path.write_text(yaml.safe_dump(told), encoding="utf-8")
+
+
+class TestNotRead:
+    """London serves; this machine lacks its password."""
+
+    @pytest.mark.parametrize("words", [[], PRESUMED, [*PRESUMED, "--accept-loss", "unknown"]])
+    def test_a_refused_login_is_a_sign_of_life_that_no_word_outweighs(
+        self, dr_ctl: Shell, sites: Sites, words: list[str]
+    ) -> None:
+        logged_in_with(dr_ctl, {"plain": "wrong"})
+
+        ended = failover(dr_ctl, "--yes", *words)
+
+        assert (ended.code, ended.ids[0], sites.changes) == (12, "DR-ALIVE-001", []), ended.document
+        assert "One attempt was made here" in ended.document["findings"][0]["remedy"]
+        assert ("DR-ALIVE-003" in ended.ids) == bool(words)
+
+    def test_a_word_on_a_site_that_was_never_asked_counts_and_that_nobody_asked_stands_first(
+        self, dr_ctl: Shell, sites: Sites
+    ) -> None:
+        logged_in_with(dr_ctl, {"file": "gone"})
+
+        ended = failover(dr_ctl, "--dry-run", "--accept-loss", "unknown", *PRESUMED)
+
+        assert (ended.code, ended.ids[0]) == (0, "DR-ROLE-019")
+        assert "london was not read, and may serve" in ended.document["findings"][0]["text"]
+
+    @pytest.mark.parametrize("password", [{"plain": "wrong"}, {"file": "gone"}])
+    def test_no_failover_is_offered_for_it(self, dr_ctl: Shell, sites: Sites, password: dict[str, str]) -> None:
+        logged_in_with(dr_ctl, password)
+
+        validated = dr_ctl("validate", "--json")
+        moved = dr_ctl("swapover", "--to", "paris", "--yes", "--json")
+        checked = dr_ctl("check", "--json")
+
+        remedies = {each["id"]: each["remedy"] for each in validated.document["findings"]}
+        assert remedies["DR-ROLE-005"] == remedies["DR-SITE-001"]
+        assert (moved.code, moved.document["findings"][0]["remedy"]) == (10, remedies["DR-SITE-001"])
+        assert (checked.code, "no site serves" in checked.document["summary"]) == (3, False)
+        ready = validated.document["data"]["operations"]["failover"]["verdict"]
+        assert ("refused while london answers, and may serve" in ready) == ("plain" in password)
 
 
 class TestSignsOfLife:
