@@ -184,7 +184,7 @@ def took(what: str, folder: Path, module: str = "bench.pipeline") -> Took:
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
         while process.poll() is None:
             most = max(most, held_mib(process.pid))
-            time.sleep(0.05)  # how much a process holds cannot be waited for
+            time.sleep(0.2)  # how much a process holds cannot be waited for
         seconds = time.perf_counter() - began
         assert process.stdout is not None
         assert process.returncode == 0
