@@ -119,6 +119,21 @@ def test_what_is_written_here_is_in_the_store_with_the_hours_joined_and_the_last
     assert {name[:11] for name in here} == {"20260301T02"}
 
 
+def test_a_monitor_with_a_new_file_at_each_step_has_its_hours_joined_too(
+    tmp_path: Path, rows: list[Row], place: Place
+) -> None:
+    upkeep, apart = Upkeep(place, keep_s=1e9), timedelta(minutes=4)
+    for number in range(21):
+        now = EPOCH + (number + 1) * apart
+        write([row for row in rows if now - apart <= row.ts < now], place.near)
+        upkeep.step(now)
+        assert upkeep.trouble is None
+
+    hours = [name[:11] for name in names(tmp_path / "store")]
+    assert (hours.count("20260301T00"), hours.count("20260301T01")) == (1, 6)
+    assert all_rows(place) == sum(row.ts < now for row in rows)
+
+
 def test_bounds_are_the_same_from_the_store_as_from_a_folder(tmp_path: Path, rows: list[Row], place: Place) -> None:
     recorded(rows, place, tmp_path / "whole")
     tidied(place)

@@ -84,8 +84,8 @@ class Upkeep:
                 Store.of(self._place.where, hurried=True).remove(self._mark)
 
     def step(self, now: datetime) -> bool:
-        """Bring new files to a store elsewhere; else remove what is too old or what was joined, or join the files of
-        one hour; false where there is nothing to do, or another monitor does it."""
+        """Bring new files to a store elsewhere; remove what is too old or what was joined, or join the files of one
+        hour; false where there is nothing to do, or another monitor does it."""
         try:
             with _alone(self._place.near) as is_alone:
                 did = is_alone and self._step(now)
@@ -108,9 +108,9 @@ class Upkeep:
         names = [name for hours in days.values() for hour in hours.values() for name in hour]
         newest = max((name.rpartition("/")[2] for name in names), default=None)
         current = f"{(min(_begin(newest), now) if newest is not None else now) - LATE:{_HOUR}}"
-        if self._place.folder is None and _brought(Store.of(self._place.near), store, there, current):
-            return True
-        return self._remove(store, there, days) or self._join(store, days, current)
+        # A monitor has a new file at each step: what was brought does not put off what else there is to do.
+        did = self._place.folder is None and _brought(Store.of(self._place.near), store, there, current)
+        return self._remove(store, there, days) or self._join(store, days, current) or did
 
     def _remove(self, store: Store, there: Mapping[str, Identity], days: Mapping[str, _Hours]) -> bool:
         """Of each site so many days stay that have looks: a clock that is years ahead makes one more, and costs one."""
