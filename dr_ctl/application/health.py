@@ -11,6 +11,7 @@ from dr_ctl.application import rehearsing
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.debts import owed_now
 from dr_ctl.application.estimates import with_age
+from dr_ctl.application.lost_site import lost_pairs
 from dr_ctl.application.opened import Opened
 from dr_ctl.application.price import FailoverPrice
 from dr_ctl.application.result import Result
@@ -76,7 +77,7 @@ def _judged(caller: Caller, opened: Opened, seen: Seen) -> Result:
     health = max((each.health for each in problems), key=lambda each: each.rank, default=Health.OK)
     well = [
         f"both sites serve: {served_where(seen)}" if is_split(seen) else "",
-        f"{' and '.join(serving)} serves" if serving and not is_split(seen) else "",
+        f"{serving[0]} serves" if len(serving) == 1 else "",
         "failover ready" if price is not None and not against else "",
         f"newest look {duration(round(look_s, 1))} old" if look_s is not None else "",
     ]
@@ -111,8 +112,10 @@ def _roles(opened: Opened, seen: Seen, serving: list[str], *, whole: bool) -> It
         yield Problem(Health.UNKNOWN if unknown else Health.CRITICAL, f"no site was seen to serve: {roles}")
     elif whole:
         yield from (Problem(Health.CRITICAL, each.text) for each in unserved(seen, parts=parts))
+    lost = [each.text for each in lost_pairs(seen)] if whole else []
+    yield from (Problem(Health.CRITICAL, text) for text in lost)
     for each in seen.brokers:
-        if each.silent is not None and serving:
+        if each.silent is not None and serving and not any(f"{each.site}/{each.pair} is" in text for text in lost):
             yield Problem(Health.WARNING, f"{each.site}/{each.pair} is {each.role.value}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -9,8 +10,8 @@ from typing import Final
 from dr_ctl.application.findings import SICK_LATELY, SITE_NOT_READ
 from dr_ctl.application.opened import Opened
 from dr_ctl.core.clock import stamp
-from dr_ctl.core.model import ExitCode, Finding, Role
-from dr_ctl.engine.findings import NOBODY_SERVES, SOURCE_ALIVE, SOURCE_SILENT
+from dr_ctl.core.model import ExitCode, Finding, Role, some
+from dr_ctl.engine.findings import NOBODY_SERVES, SOURCE_ALIVE, SOURCE_SILENT, UNIT_NOT_SERVED
 from dr_ctl.engine.operations import FAILOVER
 from dr_ctl.engine.plan import Ask, Decision, Plan, Refusal
 from dr_ctl.engine.roles import presumed
@@ -101,6 +102,25 @@ def offered_for_what_is_lost(decided: Decision, ask: Ask, seen: Seen) -> Decisio
     if unread is None:
         return decided
     return replace(decided, findings=(replace(first, remedy=unread.remedy), *decided.findings[1:]))
+
+
+def lost_pairs(seen: Seen) -> Iterator[Finding]:
+    """The pairs that are shown to serve nobody, as a broker of them is down, while a site serves with other pairs."""
+    serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
+    for unit in seen.units if len(serving) == 1 else ():
+        brokers = [each for each in seen.brokers if each.pair == unit.name]
+        down = [f"{each.site}/{each.pair}" for each in brokers if each.role is Role.DOWN]
+        shut = all(each.role is Role.DOWN or each.site in unit.closed_at for each in brokers)
+        if unit.open_at or not down or not shut:
+            continue
+        home, away = serving[0], next(site for site in seen.roles if site != serving[0])
+        remedy = (
+            f"Start the broker of {some(down)} again, which may lose nothing; then `dr-ctl release {home}` opens it. "
+            f"Where it is lost for good: `dr-ctl fence {home}` closes the rest, then `dr-ctl failover --to {away}`, at "
+            "its price."
+        )
+        text = f"{unit.name} is served by no site, while {home} serves others: {some(down)} is down"
+        yield UNIT_NOT_SERVED(text, remedy)
 
 
 def taken_over(ask: Ask, seen: Seen, opened: Opened, runs: Runs) -> str | None:

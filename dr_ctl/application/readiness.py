@@ -11,6 +11,7 @@ from dr_ctl.application.estimates import with_age
 from dr_ctl.application.findings import GATE_SHUT_SERVING, NO_CLIENT_GREETED, NO_ESTIMATE, NO_MONITOR
 from dr_ctl.application.grouping import SETTINGS, grouped
 from dr_ctl.application.installed import installed
+from dr_ctl.application.lost_site import lost_pairs
 from dr_ctl.application.opened import Opened
 from dr_ctl.application.question import Question
 from dr_ctl.application.result import Result
@@ -122,6 +123,7 @@ def _findings(
     move = Move(ask, opened.other(target), {})
     findings += [
         *(() if judge.open_run is not None else unserved(seen, parts=opened.topology.recipe.moves_parts)),
+        *(() if judge.open_run is not None else lost_pairs(seen)),
         *Question(ask, opened).decide(seen).findings,
         *opened.topology.recipe.why_not(seen, move),
         *forbidden.values(),

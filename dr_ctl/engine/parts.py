@@ -80,8 +80,16 @@ def split(seen: Observation, remedy: str) -> Finding:
 
 
 def served_where(seen: Observation) -> str:
-    """Which unit is served at which site."""
-    return ", ".join(f"{unit.name} at {unit.serving or 'neither'}" for unit in seen.units)
+    """Which unit is served at which site; a site that was not read may serve it."""
+    return ", ".join(f"{unit.name} {_where(unit, seen)}" for unit in seen.units)
+
+
+def _where(unit: UnitSeen, seen: Observation) -> str:
+    if len(unit.open_at) > 1:
+        return "at both"
+    if unit.serving is not None:
+        return f"at {unit.serving}"
+    return "at neither" if {*unit.closed_at} >= {*seen.roles} else "not known where"
 
 
 def by_site(units: Sequence[UnitSeen]) -> Mapping[str, list[str]]:

@@ -23,6 +23,7 @@ class Pairs:
     """Eight pairs behind sixteen ports. `twice` notes every moment at which a pair was open at both sites."""
 
     sites: dict[str, dict[str, Site]]
+    twin: PlayedTwin
 
     def __post_init__(self) -> None:
         self.twice: list[str] = []
@@ -47,7 +48,7 @@ class Pairs:
 @pytest.fixture
 def pairs(dr_ctl: Shell, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pairs]:
     with PlayedTwin.up(dr_ctl.folder / "twin", queues=QUEUES, pairs=NAMES) as twin:
-        both = Pairs({site: {name: Site(twin, site, name) for name in NAMES} for site in twin.sites})
+        both = Pairs({site: {name: Site(twin, site, name) for name in NAMES} for site in twin.sites}, twin)
         listen([each for brokers in both.sites.values() for each in brokers.values()], monkeypatch)
         dr_ctl.installed(
             {site: {n: each.url for n, each in brokers.items()} for site, brokers in both.sites.items()},
@@ -185,6 +186,30 @@ def test_a_pair_that_is_open_at_both_sites_is_refused(dr_ctl: Shell, pairs: Pair
     ended = swapover(dr_ctl)
 
     assert (ended.code, ended.ids[0]) == (10, "DR-ROLE-001")
+
+
+def test_one_whose_broker_died_while_its_site_serves_the_others_is_told_with_both_ways_on(
+    dr_ctl: Shell, pairs: Pairs
+) -> None:
+    pairs.twin.kill("london", DEAD)
+    path = dr_ctl.folder / "dr-ctl.yaml"
+    told = yaml.safe_load(path.read_text(encoding="utf-8"))
+    (dead,) = (each for each in told["sites"]["london"]["brokers"] if each["name"] == DEAD)
+    dead["stomp"] = "stomp://{}:{}".format(*pairs.twin.host("london", DEAD).stomp)
+    path.write_text(yaml.safe_dump(told), encoding="utf-8")
+
+    check = dr_ctl("check", "--json")
+    status, validated = dr_ctl("status", "--json"), dr_ctl("validate", "--json")
+
+    text = f"{DEAD} is served by no site, while london serves others: london/{DEAD} is down"
+    assert (check.code, check.document["summary"].count(f"london/{DEAD} is down")) == (2, 1)
+    for ended in (status, validated):
+        (remedy,) = (each["remedy"] for each in ended.document["findings"] if each["text"] == text)
+        assert "`dr-ctl release london` opens it" in remedy
+        assert "`dr-ctl failover --to paris`" in remedy
+    pairs.twin.start("london", DEAD)
+    assert dr_ctl("release", "london", "--yes", "--json").code == 0
+    assert pairs.open_at("london") == list(NAMES)
 
 
 def test_the_steps_one_by_one(dr_ctl: Shell, pairs: Pairs) -> None:

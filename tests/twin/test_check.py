@@ -75,7 +75,7 @@ def settings_that_cannot_be_read(twin: PlayedTwin) -> None:
         (the_link_is_away, Health.WARNING, "is not attached"),
         (the_other_is_down, Health.CRITICAL, "failover impossible: paris is down"),
         (nobody_serves, Health.CRITICAL, "no site was seen to serve: london is standby, paris is standby"),
-        (both_serve, Health.CRITICAL, "both sites let clients in"),
+        (both_serve, Health.CRITICAL, "CRITICAL - both sites let clients in: orders-1 at both"),
         (no_answer, Health.UNKNOWN, "no site was seen to serve: london is sick, paris is sick"),
         (settings_that_cannot_be_read, Health.UNKNOWN, "UNKNOWN - "),
     ],
