@@ -8,8 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from math import inf
 from typing import TYPE_CHECKING, Final
 
+from dr_ctl.core.clock import growing_s
 from dr_ctl.core.errors import EnvironmentFault, UsageError
 from dr_ctl.core.model import Json
 
@@ -34,12 +36,14 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """`well`: the agent does its work. `ready`: what it shows rests on a recent look, of which `health` tells."""
+    """`well`: the agent does its work. `ready`: what it shows rests on a look, which is recent for `good_for_s`; `health`
+    tells of it."""
 
     well: bool
     health: Mapping[str, Json]
     metrics: Sequence[Metric]
     ready: bool = True
+    good_for_s: float = inf
 
 
 class Board:
@@ -47,6 +51,20 @@ class Board:
 
     def __init__(self) -> None:
         self.shown = Shown(well=False, health={"phase": "starting"}, metrics=(), ready=False)
+
+    @property
+    def shown(self) -> Shown:
+        return self._shown
+
+    @shown.setter
+    def shown(self, shown: Shown) -> None:
+        self._until = growing_s() + shown.good_for_s
+        self._shown = shown
+
+    @property
+    def ready(self) -> bool:
+        """Whether it is ready now: an agent that hangs shows what it saw before it hung."""
+        return self._shown.well and self._shown.ready and growing_s() < self._until
 
 
 @contextmanager
@@ -118,7 +136,7 @@ def _handler(board: Board) -> type[BaseHTTPRequestHandler]:
                 encode, kind = choose_encoder(self.headers.get("Accept", ""))
                 self._answer(200, kind, encode(registry))
             elif self.path in ("/health", "/ready"):
-                good = shown.well if self.path == "/health" else shown.well and shown.ready
+                good = shown.well if self.path == "/health" else board.ready
                 self._answer(200 if good else 503, "application/json", json.dumps(dict(shown.health)).encode())
             else:
                 self._answer(404, "text/plain", b"/metrics, /health or /ready\n")

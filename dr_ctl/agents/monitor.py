@@ -26,6 +26,8 @@ from dr_ctl.topologies import registry
 from dr_ctl.topologies.topology import Glance, Seen, Topology, glance_of
 
 FLUSH_EVERY_S = 60.0
+RECENT_S: Final = 60.0
+"""A look is recent for this long: a monitor that lives looks every few seconds."""
 LEAST_S: Final = 0.25
 """Looks at everything are no nearer to each other."""
 SHARE: Final = 20
@@ -82,7 +84,7 @@ class Monitor:
         settings = installation.settings
         self._clock = clock
         self._topology = topology
-        self._every_s = every_s if every_s is not None else settings.history.every
+        self.every_s = every_s if every_s is not None else settings.history.every
         self._outflow_s: float | None = settings.history.outflow  # None where outflows alone cannot be looked at
         history = installation.history
         if (other := another_monitor(history.near)) is not None:
@@ -91,7 +93,7 @@ class Monitor:
         self._upkeep = Upkeep(history, keep_s=settings.history.keep)
         if (host := self._upkeep.another()) is not None:
             raise AnotherMonitor(f"another monitor records into {history.shown}: on {host}, within the last minutes")
-        self._writer = Writer(history.near, every_s=FLUSH_EVERY_S, whole_every_s=self._every_s, clock=clock)
+        self._writer = Writer(history.near, every_s=FLUSH_EVERY_S, whole_every_s=self.every_s, clock=clock)
         self._beside = ThreadPoolExecutor(1, thread_name_prefix="upkeep")  # to join an hour takes seconds
         self._tidying: Future[bool] | None = None
         self._next = self._whole_at = self._glance_at = self._clock.monotonic()
@@ -119,7 +121,7 @@ class Monitor:
     @property
     def apart_s(self) -> float:
         """How far looks at everything are apart, by what the last one cost (`cost_s`)."""
-        return min(self._every_s, max(LEAST_S, SHARE * self.cost_s))
+        return min(self.every_s, max(LEAST_S, SHARE * self.cost_s))
 
     def sample(self) -> Look:
         """Look at both sites once and add the rows of what answered."""
@@ -167,7 +169,7 @@ class Monitor:
     def wait(self, until: float | None) -> None:
         """Wait for the next sample, and look meanwhile. Missed looks are not made up for."""
         began = self._clock.monotonic()
-        self._next = max(self._next + self._every_s, began)
+        self._next = max(self._next + self.every_s, began)
         moment = self._next if until is None else min(self._next, until)
         while (at := self._due_at()) <= moment - LEAST_S / 2:
             self._clock.sleep(max(0.0, at - self._clock.monotonic()))
@@ -208,7 +210,8 @@ def shown(monitor: Monitor, look: Look, figures: Sequence[Metric] = ()) -> Shown
         Metric("dr_ctl_monitor_trouble", "1 while the history cannot be written or tidied", int(bool(look.trouble))),
     ]
     answers = any(each.silent is None for each in look.seen.brokers)
-    return Shown(look.trouble is None, look.as_json(), [*own, *figures], ready=answers)
+    good_for_s = max(RECENT_S, 3 * monitor.every_s)
+    return Shown(look.trouble is None, look.as_json(), [*own, *figures], ready=answers, good_for_s=good_for_s)
 
 
 def payable(seen: Seen) -> tuple[str, ...]:

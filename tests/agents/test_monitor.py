@@ -238,6 +238,7 @@ def test_looks_at_everything_take_a_twentieth_of_the_time(
     board = Board()
     board.shown = shown(monitor, monitor.sample())
     assert registry_of(board).get_sample_value("dr_ctl_monitor_look_seconds") == took_s
+    assert (board.shown.good_for_s, board.ready) == (60.0, True)
 
 
 def test_the_last_minute_is_on_disk_within_a_second_and_whole(tmp_path: Path, glanced: tuple[Monitor, Glanced]) -> None:

@@ -203,12 +203,15 @@ def test_figures_and_health_are_served(free_port: int) -> None:
         with urllib.request.urlopen(head, timeout=5) as answer:
             assert (answer.status, answer.read()) == (200, b"")
 
-        board.shown = Shown(well=True, health={}, metrics=[], ready=False)
-
-        with pytest.raises(HTTPError) as refused:
-            _get(free_port, "/ready")
-        assert refused.value.code == 503
-        refused.value.close()
+        for shown in (
+            Shown(well=True, health={}, metrics=[], ready=False),
+            Shown(well=True, health={}, metrics=[], good_for_s=0.0),
+        ):
+            board.shown = shown
+            with pytest.raises(HTTPError) as refused:
+                _get(free_port, "/ready")
+            assert (refused.value.code, _get(free_port, "/health")) == (503, "{}")
+            refused.value.close()
 
 
 @pytest.mark.parametrize("address", ["9410", "127.0.0.1:", "127.0.0.1:many"])
