@@ -46,7 +46,8 @@ class PairsKeeper:
         lost, the other took over, and a message there alone may be new."""
         lost = {each.about for each in self._debts()}
         sites = [site for site in (self._primary, self._standby) if site in lost]
-        return f"{' and '.join(sites)} was lost, and is not taken in again" if sites else None
+        verbs = ("was", "is") if len(sites) == 1 else ("were", "are")
+        return f"{' and '.join(sites)} {verbs[0]} lost, and {verbs[1]} not taken in again" if sites else None
 
     def go_on(self) -> None:
         for pair in self._pairs:
