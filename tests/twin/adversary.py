@@ -344,7 +344,8 @@ class Siege:
     def _judged(self, step: str) -> None:
         if self.judge is not None and isinstance(self.stage, PlayedTwin):
             before = self._awaited()
-            there = self._lying("london") | self._lying("paris")
+            with self.stage.still():  # or a message that goes from one to the other between two looks is at neither
+                there = self._lying("london") | self._lying("paris")
             gone = (before & self._awaited()) - there - self.excused
             if gone:
                 raise Found(f"after `{step}` {len(gone)} message(s) are at neither site: {sorted(gone)[:5]}")
