@@ -36,8 +36,8 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """`well`: the agent does its work. `ready`: what it shows rests on a look, which is recent for `good_for_s`; `health`
-    tells of it."""
+    """`well`: the agent does its work. `ready`: what it shows rests on a look, of which `health` tells; it is recent
+    for `good_for_s`."""
 
     well: bool
     health: Mapping[str, Json]

@@ -115,7 +115,8 @@ def _settings(installation: Installation) -> bytes:
 def _looks(installation: Installation, about: Record) -> tuple[dict[str, bytes], list[Finding]]:
     history = installation.history
     if about.began is None or (history.folder is not None and not history.folder.is_dir()):
-        return {}, [_missing("there are no looks of a monitor of that time" if about.began else "the run never began")]
+        when = "there are no looks of a monitor of that time"
+        return {}, [_missing(when if about.began else "no looks of a monitor: the journal does not say when it began")]
     try:
         from dr_ctl.rpo.history.excerpt import excerpt  # noqa: PLC0415 - a run is bundled without pyarrow too
     except ModuleNotFoundError as error:

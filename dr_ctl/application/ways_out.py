@@ -88,7 +88,9 @@ class Interrupted:
 
     def ways(self, seen: Seen, links: Sequence[LinkSeen]) -> list[Way]:
         if self.past is None:
-            return [Way(f"abort --forget {self.run.files.name} --reason TEXT", None, "gives it up, undoes nothing")]
+            serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
+            given_up = f"abort --forget {self.run.files.name} --reason TEXT"
+            return [Way(given_up, _one(serving), "gives it up, undoes nothing")]
         return list(self._ways(self.past, seen, links))
 
     def _ways(self, past: History, seen: Seen, links: Sequence[LinkSeen]) -> Iterator[Way]:

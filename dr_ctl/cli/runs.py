@@ -13,7 +13,7 @@ from dr_ctl.cli.session import Session
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.model import ExitCode, Json
 from dr_ctl.core.printable import page, table
-from dr_ctl.engine.entries import Entry, read
+from dr_ctl.engine.entries import Entry, JournalDamaged, read
 from dr_ctl.engine.record import how_ended, record
 from dr_ctl.engine.seal import Verdict, check
 from dr_ctl.engine.witness import Fit
@@ -57,7 +57,15 @@ def line_of(entry: Entry) -> str | None:
 
 def runs_show(session: Session, run: str | None) -> Result:
     files = session.past().find(run)
-    entries = read(files.journal) if files.journal.exists() else []
+    try:
+        entries = read(files.journal) if files.journal.exists() else []
+    except JournalDamaged as damaged:
+        if files.result.exists():  # nothing is open that could be given up
+            damaged.remedy = (
+                f"`dr-ctl runs verify {files.name}` says what was altered; `dr-ctl runs report {files.name}` writes "
+                "what can be read."
+            )
+        raise
     lines, steps = [], []
     for entry in entries:
         if (line := line_of(entry)) is not None:

@@ -123,10 +123,13 @@ def index_page(
     rows = [_row(files, material, beside) for files, material in begun]
     rows += list(_on_twins(rehearsals))
     rows = sorted((row for row in rows if since <= row.at), key=lambda row: row.at)
-    never = len(materials) - len(begun)
+    empty = [check(files).verdict for files, material in materials if not material.entries and _since(files, since)]
+    never, altered = empty.count(Sealed.NOT_BEGUN), empty.count(Sealed.ALTERED)
+    unread = len(empty) - never
     notes = [f"{many(never, 'run')} never began: nothing was changed."] if never else []
+    notes += [f"The journal of {many(unread, 'run')} cannot be read: nobody knows what came of it."] if unread else []
     lines = tuple(line for line in map(_line, _SUMMED, [rows] * len(_SUMMED)) if line is not None)
-    tone, words = _verdict(rows, lines)
+    tone, words = _verdict(rows, lines, altered=altered, unread=unread)
     names = [text(mapping(by.get("about")).get("name")) for _, material in begun for by in authors(material)]
     name = next(filter(None, reversed(names)), "")
     kinds = {kind: [row for row in rows if row.kind is kind] for kind in Kind}
@@ -258,17 +261,25 @@ def _line(summed: tuple[str, Kind, str], rows: Sequence[Row]) -> Line | None:
     return Line(title, last.objective, count(len(found)), worst, last.result, judged, sign)
 
 
-def _verdict(rows: Sequence[Row], lines: Sequence[Line]) -> tuple[Tone, str]:
-    """The whole time in a sentence; the worst that is known of it decides."""
-    if altered := [row for row in rows if row.record]:
-        return Tone.BAD, f"The record of {many(len(altered), 'run')} was altered"
-    if not rows:
+def _since(files: RunFiles, since: datetime) -> bool:
+    """Whether a run is of that time by its name, all that is left of one whose journal cannot be read."""
+    return files.name[:16] >= f"{since.astimezone(UTC):%Y%m%dT%H%M%SZ}"
+
+
+def _verdict(rows: Sequence[Row], lines: Sequence[Line], *, altered: int, unread: int) -> tuple[Tone, str]:
+    """The whole time in a sentence; the worst that is known of it decides. `altered` and `unread`: runs without a row,
+    as no line of their journals can be read; the first are among the second."""
+    if altered := altered + sum(bool(row.record) for row in rows):
+        return Tone.BAD, f"The record of {many(altered, 'run')} was altered"
+    if not rows and not unread:
         return Tone.OPEN, "No run and no rehearsal in this time"
     bad = sum(row.tone is Tone.BAD for row in rows)
     owed = ["An objective was not kept"] if any(line.sign == "owed" for line in lines) else []
     owed += [f"{many(bad, 'run or rehearsal', 'runs or rehearsals')} did not end well"] if bad else []
     if owed:
         return Tone.OWED, "; ".join(owed)
+    if unread:
+        return Tone.OPEN, f"What came of {many(unread, 'run')} cannot be told: no line of the journal can be read"
     if any(line.sign == "open" for line in lines):
         return Tone.OPEN, "Whether every objective was kept cannot be told"
     if any(line.sign == "good" for line in lines):

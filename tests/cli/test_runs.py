@@ -218,7 +218,8 @@ def test_a_damaged_journal_is_not_shown_as_if_it_were_whole(dr_ctl: Shell, damag
     assert ended.code == 1
     [finding] = ended.document["findings"]
     assert "journal.jsonl: line " in finding["text"]
-    assert "dr-ctl status" in finding["remedy"]
+    assert "`dr-ctl runs verify" in finding["remedy"]
+    assert "--forget" not in finding["remedy"]  # it has ended: there is nothing to give up
     assert "defect" not in ended.out
 
 

@@ -55,6 +55,13 @@ class TestDamaged:
             assert ended.code == 1, words
             assert "dr-ctl abort --forget RUN --reason TEXT" in ended.document["findings"][0]["remedy"], words
 
+    def test_status_says_who_is_served_after_it(self, dr_ctl: Shell, installation: Installation) -> None:
+        nobody = dr_ctl("status", "--json").document["data"]["ways_out"]
+        installation.london.let_in()
+        london = dr_ctl("status", "--json").document["data"]["ways_out"]
+
+        assert ([each["serves"] for each in nobody], [each["serves"] for each in london]) == ([None], ["london"])
+
     def test_it_is_given_up_and_other_runs_may_begin(self, dr_ctl: Shell, installation: Installation) -> None:
         before = installation.settable
 

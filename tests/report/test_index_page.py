@@ -197,6 +197,23 @@ def test_a_record_that_was_altered_is_told_before_all_else(shelf: Shelf) -> None
     assert "of journal.jsonl was altered" in page.rows[0].record
 
 
+@pytest.mark.parametrize(("ended", "says"), [(True, "The record of 1 run was altered"), (False, "What came of 1 run")])
+def test_a_run_of_whose_journal_no_line_can_be_read_is_not_one_that_never_began(
+    shelf: Shelf, ended: bool, says: str
+) -> None:
+    shelf.move(20)
+    files = shelf.move(9)
+    files.journal.write_bytes(files.journal.read_bytes()[:40])
+    if not ended:
+        files.result.unlink()
+
+    page = shelf.page()
+
+    assert (page.tone, page.words[: len(says)]) == (Tone.BAD if ended else Tone.OPEN, says)
+    assert page.notes == ("The journal of 1 run cannot be read: nobody knows what came of it.",)
+    assert shelf.page(NOW - timedelta(days=5)).notes == ()
+
+
 def test_evidence_that_cannot_be_read_hides_no_other(shelf: Shelf) -> None:
     shelf.on_twin(9)
     (shelf.state / "rehearsals" / "torn-twin.json").write_text('{"at": "2026', encoding="utf-8")
