@@ -11,7 +11,7 @@ from dr_ctl.application import rehearsing
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.debts import owed_now
 from dr_ctl.application.estimates import with_age
-from dr_ctl.application.lost_site import lost_pairs
+from dr_ctl.application.lost_site import lost_pairs, not_read
 from dr_ctl.application.opened import Opened
 from dr_ctl.application.price import FailoverPrice
 from dr_ctl.application.result import Result
@@ -114,6 +114,8 @@ def _roles(opened: Opened, seen: Seen, serving: list[str], *, whole: bool) -> It
         yield from (Problem(Health.CRITICAL, each.text) for each in unserved(seen, parts=parts))
     lost = [each.text for each in lost_pairs(seen)] if whole else []
     yield from (Problem(Health.CRITICAL, text) for text in lost)
+    causes = [] if serving else [not_read(seen, site) for site in seen.roles]
+    yield from (Problem(Health.UNKNOWN, each.text) for each in causes if each is not None)
     for each in seen.brokers:
         if each.silent is not None and serving and not any(f"{each.site}/{each.pair} is" in text for text in lost):
             yield Problem(Health.WARNING, f"{each.site}/{each.pair} is {each.role.value}")

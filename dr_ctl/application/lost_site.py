@@ -9,6 +9,7 @@ from typing import Final
 
 from dr_ctl.application.findings import SICK_LATELY, SITE_NOT_READ
 from dr_ctl.application.opened import Opened
+from dr_ctl.application.unread import unread
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.model import ExitCode, Finding, Role, some
 from dr_ctl.engine.findings import NOBODY_SERVES, SOURCE_ALIVE, SOURCE_SILENT, UNIT_NOT_SERVED
@@ -94,14 +95,15 @@ def not_read(seen: Seen, site: str) -> Finding | None:
 
 
 def offered_for_what_is_lost(decided: Decision, ask: Ask, seen: Seen) -> Decision:
-    """The decision without the offer of a failover where a site is silent for a reason of this machine."""
+    """The decision without the offer of a failover, and with the reason, where a site is silent for a reason of this
+    machine."""
     first = decided.findings[0] if isinstance(decided, Refusal) else None
     if first is None or first.id != NOBODY_SERVES.id:
         return decided
     unread = next((each for site in seen.roles if site != ask.target and (each := not_read(seen, site))), None)
     if unread is None:
         return decided
-    return replace(decided, findings=(replace(first, remedy=unread.remedy), *decided.findings[1:]))
+    return replace(decided, findings=(replace(first, remedy=unread.remedy), unread, *decided.findings[1:]))
 
 
 def lost_pairs(seen: Seen) -> Iterator[Finding]:
@@ -129,9 +131,7 @@ def taken_over(ask: Ask, seen: Seen, opened: Opened, runs: Runs) -> str | None:
     left = opened.other(ask.target)
     if ask.operation != FAILOVER or not keeps_one_store(seen) or seen.roles[left] is Role.SERVING:
         return None
-    from dr_ctl.rpo.history.last_seen import last_seen  # noqa: PLC0415 - as below
-
-    at = last_seen(opened.installation.history, left, Role.SERVING)
+    at = _last_seen(opened, left, Role.SERVING)
     ended = [each.result.stat().st_mtime for each in runs.all() if each.result.exists()]
     if at is None or any(moment >= at.timestamp() for moment in ended):
         return None
@@ -140,7 +140,15 @@ def taken_over(ask: Ask, seen: Seen, opened: Opened, runs: Runs) -> str | None:
 
 def _lately_sick(site: str, opened: Opened) -> datetime | None:
     """The latest time in the history when the silent site was sick, and so alive; None if that is long ago."""
-    from dr_ctl.rpo.history.last_seen import last_seen  # noqa: PLC0415 - what reads Parquet takes a tenth of a second
-
-    at = last_seen(opened.installation.history, site, Role.SICK)
+    at = _last_seen(opened, site, Role.SICK)
     return at if at is not None and opened.clock.now() - at < LATELY else None
+
+
+def _last_seen(opened: Opened, site: str, role: Role) -> datetime | None:
+    """None also where a package is missing that reads the history; the price says so."""
+    try:
+        from dr_ctl.rpo.history.last_seen import last_seen  # noqa: PLC0415 - what reads Parquet takes a tenth of a second
+    except ModuleNotFoundError as error:
+        unread(error)
+        return None
+    return last_seen(opened.installation.history, site, role)

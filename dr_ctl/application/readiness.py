@@ -11,7 +11,7 @@ from dr_ctl.application.estimates import with_age
 from dr_ctl.application.findings import GATE_SHUT_SERVING, NO_CLIENT_GREETED, NO_ESTIMATE, NO_MONITOR
 from dr_ctl.application.grouping import SETTINGS, grouped
 from dr_ctl.application.installed import installed
-from dr_ctl.application.lost_site import lost_pairs
+from dr_ctl.application.lost_site import lost_pairs, not_read
 from dr_ctl.application.opened import Opened
 from dr_ctl.application.question import Question
 from dr_ctl.application.result import Result
@@ -51,7 +51,7 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
             dict.fromkeys(
                 [
                     *_findings(opened, seen, judge, verdicts, forbidden, to),
-                    *(verdict.price for verdict in verdicts if verdict.price is not None),
+                    *_prices(seen, verdicts),
                     *(finding for check in checks if check.where == SETTINGS for finding in check.found),
                     *_unheard(opened, seen),
                     *_unprepared(opened, seen, looked, caller.clock.now()),
@@ -71,6 +71,12 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
     lines = [each.line for each in verdicts]
     groups = grouped(opened.installation, findings, checks, verdicts, verbose=verbose)
     return Result(verdicts[0].code, "; ".join(lines), findings, data, closing="\n".join(lines), groups=groups)
+
+
+def _prices(seen: Seen, verdicts: Sequence[Verdict]) -> Iterator[Finding]:
+    """What somebody has to agree to; nothing where a site is only not read for a reason that lies here."""
+    if not any(role is Role.UNKNOWN and not_read(seen, site) for site, role in seen.roles.items()):
+        yield from (verdict.price for verdict in verdicts if verdict.price is not None)
 
 
 def _unprepared(opened: Opened, seen: Seen, looked: down_since.LastLook, now: datetime) -> Iterator[Finding]:

@@ -164,11 +164,12 @@ def test_what_a_stored_estimate_found_is_told_with_it(dr_ctl: Shell, installatio
     assert outcome.findings == (told,)
 
 
+@pytest.mark.parametrize("verbs", [("quiesce", "fence"), ("quiesce", "fence", "drain")], ids=" ".join)
 def test_a_run_that_is_gone_on_with_behind_its_fence_waits_for_none(
-    dr_ctl: Shell, installation: Installation, deaf: Path
+    dr_ctl: Shell, installation: Installation, deaf: Path, verbs: tuple[str, ...]
 ) -> None:
     write(history("london"), dr_ctl.folder / "history")
-    killed_after(dr_ctl, installation, "quiesce", "fence")
+    killed_after(dr_ctl, installation, *verbs)
 
     resumed = dr_ctl("resume", "--yes", "--json")
 
@@ -229,3 +230,17 @@ def test_a_swapover_whose_spark_hangs_ends_it_before_it_quiesces(
     assert seen
     assert not any(seen), "Java ran on while clients were kept out"
     assert running(dr_ctl.folder / "scratch") == []
+
+
+@pytest.mark.parametrize("words", [("escalate", "--accept-loss", "unknown"), ("abort",)], ids=" ".join)
+def test_what_else_ends_a_run_behind_its_fence_makes_none_either(
+    dr_ctl: Shell, installation: Installation, deaf: Path, words: tuple[str, ...]
+) -> None:
+    write(history("london"), dr_ctl.folder / "history")
+    killed_after(dr_ctl, installation, "quiesce", "fence")
+
+    ended = dr_ctl(*words, "--yes", "--json")
+
+    assert ended.code == 0, ended.document
+    assert not list((dr_ctl.state / "runs").glob("*/estimate-request.json"))
+    assert not deaf.exists()

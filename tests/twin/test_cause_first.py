@@ -46,6 +46,22 @@ def misnamed(broker: Broker) -> None:
     broker["clients"] = ["client"]
 
 
+THROTTLED = "The console throttles logins"  # after the first one that it refused
+ANSWERS = (
+    (("status",), ExitCode.OK),
+    (("validate",), ExitCode.UNKNOWN),
+    (("swapover", "--to", "paris", "--yes"), ExitCode.PRECHECK_FAILED),
+)
+
+
+def make(twin: PlayedTwin, mistake: Callable[[Broker], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put a mistake about London into the settings."""
+    monkeypatch.setenv("LONDON_PASSWORD_EMPTY", "")
+    settings = yaml.safe_load(twin.settings_path.read_text(encoding="utf-8"))
+    mistake(settings["sites"]["london"]["brokers"][0])
+    twin.settings_path.write_text(json.dumps(settings), encoding="utf-8")
+
+
 @pytest.mark.parametrize(
     ("mistake", "says"),
     [
@@ -60,17 +76,38 @@ def misnamed(broker: Broker) -> None:
 def test_no_failover_is_offered_where_the_reason_lies_here(
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, mistake: Callable[[Broker], None], says: str
 ) -> None:
-    monkeypatch.setenv("LONDON_PASSWORD_EMPTY", "")
-    settings = yaml.safe_load(twin.settings_path.read_text(encoding="utf-8"))
-    mistake(settings["sites"]["london"]["brokers"][0])
-    twin.settings_path.write_text(json.dumps(settings), encoding="utf-8")
+    make(twin, mistake, monkeypatch)
+    for words, code in ANSWERS:
+        ended = dr_ctl(*words)
 
-    ended = dr_ctl("status")
+        assert ended.code == code, ended.document
+        findings = ended.document["findings"]
+        assert [each for each in findings if "failover" in each["remedy"] or "--presume-down" in each["remedy"]] == []
+        assert any(
+            each["id"] == "DR-ROLE-019" and (says in each["text"] or THROTTLED in each["remedy"]) for each in findings
+        )
 
-    assert ended.code == ExitCode.OK
-    findings = ended.document["findings"]
-    assert [each["id"] for each in findings if "failover" in each["text"] + each["remedy"]] == []
-    assert any(each["id"] == "DR-ROLE-019" and says in each["text"] for each in findings), findings
+
+def test_check_names_the_reason_and_does_not_say_that_nobody_serves(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(twin, unset, monkeypatch)
+
+    ended = dr_ctl("check")
+
+    assert (ended.code, ended.document["outcome"]) == (3, "unknown")
+    assert "london was not read, and may serve: the environment variable" in ended.document["summary"]
+    assert "no site serves" not in ended.document["summary"]
+
+
+def test_who_knows_that_the_site_is_lost_may_still_say_so(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(twin, nameless, monkeypatch)
+    twin.kill("london")
+    known = ("--presume-down", "london", "--reason", "the hall burnt down", "--accept-loss", "unknown")
+
+    assert dr_ctl("failover", "--to", "paris", *known, "--yes").code == ExitCode.OK
 
 
 def test_an_empty_password_is_never_tried(twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch) -> None:
