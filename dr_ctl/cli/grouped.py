@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 import sys
 import textwrap
 from collections import Counter
@@ -14,6 +14,7 @@ from dr_ctl.core.model import MARKS, Finding
 from dr_ctl.core.printable import line
 from dr_ctl.engine.ports import Check
 
+_USUAL: Final = 80
 _LEAST: Final = 40  # columns: what is narrower is not wrapped for
 _VERDICTS: Final = {"holds": "hold", "warns": "warn", "fails": "fail", "not read": "not read"}
 """The word of a check's verdict, and of several."""
@@ -21,7 +22,12 @@ _VERDICTS: Final = {"holds": "hold", "warns": "warn", "fails": "fail", "not read
 
 def width() -> int | None:
     """The columns of the terminal; None where standard output is none, and lines stay whole for whoever searches."""
-    return max(_LEAST, shutil.get_terminal_size().columns) if sys.stdout.isatty() else None
+    if not sys.stdout.isatty():
+        return None
+    try:
+        return max(_LEAST, os.get_terminal_size(sys.stdout.fileno()).columns)
+    except OSError:
+        return _USUAL  # it does not say
 
 
 def groups_text(groups: Sequence[Group], columns: int | None) -> str:
