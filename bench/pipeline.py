@@ -31,7 +31,7 @@ BUCKET = 0.02
 """By so much at most dr-ctl rounds a quantile up: to the largest figure in its bucket."""
 PLUGIN_ROWS = 1_000_000
 SMALL, LARGE = (1_000_000, 10_000_000), (100_000_000,)
-ONCE_FROM = 100_000_000
+ONCE_FROM = 10_000_000
 TIMES = 3
 GOALS = {1_000_000: 6.0, 10_000_000: 1.5, 100_000_000: 0.25}
 """Of the ratio to DuckDB, by rows."""
