@@ -51,6 +51,8 @@ def begin(caller: Caller, wanted: Wanted) -> Result:
     if wanted.out.exists():
         raise UsageError(f"{wanted.out} is there already", remedy="Name another file: --out FILE. Nothing was written.")
     addresses = list(_addresses(wanted.urls))
+    if len({url.rstrip("/").lower() for _, url in addresses}) < len(addresses):
+        raise UsageError("an address stands twice: each broker has its own", remedy="Name each broker's own console.")
     passwords = {site: _password(caller, site) for site in dict.fromkeys(site for site, _ in addresses)}
     try:
         places = [_place(site, url, wanted, passwords[site]) for site, url in addresses]
@@ -71,6 +73,11 @@ def begin(caller: Caller, wanted: Wanted) -> Result:
         )
         seen = some([f"{place.site}: {_seen(place)}" for place in places])
         remedy = "Name it beside the addresses: `--topology ID`; without addresses that writes its example."
+        if wanted.topology is not None:
+            text += f" as {wanted.topology}"
+            remedy = "Leave `--topology` out: what joins them is looked for. Without addresses it writes its example."
+        if silent := [place.url for place in places if place.probed is None]:
+            remedy = f"Start the broker of {some(silent)} first, or mend that address: connections are refused there."
         return Result(ExitCode.UNKNOWN, f"nothing was written: {text}", (NOT_PROPOSED(f"{text} ({seen})", remedy),))
     text = _document(wanted, [(here, there, each) for here, there, each in pairs if each is not None])
     write_text(wanted.out, text)

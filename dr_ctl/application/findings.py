@@ -289,6 +289,16 @@ ONE_WAITS_ONE_SILENT: Final = FindingKind(
     "The dry run changes nothing.",
     undo="A failover is followed by a failback.",
 )
+OPEN_WITHOUT_RIGHTS: Final = FindingKind(
+    "DR-ROLE-020",
+    Severity.ERROR,
+    "The doors of a serving site are open, and its clients' roles are kept out: who connects can neither send nor "
+    "consume.",
+    "`dr-ctl release SITE` gives the roles their rights again; else correct the roles or matches under "
+    "`lasting_fence:`.",
+    "Clients are served at SITE again.",
+    undo="`dr-ctl fence SITE`.",
+)
 SITE_NOT_READ: Final = FindingKind(
     "DR-ROLE-019",
     Severity.WARNING,

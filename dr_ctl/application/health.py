@@ -11,7 +11,7 @@ from dr_ctl.application import rehearsing
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.debts import owed_now
 from dr_ctl.application.estimates import with_age
-from dr_ctl.application.lost_site import lost_pairs, not_read
+from dr_ctl.application.lost_site import lost_pairs, not_read, without_rights
 from dr_ctl.application.opened import Opened
 from dr_ctl.application.price import FailoverPrice
 from dr_ctl.application.result import Result
@@ -112,6 +112,7 @@ def _roles(opened: Opened, seen: Seen, serving: list[str], *, whole: bool) -> It
         yield Problem(Health.UNKNOWN if unknown else Health.CRITICAL, f"no site was seen to serve: {roles}")
     elif whole:
         yield from (Problem(Health.CRITICAL, each.text) for each in unserved(seen, parts=parts))
+        yield from (Problem(Health.CRITICAL, each.text) for each in without_rights(seen))
     lost = [each.text for each in lost_pairs(seen)] if whole else []
     yield from (Problem(Health.CRITICAL, text) for text in lost)
     causes = [] if serving else [not_read(seen, site) for site in seen.roles]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from dr_ctl.application.findings import SICK_LATELY, SITE_NOT_READ
+from dr_ctl.application.findings import OPEN_WITHOUT_RIGHTS, SICK_LATELY, SITE_NOT_READ
 from dr_ctl.application.opened import Opened
 from dr_ctl.application.unread import unread
 from dr_ctl.core.clock import stamp
@@ -104,6 +104,18 @@ def offered_for_what_is_lost(decided: Decision, ask: Ask, seen: Seen) -> Decisio
     if unread is None:
         return decided
     return replace(decided, findings=(replace(first, remedy=unread.remedy), unread, *decided.findings[1:]))
+
+
+def without_rights(seen: Seen) -> Iterator[Finding]:
+    """The brokers of serving sites whose doors are open to clients that may do nothing there."""
+    for each in seen.brokers:
+        if each.role is Role.SERVING and each.kept_out and any(each.doors.values()):
+            text = f"clients may connect to {each.site}/{each.pair}, and their roles may neither send nor consume there"
+            remedy = (
+                f"`dr-ctl release {each.site}` gives them their rights again, if a lasting fence was left there; else "
+                "correct the roles or matches under `lasting_fence:`."
+            )
+            yield OPEN_WITHOUT_RIGHTS(text, remedy)
 
 
 def lost_pairs(seen: Seen) -> Iterator[Finding]:

@@ -12,7 +12,7 @@ from dr_ctl.application.debts import owed_now
 from dr_ctl.application.estimates import with_age
 from dr_ctl.application.findings import BOTH_CLOSED, LOST_SITE_OPEN, ONE_WAITS_ONE_SILENT
 from dr_ctl.application.looking import Looking
-from dr_ctl.application.lost_site import lost_pairs, not_read
+from dr_ctl.application.lost_site import lost_pairs, not_read, without_rights
 from dr_ctl.application.opened import Opened
 from dr_ctl.application.result import Result
 from dr_ctl.application.verdicts import Judge
@@ -155,6 +155,7 @@ def not_one(judge: Judge) -> Iterator[Finding]:
     if run is None:
         yield from unserved(seen, parts=judge.opened.topology.recipe.moves_parts)
         yield from lost_pairs(seen)
+        yield from without_rights(seen)
     if any(len(unit.open_at) > 1 for unit in seen.units) and not {*lost} & {*serving}:
         yield both_open(seen)
     elif is_split(seen) and not judge.opened.topology.recipe.moves_parts:

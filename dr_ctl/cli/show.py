@@ -38,7 +38,9 @@ def _text(state: Status) -> str:
                 lines += [f"  {each.pair}: {line}" for line in links.get((site, each.pair), ())]
                 continue
             doors = ", ".join(f"{name} {'open' if is_open else 'closed'}" for name, is_open in each.doors.items())
-            doors += ", but the clients' roles kept out" if each.kept_out else ""
+            doors += (
+                f", {'but' if any(each.doors.values()) else 'and'} the clients' roles kept out" if each.kept_out else ""
+            )
             read = [depth for depth in each.depths.values() if depth is not None]
             unread = f", {len(each.depths) - len(read)} of them not counted" if len(read) < len(each.depths) else ""
             room = f"; {1 - each.disk_used:.0%} of its disk free" if each.disk_used is not None else ""

@@ -100,7 +100,19 @@ def _mapping(file: Path) -> yaml.MappingNode:
         raise SettingsError(file, [Problem(1, 1, "", "is not a mapping; it begins with `version: 1`")])
     if unreadable := _unreadable(root, ()):
         raise SettingsError(file, unreadable)
+    _keys_are_words(root)
     return root
+
+
+def _keys_are_words(node: yaml.Node) -> None:
+    """Take `on:`, `off:`, `yes:` and `no:` for the words that they are, where YAML means true and false by them."""
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            key.tag = "tag:yaml.org,2002:str" if key.tag == "tag:yaml.org,2002:bool" else key.tag
+            _keys_are_words(value)
+    elif isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            _keys_are_words(item)
 
 
 def _read(
@@ -172,6 +184,7 @@ def _contradictions(root: yaml.Node, apart: Iterable[tuple[str, str]]) -> list[P
     if len(sites.value) != 2:  # noqa: PLR2004
         problems.append(_at(key, "sites", f"an installation has two sites, not {len(sites.value)}"))
     named: list[dict[str, yaml.Node]] = []
+    managed: dict[str, str] = {}
     for name, site in sites.value:
         here: dict[str, yaml.Node] = {}
         for broker in _brokers(site):
@@ -181,6 +194,7 @@ def _contradictions(root: yaml.Node, apart: Iterable[tuple[str, str]]) -> list[P
             if called[1].value in here:
                 problems.append(_at(called[1], f"sites.{name.value}", f"a second broker is called {called[1].value}"))
             here[called[1].value] = called[1]
+            problems += _managed_elsewhere(broker, f"{name.value}/{called[1].value}", managed)
             for clients, link in apart:
                 both = sorted(set(_words(broker, clients)) & set(_words(broker, link)))
                 text = f"{', '.join(both)} cannot be for clients and for the peer's link: closing it would cut the link"
@@ -194,6 +208,17 @@ def _contradictions(root: yaml.Node, apart: Iterable[tuple[str, str]]) -> list[P
                 if name not in others
             ]
     return problems
+
+
+def _managed_elsewhere(broker: yaml.Node, name: str, managed: dict[str, str]) -> list[Problem]:
+    """A management address that another broker has too: one broker would be looked at as two. `managed` are those so
+    far."""
+    step = _into(broker, "jolokia")
+    if step is None or not isinstance(step[1], yaml.ScalarNode):
+        return []
+    other = managed.setdefault(step[1].value.rstrip("/").lower(), name)
+    text = f"is the address of {other} too: each broker has its own"
+    return [] if other == name else [_at(step[1], f"sites.{name.replace('/', '.')}.jolokia", text)]
 
 
 def _brokers(site: yaml.Node) -> list[yaml.Node]:

@@ -234,6 +234,16 @@ hooks: {fence: {run: ./fence.sh}}
     )
 
 
+def test_a_command_that_is_told_of_ends_needs_no_quotes_around_on(tmp_path: Path) -> None:
+    """YAML 1.1 reads `on` as true."""
+    path = tmp_path / "dr-ctl.yaml"
+    path.write_text(GOOD + "after:\n  - {run: [./tell.sh], on: [ok, debt]}\n", encoding="utf-8")
+
+    [after] = load(path).settings.after
+
+    assert after.on == ("ok", "debt")
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -277,6 +287,11 @@ hooks: {fence: {run: ./fence.sh}}
                 f"dr-ctl.yaml:29:17: history.path: {why}",
             )
             for each, why in NO_PLACE.items()
+        ),
+        (
+            swap("http://paris-1:8161/", "HTTP://london-1:8161/"),
+            "dr-ctl.yaml:18:18: sites.paris.orders-1.jolokia: is the address of london/orders-1 too: "
+            + "each broker has its own",
         ),
         (swap("stable: 3", "stable: 3.0"), "dr-ctl.yaml:28:42: drain.stable: should be a valid integer"),
         (

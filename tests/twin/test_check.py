@@ -106,6 +106,20 @@ def test_a_queue_that_nobody_serves_is_critical(twin: PlayedTwin, dr_ctl: Comman
     assert f"{IN} is open to clients at no site" in ended.document["summary"]
 
 
+def test_open_doors_behind_which_clients_may_do_nothing_are_critical(twin: PlayedTwin, dr_ctl: Command) -> None:
+    assert dr_ctl("fence", "london", "--yes").code == 0
+    twin.open_clients("london")
+
+    check, status = dr_ctl("check"), dr_ctl("status")
+
+    text = "clients may connect to london/orders-1, and their roles may neither send nor consume there"
+    assert (check.code, text in check.document["summary"]) == (Health.CRITICAL, True), check.document
+    (remedy,) = (each["remedy"] for each in status.document["findings"] if each["text"] == text)
+    assert "`dr-ctl release london`" in remedy
+    assert dr_ctl("release", "london", "--yes").code == 0
+    assert text not in dr_ctl("check").document["summary"]
+
+
 def test_all_is_well_where_one_site_serves_the_other_waits_and_a_monitor_looks(
     twin: PlayedTwin, dr_ctl: Command
 ) -> None:

@@ -141,6 +141,14 @@ def test_what_is_missing_is_said(
     assert (ended.code, why in ended.document["summary"]) == (2, True), ended.document["summary"]
 
 
+def test_one_broker_is_no_pair(inside: Command, tmp_path: Path) -> None:
+    urls = [f"{site}=http://one:8161/console/jolokia{end}" for site, end in (("london", ""), ("paris", "/"))]
+
+    ended = inside("init", *urls, "--out", str(tmp_path / "begun.yaml"))
+
+    assert (ended.code, "an address stands twice" in ended.document["summary"]) == (2, True), ended.document
+
+
 @pytest.mark.parametrize("topology", [*TOPOLOGIES])
 def test_without_addresses_the_example_of_a_topology_is_written(inside: Command, tmp_path: Path, topology: str) -> None:
     out = tmp_path / "begun.yaml"
@@ -159,6 +167,19 @@ def test_a_site_that_is_down_is_told_and_nothing_is_guessed(
 
     assert (ended.code, out.exists()) == (22, False)
     assert "no broker answers" in ended.document["findings"][0]["text"]
+    assert (
+        f"Start the broker of {brokers(twin.settings_path)['paris']['jolokia']} first"
+        in (ended.document["findings"][0]["remedy"])
+    )
+
+
+def test_a_topology_that_does_not_join_them_is_not_asked_for_again(
+    twin: PlayedTwin, inside: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended, out = begun(twin, inside, tmp_path, monkeypatch, "--topology", CONTINUITY)
+
+    assert (ended.code, out.exists()) == (22, False)
+    assert "Leave `--topology` out" in ended.document["findings"][0]["remedy"]
 
 
 def test_all_examples_are_written_where_nothing_is_yet(inside: Command, tmp_path: Path) -> None:
