@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from dr_ctl.application import rehearsing
+from dr_ctl.application import down_since, rehearsing
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.debts import owed_now
 from dr_ctl.application.estimates import with_age
@@ -160,7 +160,10 @@ def _history(opened: Opened, serving: list[str], look_s: float | None) -> Iterat
         return
     if look_s is None or look_s > OLD_LOOK_S:
         age = "there is no look" if look_s is None else f"the newest look is {duration(round(look_s))} old"
-        yield Problem(Health.WARNING, f"{age}: is `dr-ctl monitor` running?")
+        unread = down_since.last_look(opened.installation).silent
+        yield from (Problem(Health.WARNING, each.text) for each in unread)
+        if not unread:
+            yield Problem(Health.WARNING, f"{age}: is `dr-ctl monitor` running?")
     document, _, _ = with_age(opened.installation, serving[0])
     if isinstance(document, dict) and document.get("verdict") == "missed":
         yield Problem(Health.WARNING, "the objectives are missed, by the stored estimate")

@@ -234,6 +234,9 @@ hooks: {fence: {run: ./fence.sh}}
     )
 
 
+TOO = "is the address of london/orders-1 too: each broker has its own"
+
+
 def test_a_command_that_is_told_of_ends_needs_no_quotes_around_on(tmp_path: Path) -> None:
     """YAML 1.1 reads `on` as true."""
     path = tmp_path / "dr-ctl.yaml"
@@ -290,8 +293,7 @@ def test_a_command_that_is_told_of_ends_needs_no_quotes_around_on(tmp_path: Path
         ),
         (
             swap("http://paris-1:8161/", "HTTP://london-1:8161/"),
-            "dr-ctl.yaml:18:18: sites.paris.orders-1.jolokia: is the address of london/orders-1 too: "
-            + "each broker has its own",
+            f"dr-ctl.yaml:18:18: sites.paris.orders-1.jolokia: {TOO}",
         ),
         (swap("stable: 3", "stable: 3.0"), "dr-ctl.yaml:28:42: drain.stable: should be a valid integer"),
         (

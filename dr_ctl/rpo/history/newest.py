@@ -73,7 +73,7 @@ def recent(history: Path | Place, site: str, pairs: Sequence[str] = (), *, until
     passed over, and counted.
     """
     seen, findings = read(history, lambda files: _Reading(files, site, frozenset(pairs), until_us).recent())
-    if seen.is_empty and not seen.findings:
+    if seen.is_empty and not seen.findings and not findings:  # what was not read is not told as nothing
         text = f"there is no history of {site} in {shown(history)}: what it still had to ship is not known"
         findings.append(NO_HISTORY(text, "Let `dr-ctl monitor` run: it records what a failover needs to know."))
     return replace(seen, findings=[*findings, *seen.findings])
