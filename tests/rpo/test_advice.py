@@ -64,6 +64,20 @@ def test_the_queues_in_which_most_was_likely_lost_are_told_with_their_share(tmp_
     assert (second.name, second.share) == ("other", pytest.approx(0.2, abs=0.01))
 
 
+def test_a_share_is_of_all_queues_however_many_there_are(tmp_path: Path) -> None:
+    rows = [row for row in looks() if row.kind != "queue" or row.name == "other"]
+    many = [
+        replace(row, name=f"q{number:02}") if row.kind == "queue" else row
+        for row in rows
+        for number in range(40 if row.kind == "queue" else 1)
+    ]
+
+    found = estimated(tmp_path, many)
+
+    assert [(each.name, each.share) for each in found.queues] == [(f"q{number:02}", 1 / 40) for number in range(5)]
+    assert not any("of what was likely lost lay in" in each for each in found.advice)
+
+
 def test_what_would_shorten_it_names_the_time_the_link_and_the_queue(tmp_path: Path) -> None:
     when, link, queue, *_ = estimated(tmp_path, looks()).advice
 

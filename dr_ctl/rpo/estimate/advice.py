@@ -39,7 +39,7 @@ def shares(rows: Rows) -> tuple[QueueShare, ...]:
             before = weights.get((pair_of(flow), name), (0, 0))
             weights[pair_of(flow), name] = before[0] + weight, max(before[1], most)
     whole = sum(weight for weight, _ in weights.values())
-    order = sorted(weights, key=lambda key: (-weights[key][0], key))
+    order = sorted((key for key in weights if key[1]), key=lambda key: (-weights[key][0], key))
     return tuple(
         QueueShare(pair, name, round(weights[pair, name][0] / whole, 4), weights[pair, name][1])
         for pair, name in order[:TOP]

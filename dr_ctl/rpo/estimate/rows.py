@@ -14,7 +14,7 @@ weights and counts are added, of `most` the largest counts, of `least` the small
 | told | scope (a flow) | things put in | of these told by queues | | |
 | read | scope (a class) | | flows that have a queue of it | | |
 | curve | scope, metric, likely, cell; of a drain `flow` and `acks` | | | largest value | |
-| share | scope (a flow), name (a queue), cell | message-milliseconds | | most at a look | |
+| share | scope (a flow), name (a queue; none: of all others), cell | message-milliseconds | | most at a look | |
 | now | scope, metric, likely; of a drain `flow` and `acks`; stalled | | | value at the last look | |
 | since | scope, metric | | | bound of the last covered time | |
 | spacing | scope (a flow) | | | between looks, us | |

@@ -30,7 +30,8 @@ TOP: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A queue's part of what was likely lost: message-milliseconds, and the most at a look."""
+    """A queue's part of what was likely lost: message-milliseconds, and the most at a look. All queues that are not
+    named have one together, without a name."""
 
     flow: int
     queue: str
@@ -73,7 +74,7 @@ class Queues:
         )
         for rows in chunks:
             found._add(rows, flows, mask_of, scopes, within_us)
-        found.shares = sorted(found.shares, key=lambda each: -each.message_ms)[:TOP]
+        found.shares = _named(found.shares)
         return found
 
     def _add(
@@ -339,14 +340,24 @@ def _shares(rows: Columns, q: _Looks, flows: Outflows, lost: Ints, within_us: tu
     """In which queues most was likely under way: by how much, for how long."""
     took = np.zeros(len(q.us), np.int64)
     took[:-1] = np.where(q.new[1:], 0, np.minimum(q.us[1:] - q.us[:-1], AWAY_US))
-    lost = np.where((q.us >= within_us[0]) & (q.us < within_us[1]), lost, 0)
+    lost = np.where(
+        (q.us >= within_us[0]) & (q.us < within_us[1]), np.maximum(lost, 0), 0
+    )  # what is not known is below
     weight = np.bincount(q.thing, lost * (took // 1000)).astype(np.int64)
     most = np.zeros(len(weight), np.int64)
     np.maximum.at(most, q.thing, lost)
     first = np.flatnonzero(q.new)
-    top = np.argsort(-weight, kind="stable")[:TOP]
-    return [
+    return _named(
         Share(int(flows.flow[q.place[first[n]]]), rows.words[q.queue[first[n]]], int(weight[n]), int(most[n]))
-        for n in top.tolist()
-        if weight[n] > 0
-    ]
+        for n in np.flatnonzero(weight > 0).tolist()
+    )
+
+
+def _named(shares: Iterable[Share]) -> list[Share]:
+    """The largest by their names, those that are as large in the order of their names, and of each outflow the rest: so
+    it is the same in whatever parts the queues were read."""
+    order = sorted(shares, key=lambda each: (not each.queue, -each.message_ms, each.flow, each.queue))
+    named, rest = order[:TOP], dict[int, int]()
+    for each in [share for share in named if not share.queue] + order[TOP:]:
+        rest[each.flow] = rest.get(each.flow, 0) + each.message_ms
+    return [*(share for share in named if share.queue), *(Share(flow, "", ms, 0) for flow, ms in sorted(rest.items()))]
