@@ -78,8 +78,8 @@ class Shell:
         return ended
 
     def settings(self, london: str, paris: str, password: Mapping[str, Any] = SECRET, **more: Any) -> Path:
-        """Write the settings of an installation with these addresses, which differ for dr-ctl also where one port stands
-        for both sites."""
+        """Write the settings of an installation with these addresses, which differ for dr-ctl also where one port
+        stands for both sites."""
         paris = f"{paris}?" if paris == london else paris
         return self.installed({"london": {PAIR: london}, "paris": {PAIR: paris}}, password, **more)
 
