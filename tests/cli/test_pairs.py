@@ -235,9 +235,8 @@ class TestLostAndBack:
         path = dr_ctl.folder / "dr-ctl.yaml"
         told = yaml.safe_load(path.read_text(encoding="utf-8"))
         for broker in told["sites"]["london"]["brokers"]:
-            broker["jolokia"] = (
-                "http://127.0.0.1:9/console/jolokia"  # nobody is there; its clients' doors are not known
-            )
+            # Nobody is there; its clients' doors are not known.
+            broker["jolokia"] = f"http://127.0.0.1:9/{broker['name']}/jolokia"
         path.write_text(yaml.safe_dump(told), encoding="utf-8")
 
         ended = dr_ctl("failover", "--to", "paris", "--yes", "--json", "--accept-loss", "unknown")

@@ -102,7 +102,7 @@ def test_an_address_that_was_mended_is_no_other_installation(dr_ctl: Shell, both
 
     assert dr_ctl("runs", "list").out.endswith("1 run(s)\n")
     told = yaml.safe_load(path.read_text(encoding="utf-8"))
-    told["sites"]["london"]["brokers"][0]["jolokia"] = NOT_HERE
+    told["sites"]["london"]["brokers"][0]["jolokia"] = f"{NOT_HERE}?"
     path.write_text(yaml.safe_dump(told), encoding="utf-8")
     assert dr_ctl("runs", "list").out == "0 run(s)\n"
 

@@ -37,9 +37,9 @@ LEASE_MS = 60_000
 
 def settings(history: Path) -> Path:
     """Of an installation that nobody asks for anything."""
-    url = "http://127.0.0.1:1/console/jolokia"
-    broker = {"name": "orders-1", "jolokia": url, "username": "a", "password": {"plain": "b"}, "clients": ["clients"]}
-    sites = {site: {"brokers": [broker]} for site in ("london", "paris")}
+    broker = {"name": "orders-1", "username": "a", "password": {"plain": "b"}, "clients": ["clients"]}
+    urls = {site: f"http://127.0.0.1:1/{site}/jolokia" for site in ("london", "paris")}
+    sites = {site: {"brokers": [{**broker, "jolokia": url}]} for site, url in urls.items()}
     told = {"version": 1, "name": "twin", "topology": "artemis-mirror", "sites": sites}
     told["objectives"] = {"loss": {"messages": 0, "age": "30s"}, "recovery": "2m"}
     path = history.parent / "dr-ctl.yaml"

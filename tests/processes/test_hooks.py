@@ -39,9 +39,10 @@ def run(folder: Path, *words: str, timeout: str = "10s", name: str = "tell") -> 
 
 def settings(folder: Path, hook: Mapping[str, Any], password: Mapping[str, str] | None = None) -> Settings:
     """An installation with one hook."""
-    broker = {"name": "orders-1", "jolokia": "http://127.0.0.1:1/console/jolokia", "username": "admin"}
-    broker |= {"password": dict(password or {"plain": "p"}), "clients": ["clients"]}
-    sites = {site: {"brokers": [broker]} for site in ("london", "paris")}
+    broker = {"name": "orders-1", "username": "admin", "password": dict(password or {"plain": "p"})}
+    broker |= {"clients": ["clients"]}
+    urls = {site: f"http://127.0.0.1:1/{site}/jolokia" for site in ("london", "paris")}
+    sites = {site: {"brokers": [{**broker, "jolokia": url}]} for site, url in urls.items()}
     told = {"version": 1, "name": "orders", "topology": "artemis-mirror", "sites": sites}
     path = folder / "dr-ctl.yaml"
     path.write_text(yaml.safe_dump({**told, "hooks": {"tell": {"run": ["./hook.sh"], **hook}}}), encoding="utf-8")

@@ -23,13 +23,15 @@ from tests.jolokia.console import Handler, closed_port, console, send
 from tests.topologies.workloads.camel import Camel, Route, camel, name_of
 from tests.topologies.workloads.work import Work
 
-BROKER = {"name": "orders-1", "jolokia": "http://127.0.0.1:1/jolokia", "username": "admin", "password": {"plain": "p"}}
+BROKER = {"name": "orders-1", "username": "admin", "password": {"plain": "p"}, "clients": ["clients"]}
 
 
 def sites(folder: Path, *workloads: dict[str, Any], read_s: float = 2.0) -> WorkloadSites:
     """The workloads of London; Paris has none."""
-    brokers = [{**BROKER, "clients": ["clients"]}]
-    sites = {"london": {"brokers": brokers, "workloads": list(workloads)}, "paris": {"brokers": brokers}}
+    brokers = {
+        site: {"brokers": [{**BROKER, "jolokia": f"http://127.0.0.1:1/{site}/jolokia"}]} for site in ("london", "paris")
+    }
+    sites = {**brokers, "london": {**brokers["london"], "workloads": list(workloads)}}
     told = {"version": 1, "name": "orders", "topology": "artemis-mirror", "sites": sites}
     (folder / "dr-ctl.yaml").write_text(yaml.safe_dump(told), encoding="utf-8")
     return WorkloadSites(load(folder / "dr-ctl.yaml"), Patience(own=(WorkloadPatience(read_s=read_s),)))
