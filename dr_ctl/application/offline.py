@@ -30,6 +30,7 @@ from dr_ctl.settings.findings import (
     IS_NOT_HERE,
     NOT_ON_THIS_MACHINE,
     PASSWORD_IN_SETTINGS,
+    SAME_ADDRESS,
 )
 from dr_ctl.settings.model import Installation
 
@@ -58,6 +59,7 @@ def checked(installation: Installation) -> Iterator[Check]:
     """The checks of the settings by themselves, each with what it read."""
     yield Check("the settings can be read", SETTINGS, str(installation.file))
     yield _secrets(installation)
+    yield _addresses(installation)
     yield _commands(installation)
     yield _files(installation)
     yield from _runbooks(installation)
@@ -89,6 +91,20 @@ def _secrets(installation: Installation) -> Check:
     ]
     sources = list(dict.fromkeys(secret.source for secret in secrets.values()))
     return Check("no password stands in the settings", SETTINGS, some(sources) or "no password", against)
+
+
+def _addresses(installation: Installation) -> Check:
+    by_address: dict[str, list[str]] = {}
+    for site, settings in installation.settings.sites.items():
+        for broker in settings.brokers:
+            if address := getattr(broker, "jolokia", None):
+                by_address.setdefault(str(address).rstrip("/").lower(), []).append(f"{site}/{broker.name}")
+    shared = {address: names for address, names in by_address.items() if len(names) > 1}
+    against = [
+        SAME_ADDRESS(f"{' and '.join(names)} have one management address", "Write each broker's own under `jolokia:`.")
+        for names in shared.values()
+    ]
+    return Check("each broker has a management address of its own", SETTINGS, f"{len(by_address)} address(es)", against)
 
 
 def _commands(installation: Installation) -> Check:

@@ -42,3 +42,11 @@ HOOK_UNUSED: Final = FindingKind(
     "Name it in a runbook, or remove it. A hook whose name begins with `fence` needs none: `fence` calls it.",
     check="every hook is called by a runbook",
 )
+SAME_ADDRESS: Final = FindingKind(
+    "DR-SETTINGS-006",
+    Severity.ERROR,
+    "Two brokers of the settings have one management address, so one broker would be looked at as two.",
+    "Write each broker's own address under `jolokia:`.",
+    "Until then dr-ctl sees at both what is at one.",
+    check="each broker has a management address of its own",
+)

@@ -184,7 +184,6 @@ def _contradictions(root: yaml.Node, apart: Iterable[tuple[str, str]]) -> list[P
     if len(sites.value) != 2:  # noqa: PLR2004
         problems.append(_at(key, "sites", f"an installation has two sites, not {len(sites.value)}"))
     named: list[dict[str, yaml.Node]] = []
-    managed: dict[str, str] = {}
     for name, site in sites.value:
         here: dict[str, yaml.Node] = {}
         for broker in _brokers(site):
@@ -194,7 +193,6 @@ def _contradictions(root: yaml.Node, apart: Iterable[tuple[str, str]]) -> list[P
             if called[1].value in here:
                 problems.append(_at(called[1], f"sites.{name.value}", f"a second broker is called {called[1].value}"))
             here[called[1].value] = called[1]
-            problems += _managed_elsewhere(broker, f"{name.value}/{called[1].value}", managed)
             for clients, link in apart:
                 both = sorted(set(_words(broker, clients)) & set(_words(broker, link)))
                 text = f"{', '.join(both)} cannot be for clients and for the peer's link: closing it would cut the link"
@@ -208,17 +206,6 @@ def _contradictions(root: yaml.Node, apart: Iterable[tuple[str, str]]) -> list[P
                 if name not in others
             ]
     return problems
-
-
-def _managed_elsewhere(broker: yaml.Node, name: str, managed: dict[str, str]) -> list[Problem]:
-    """A management address that another broker has too: one broker would be looked at as two. `managed` are those so
-    far."""
-    step = _into(broker, "jolokia")
-    if step is None or not isinstance(step[1], yaml.ScalarNode):
-        return []
-    other = managed.setdefault(step[1].value.rstrip("/").lower(), name)
-    text = f"is the address of {other} too: each broker has its own"
-    return [] if other == name else [_at(step[1], f"sites.{name.replace('/', '.')}.jolokia", text)]
 
 
 def _brokers(site: yaml.Node) -> list[yaml.Node]:

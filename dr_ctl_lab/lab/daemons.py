@@ -49,6 +49,7 @@ _children: dict[Process, subprocess.Popen[bytes]] = {}
 
 def launch(argv: Sequence[str], *, cwd: Path, log: Path, env: Mapping[str, str] | None = None) -> Process:
     """Start a program in a session of its own, its output appended to `log`: the program stays when we end."""
+    _reap()
     try:
         with log.open("ab") as out:
             child = subprocess.Popen(
@@ -91,7 +92,14 @@ def wait_gone(process: Process, within_s: float) -> bool:
         time.sleep(STEP_S)
     if (child := _children.pop(process, None)) is not None:
         child.wait(timeout=5)
+    _reap()
     return True
+
+
+def _reap() -> None:
+    """Wait for children that somebody else has ended, a command of the settings for example."""
+    for process in [each for each, child in _children.items() if child.poll() is not None]:
+        del _children[process]
 
 
 def end(process: Process, *, within_s: float) -> None:

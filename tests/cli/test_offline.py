@@ -172,6 +172,15 @@ def test_what_stands_beside_the_file_is_looked_at(
     assert not dr_ctl.state.exists()
 
 
+def test_two_brokers_with_one_address_are_told(dr_ctl: Shell) -> None:
+    dr_ctl.settings("http://london:8161/console/jolokia", "HTTP://london:8161/console/jolokia/")
+
+    ended = dr_ctl("validate", "--offline", "--json")
+
+    [told] = [each for each in ended.document["findings"] if each["id"] == "DR-SETTINGS-006"]
+    assert (ended.code, told["text"]) == (10, "london/orders-1 and paris/orders-1 have one management address")
+
+
 def test_a_command_that_many_places_name_is_told_once(dr_ctl: Shell) -> None:
     after = [{"run": ["./tell.sh"], "on": [word]} for word in ("ok", "reverted")]
     settings(dr_ctl, hooks={"fence-host": {"run": ["./tell.sh"]}}, after=after)
@@ -196,4 +205,4 @@ def test_verbose_lists_each_check_and_counts_them(dr_ctl: Shell) -> None:
 
     assert "   holds     the settings can be read (" in text
     assert "   fails     every command that the settings name can be started (./fence.sh); DR-SETTINGS-001" in text
-    assert "10 checks: 9 hold, 1 fails\n1 error, no warnings\n" in text
+    assert "11 checks: 10 hold, 1 fails\n1 error, no warnings\n" in text

@@ -234,9 +234,6 @@ hooks: {fence: {run: ./fence.sh}}
     )
 
 
-TOO = "is the address of london/orders-1 too: each broker has its own"
-
-
 def test_a_command_that_is_told_of_ends_needs_no_quotes_around_on(tmp_path: Path) -> None:
     """YAML 1.1 reads `on` as true."""
     path = tmp_path / "dr-ctl.yaml"
@@ -290,10 +287,6 @@ def test_a_command_that_is_told_of_ends_needs_no_quotes_around_on(tmp_path: Path
                 f"dr-ctl.yaml:29:17: history.path: {why}",
             )
             for each, why in NO_PLACE.items()
-        ),
-        (
-            swap("http://paris-1:8161/", "HTTP://london-1:8161/"),
-            f"dr-ctl.yaml:18:18: sites.paris.orders-1.jolokia: {TOO}",
         ),
         (swap("stable: 3", "stable: 3.0"), "dr-ctl.yaml:28:42: drain.stable: should be a valid integer"),
         (
