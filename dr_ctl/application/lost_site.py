@@ -32,13 +32,8 @@ def as_things_stand(decided: Decision, ask: Ask, seen: Seen, opened: Opened, *, 
     silent = seen.roles[left] is Role.UNKNOWN
     if (refused := _answered(decided, ask, seen, left)) is not None:
         return refused
-    if isinstance(decided, Plan) and silent and (unread := not_read(seen, left)) is not None:
-        return replace(decided, findings=(unread, *decided.findings))
-    if isinstance(decided, Plan) and silent and (at := _lately_sick(left, opened)) is not None:
-        text = f"{left} was sick, and so alive, at {stamp(at)}: that it serves nobody now rests on your word alone"
-        remedy = "Go on only where its process was ended, or its host cut off, since then."
-        finding = SICK_LATELY(text, remedy)
-        return replace(decided, findings=(finding, *decided.findings))
+    if isinstance(decided, Plan):
+        return replace(decided, findings=(*_by_word(seen, left, opened), *decided.findings)) if silent else decided
     if not isinstance(decided, Refusal):
         return decided
     away = [link.site for link in seen.links() if link.attached is False]
@@ -63,6 +58,15 @@ def as_things_stand(decided: Decision, ask: Ask, seen: Seen, opened: Opened, *, 
         first = replace(first, text=f"{first.text}; it was sick, and so alive, at {stamp(at)}", remedy=remedy)
         decided = replace(decided, code=ExitCode.SERVING_SITE_ALIVE)
     return replace(decided, findings=(first, *others))
+
+
+def _by_word(seen: Seen, left: str, opened: Opened) -> Iterator[Finding]:
+    """What speaks against a person's word that a silent site serves nobody."""
+    if (unread := not_read(seen, left)) is not None:
+        yield unread
+    if (at := _lately_sick(left, opened)) is not None:
+        text = f"{left} was sick, and so alive, at {stamp(at)}: that it serves nobody now rests on your word alone"
+        yield SICK_LATELY(text, "Go on only where its process was ended, or its host cut off, since then.")
 
 
 def _answered(decided: Decision, ask: Ask, seen: Seen, left: str) -> Refusal | None:
