@@ -23,7 +23,10 @@ ROLES: Final = (Goal.ADMIT, Goal.RESTORE)
 
 
 class Tools(Generic[V_co]):
-    """An instance serves one command. `opened` is True once a call that opens the target has gone out."""
+    """An instance serves one command. `opened` is True once a call that opens the target has gone out. `opening_s`: for
+    how long a broker that was told to let clients in may keep them waiting."""
+
+    opening_s = 0.0
 
     def __init__(
         self, observer: Observer[V_co, Access[V_co]], recipe: Recipe[V_co], sender: Sender, gate: Verifier[Any]

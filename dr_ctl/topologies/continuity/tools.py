@@ -10,7 +10,9 @@ from dr_ctl.topologies.common.access import READ_S
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.sender import Sender
 from dr_ctl.topologies.common.tools import Tools
+from dr_ctl.topologies.common.view import Peer
 from dr_ctl.topologies.continuity.access import Observer, Way
+from dr_ctl.topologies.continuity.fence import WAITS_MS
 from dr_ctl.topologies.continuity.patience import PluginPatience
 from dr_ctl.topologies.continuity.verifier import ContinuityVerifier
 from dr_ctl.topologies.continuity.view import SiteView
@@ -47,6 +49,7 @@ class ContinuityTools(Tools[SiteView]):
     before."""
 
     observer: Observer
+    opening_s = WAITS_MS[Peer.CLOSED] / 1000
 
     def __init__(self, observer: Observer, recipe: Recipe[SiteView], sender: Sender) -> None:
         super().__init__(observer, recipe, sender, ContinuityVerifier(observer, recipe.rules.drain.poll))
