@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, requires
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -74,6 +73,8 @@ def _installing(packages: Sequence[str]) -> str:
 
 def _requirement(package: str) -> str:
     """The package with the versions that dr-ctl works with."""
+    from importlib.metadata import PackageNotFoundError, requires  # noqa: PLC0415 - a seventh of the time of a `--help`
+
     try:
         wanted = requires(NAME) or []
     except PackageNotFoundError:
