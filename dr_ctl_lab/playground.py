@@ -165,6 +165,11 @@ class Playground(Played):
         return replace(twin.at_clients(pair), left=partial(twin.left))
 
     def _twin(self) -> PlayedTwin:
+        if self._standing.process.frozen():
+            raise EnvironmentFault(
+                f"the process {self._standing.process.pid} of {self.directory} is stopped, and answers nothing",
+                remedy=f"`kill -CONT {self._standing.process.pid}` lets it go on.",
+            )
         manager = _Manager((LOOPBACK, self._standing.port), bytes.fromhex(self._standing.key))
         try:
             manager.connect()

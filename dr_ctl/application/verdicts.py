@@ -206,7 +206,7 @@ class Judge:
         judge = replace(self, seen=self.seen.as_if_lost(left))
         then = judge.verdict(FAILOVER, ask.target)
         lives = {Role.SERVING: "serves", Role.UNKNOWN: "answers, and may serve"}.get(role, f"is {role.value}")
-        text = f"while {left} {lives}; without it, {then.text}"
+        text = f"while {left} {lives}; if {left} is lost: {then.text}"
         costs = judge.agreed(ask)
         return replace(_refused(ask, text, (*findings, *besides(then.findings, left))), price=costs)
 

@@ -121,13 +121,15 @@ def index_page(
     materials = [(files, read_run(files)) for files in runs]
     begun = [(files, material) for files, material in materials if material.entries]
     rows = [_row(files, material, beside) for files, material in begun]
-    rows += list(_on_twins(rehearsals))
+    played, torn = _on_twins(rehearsals)
+    rows += played
     rows = sorted((row for row in rows if since <= row.at), key=lambda row: row.at)
     empty = [check(files).verdict for files, material in materials if not material.entries and _since(files, since)]
     never, altered = empty.count(Sealed.NOT_BEGUN), empty.count(Sealed.ALTERED)
     unread = len(empty) - never
     notes = [f"{many(never, 'run')} never began: nothing was changed."] if never else []
     notes += [f"The journal of {many(unread, 'run')} cannot be read: nobody knows what came of it."] if unread else []
+    notes += [f"The evidence of {many(torn, 'rehearsal')} on a twin cannot be read."] if torn else []
     lines = tuple(line for line in map(_line, _SUMMED, [rows] * len(_SUMMED)) if line is not None)
     tone, words = _verdict(rows, lines, altered=altered, unread=unread)
     names = [text(mapping(by.get("about")).get("name")) for _, material in begun for by in authors(material)]
@@ -203,16 +205,20 @@ def _lost(page: Page, kind: Kind, ask: Mapping[str, Any]) -> Figure:
     return Figure("drained but for accepted differences" if mapping(ask.get("accept_difference")) else "drained first")
 
 
-def _on_twins(folder: Path) -> Iterable[Row]:
-    """Rehearsals on a twin, by the evidence that they leave; a file that cannot be read is none."""
+def _on_twins(folder: Path) -> tuple[list[Row], int]:
+    """Rehearsals on a twin, by the evidence that they leave, and how many files of it cannot be read."""
+    rows, torn = list[Row](), 0
     for path in sorted(folder.glob("*.json")):
         try:
             document = mapping(json.loads(path.read_bytes()))
         except (OSError, ValueError):
-            continue
+            document = {}
         at, played = moment(document.get("at")), items(document.get("variations"))
-        if at is not None:
-            yield _on_twin(at, played, mapping(document.get("outage_s")))
+        if at is not None and played:
+            rows.append(_on_twin(at, played, mapping(document.get("outage_s"))))
+        elif "variations" in document or not document:
+            torn += 1
+    return rows, torn
 
 
 def _on_twin(at: datetime, played: Sequence[Any], out: Mapping[str, Any]) -> Row:

@@ -182,12 +182,15 @@ class TestLost:
 
         assert (before.code, before.document["summary"]) == (
             10,
-            "failover to paris: refused while london serves; without it, ready",
+            "failover to paris: refused while london serves; if london is lost: ready",
         )
         price = "an unknown number of messages may be lost, an unknown number of messages may come twice"
         decides = f"refused without --accept-loss unknown: {price}; who owns that limit decides"
         assert (ended.code, ended.document["summary"]) == (10, f"failover to paris: {decides}")
-        assert unwatched.document["summary"] == f"failover to paris: refused while london serves; without it, {decides}"
+        assert (
+            unwatched.document["summary"]
+            == f"failover to paris: refused while london serves; if london is lost: {decides}"
+        )
 
     @pytest.mark.parametrize(("typed", "code"), [("paris\n", 0), ("london\n", 14), ("y\n", 14)])
     def test_a_person_agrees_with_the_targets_name_beside_the_price(
@@ -543,7 +546,7 @@ class TestBack:
         before = sites.settable
         getattr(sites, site).instead[verb] = NOT_NOW
 
-        ended = dr_ctl("failback", "--to", "london", "--yes", "--json", "--timeout", "200ms")
+        ended = dr_ctl("failback", "--to", "london", "--yes", "--json", "--timeout", "2s")
 
         taken_in = site == "london"
         assert ended.code in (20, 24), ended.document

@@ -224,7 +224,7 @@ def test_a_ready_pair_is_called_ready(dr_ctl: Shell, installation: Installation)
 
     told = {
         "swapover": ("ready", 0),
-        "failover": ("refused while london serves; without it, ready", 10),
+        "failover": ("refused while london serves; if london is lost: ready", 10),
         "failback": ("ready; nothing is owed, a swapover does the same", 0),
         "reinstate": ("nothing to do: paris is taken in already", 0),
     }

@@ -75,6 +75,17 @@ def test_one_whose_process_was_killed_is_said_to_be_gone_and_its_rest_is_removed
     assert not lab.exists()
 
 
+def test_one_that_is_stopped_keeps_nobody_waiting(lab: Path) -> None:
+    twin = Playground.up(lab, sites=("london", "paris"), queues=("jobs",), delay_ms=0, topology=MIRROR, pairs=1)
+    process = twin._standing.process
+    os.kill(process.pid, signal.SIGSTOP)
+
+    with pytest.raises(EnvironmentFault, match="is stopped") as raised:
+        twin.status()
+
+    assert raised.value.remedy == f"`kill -CONT {process.pid}` lets it go on."
+
+
 @pytest.mark.parametrize(
     ("topology", "why"),
     [("artemis-smoke", "no twin is made of artemis-smoke"), ("classic-shared-store", "such a twin has one pair")],

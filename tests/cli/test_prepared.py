@@ -24,7 +24,7 @@ def test_where_no_monitor_has_ever_looked_that_and_the_unknown_price_are_warning
         ("DR-MON-002", "no monitor has ever looked: what a failover would cost is not known"),
     ]
     assert "how much london takes with it is not known" in warned[0][1]
-    assert "without it, refused without --accept-loss unknown" in ended.document["summary"]
+    assert "if london is lost: refused without --accept-loss unknown" in ended.document["summary"]
     assert (ended.code, dr_ctl("validate", "--warn-exit", "--json").code) == (0, 30)
 
 
@@ -36,7 +36,7 @@ def test_a_failover_is_ready_where_a_monitor_looks_and_its_price_is_allowed(
 
     ended = dr_ctl("validate", "--for", "failover", "--json")
 
-    assert ended.document["summary"] == "failover to paris: refused while london serves; without it, ready"
+    assert ended.document["summary"] == "failover to paris: refused while london serves; if london is lost: ready"
     assert [each for each in ended.document["findings"] if each["severity"] == "warning"] == []
 
 

@@ -163,6 +163,13 @@ def test_a_crash_may_leave_a_whole_line_that_is_none(tmp_path: Path) -> None:
     assert (check(files).verdict, check(files).line) == (Verdict.OPEN, 8)
 
 
+def test_a_journal_of_which_no_line_can_be_read_is_no_open_run(tmp_path: Path) -> None:
+    files = cut_off(tmp_path).files
+    files.journal.write_bytes(b"garbage\n")
+
+    assert (check(files).verdict, check(files).lines, check(files).line) == (Verdict.ALTERED, 0, 1)
+
+
 def test_an_open_run_that_was_altered_is_altered(tmp_path: Path) -> None:
     files = cut_off(tmp_path).files
     files.journal.write_bytes(files.journal.read_bytes().replace(b'"seq":3', b'"seq":4'))

@@ -221,7 +221,10 @@ def test_evidence_that_cannot_be_read_hides_no_other(shelf: Shelf) -> None:
 
     page = shelf.page()
 
-    assert (len(page.rows), page.notes) == (1, ("1 run never began: nothing was changed.",))
+    assert (len(page.rows), page.notes) == (
+        1,
+        ("1 run never began: nothing was changed.", "The evidence of 1 rehearsal on a twin cannot be read."),
+    )
 
 
 def test_the_page_is_well_formed_loads_nothing_and_leads_to_the_reports(

@@ -319,6 +319,19 @@ class Torn:
 
 
 @pytest.mark.deep
+def test_a_file_that_breaks_off_leaves_the_one_of_before_in_s3(s3: Place) -> None:
+    store = Store.of(s3.where)
+    store.write("date=2026-03-01/a", lambda sink: sink.write(b"whole"))
+
+    with pytest.raises(OSError, match="torn"):
+        store._send("date=2026-03-01/a", Torn())  # type: ignore[arg-type]
+
+    assert [*store.listed()] == ["date=2026-03-01/a"]
+    with store.opened("date=2026-03-01/a") as file:
+        assert file.read() == b"whole"
+
+
+@pytest.mark.deep
 def test_s3_says_what_a_folder_says(tmp_path: Path, rows: list[Row], s3: Place) -> None:
     recorded(rows, s3, tmp_path / "whole")
     upkeep = tidied(s3)

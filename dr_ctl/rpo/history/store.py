@@ -21,7 +21,7 @@ from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.rpo.history.files import hidden_until_whole
 
 OBJECTS: Final = ("s3", "gcs")
-"""File systems in which a file is there once it is closed, and not before."""
+"""File systems without folders."""
 
 
 class Identity(NamedTuple):
@@ -118,16 +118,15 @@ class Store:
             self._send(name, whole)
 
     def _send(self, name: str, whole: BinaryIO) -> None:
+        """A file that breaks off is closed too, so that its name of before would stand for a part: it moves last."""
         folder, _, base = self.url(name).rpartition("/")
-        is_whole_at_once = self.files.type_name in OBJECTS
-        begun = self.url(name) if is_whole_at_once else f"{folder}/.{base}.{uuid.uuid4().hex}.part"
+        begun = f"{folder}/.{base}.{uuid.uuid4().hex}.part"
         try:
-            if not is_whole_at_once:
+            if self.files.type_name not in OBJECTS:
                 self.files.create_dir(folder, recursive=True)
             with self.files.open_output_stream(begun) as sink:
                 shutil.copyfileobj(whole, sink, 1 << 20)
-            if not is_whole_at_once:
-                self.files.move(begun, self.url(name))
+            self.files.move(begun, self.url(name))
         except BaseException:
             with suppress(OSError):
                 self.files.delete_file(begun)
