@@ -31,10 +31,12 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outc
 def _why_not_open(tools: Tools[Broker], site: str, opens: Sequence[Call], hand: Hand) -> str | None:
     patience = tools.observer.patience
 
-    def look() -> str | None:
-        why = tools.doors.why_not_open_again(site, opens)
-        hand.waiting(f"clients of {site} are let in", None, why)
-        return why
-
-    within_s = patience.opened_s + tools.opening_s
-    return until(hand, look, holds=lambda why: why is None, within_s=within_s, poll_s=patience.poll_s).look
+    if tools.opening_s:
+        hand.notice(f"{site} may keep clients waiting for {tools.opening_s:g} s, until all of its peer has come")
+    return until(
+        hand,
+        lambda: tools.doors.why_not_open_again(site, opens),
+        holds=lambda why: why is None,
+        within_s=patience.opened_s + tools.opening_s,
+        poll_s=patience.poll_s,
+    ).look
