@@ -32,8 +32,8 @@ PYTEST := $(BIN)/python -m pytest -q --numprocesses $(WORKERS) --maxprocesses 8 
 # Hundreds of tests start a process of dr-ctl: without compiled modules each compiles all of it anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-# A test that hangs says where.
-NO_HANG := -o faulthandler_timeout=240
+# A test that hangs says where, ends, and fails; the longest one takes under three minutes.
+NO_HANG := -o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true
 
 fast: setup lint ## lint, types and the tests that start nothing: no site, no Java, no Spark
 	$(PYTEST) -m "not broker and not spark and not deep and not chaos" --ignore tests/twin --ignore tests/stories --ignore tests/older --ignore tests/cli/test_pairs.py

@@ -27,7 +27,8 @@ def rewritten(page: str) -> str:
 
 
 def _lines() -> Iterator[str]:
-    for package in sorted(path.parent for path in (ROOT / "dr_ctl").rglob("__init__.py")):
+    packages = [path.parent for root in ("dr_ctl", "dr_ctl_lab") for path in (ROOT / root).rglob("__init__.py")]
+    for package in sorted(packages):
         place = package.relative_to(ROOT)
         modules = [path for path in sorted(package.glob("*.py")) if path.stem != "__init__"]
         if not modules or place.parts == ("dr_ctl",):

@@ -1,4 +1,5 @@
-"""Since when nobody is served, a link is down, or nobody looks: by the open run's journal and by the history."""
+"""Since when nobody is served, a link is down, or nobody looks, and after how long without looks that is a finding: by
+the open run's journal and by the history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Turns the options of a command into an `Ask`; a malformed option is a usage error with its remedy."""
+"""Turns the options of a command into an `Ask`, moments and durations among them; a malformed option is a usage error
+with its remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lock on the brokers: one run at a time, whoever starts it and from where.
+"""Judges the locks on the brokers: one run at a time, whoever starts it and from where; which lock still counts.
 
 A lock is a document that a broker keeps. Creating one is atomic, so of two runs one gets it. The document's number is
 the epoch, one higher than every epoch seen at any broker, so a run notices when its lock was taken over. The lock

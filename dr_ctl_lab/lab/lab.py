@@ -20,11 +20,11 @@ from dr_ctl.core.errors import BrokerError, EnvironmentFault, UsageError
 from dr_ctl.stomp_io.address import Address
 from dr_ctl_lab.lab import daemons, distribution, layout, processor, settings_file, status, wire
 from dr_ctl_lab.lab import state as lab_state
-from dr_ctl_lab.lab.cache import release_ports
 from dr_ctl_lab.lab.fanout import LEAST_FILE, FanOut
 from dr_ctl_lab.lab.ids import SHARED, Ids, IdStore, store_at
 from dr_ctl_lab.lab.kinds import KINDS, MIRROR
 from dr_ctl_lab.lab.make import Make
+from dr_ctl_lab.lab.ports import release_ports
 from dr_ctl_lab.lab.stage import Played
 from dr_ctl_lab.lab.started import wait_until
 from dr_ctl_lab.lab.state import LabState, LinkState, SiteState

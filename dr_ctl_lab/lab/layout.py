@@ -5,8 +5,8 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING
 
-from dr_ctl_lab.lab.cache import reserve_ports
 from dr_ctl_lab.lab.kinds import KINDS
+from dr_ctl_lab.lab.ports import reserve_ports
 from dr_ctl_lab.lab.state import PAIR, LabState, LinkState, SiteState
 
 if TYPE_CHECKING:

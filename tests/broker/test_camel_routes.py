@@ -17,8 +17,8 @@ from dr_ctl.engine.outcome import Done
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.workloads.calls import call
 from dr_ctl.topologies.workloads.sites import WorkloadSites
-from dr_ctl_lab.lab.cache import release_ports, reserve_ports
 from dr_ctl_lab.lab.camel import LOG, Camel
+from dr_ctl_lab.lab.ports import release_ports, reserve_ports
 from dr_ctl_lab.played import PlayedTwin
 from tests.conftest import Command
 from tests.lab.waiting import eventually

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ import tests.patience
 from dr_ctl.cli.app import run
 from dr_ctl.cli.session import Time
 from dr_ctl.core.clock import SystemClock
+from dr_ctl.engine.stopping import StopRequest
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.console import ADMIN
 from dr_ctl_lab.twin.site import PAIR
@@ -121,6 +124,26 @@ def installation(dr_ctl: Shell, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ins
         both.even()
         dr_ctl.settings(both.london.url, both.paris.url, drain={"poll": "5ms"})
         yield both
+
+
+@pytest.fixture
+def twice(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """For `after_change`: two signals to this process once a door is closed. Two at the same moment are one, so the
+    second waits until the first was heard."""
+    heard, ask = threading.Event(), StopRequest.ask
+
+    def hear(request: StopRequest, signum: int) -> None:
+        ask(request, signum)
+        heard.set()
+
+    def signals(operation: str) -> None:
+        if operation == "stop()":
+            os.kill(os.getpid(), signal.SIGINT)
+            assert heard.wait(10)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(StopRequest, "ask", hear)
+    return signals
 
 
 @pytest.fixture

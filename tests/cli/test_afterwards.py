@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import stat
-import time
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -123,15 +123,9 @@ class TestTold:
         assert variables(dr_ctl)["OPERATION"] == "swapover"
 
     def test_a_run_that_two_signals_stopped_is_told_as_interrupted(
-        self, dr_ctl: Shell, installation: Installation
+        self, dr_ctl: Shell, installation: Installation, twice: Callable[[str], None]
     ) -> None:
         listen(dr_ctl, script(dr_ctl.folder))
-
-        def twice(operation: str) -> None:
-            if operation == "stop()":
-                os.kill(os.getpid(), signal.SIGINT)
-                time.sleep(0.05)  # two signals at the same moment are one
-                os.kill(os.getpid(), signal.SIGINT)
 
         installation.london.after_change = twice
 

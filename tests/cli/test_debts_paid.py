@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import stat
-import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -183,14 +181,8 @@ class TestEscalated:
         assert old["outcome"] == "unknown"
 
     def test_what_its_run_had_paused_is_lifted_when_the_service_moves_back(
-        self, dr_ctl: Shell, installation: Installation
+        self, dr_ctl: Shell, installation: Installation, twice: Callable[[str], None]
     ) -> None:
-        def twice(operation: str) -> None:
-            if operation == "stop()":
-                os.kill(os.getpid(), signal.SIGINT)
-                time.sleep(0.05)  # two signals at the same moment are one
-                os.kill(os.getpid(), signal.SIGINT)
-
         installation.london.after_change = twice
         assert dr_ctl("swapover", "--to", "paris", "--yes", "--json").code == 130
         installation.london.after_change = lambda operation: None

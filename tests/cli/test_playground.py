@@ -14,6 +14,7 @@ from dr_ctl_lab.lab.daemons import wait_gone
 from dr_ctl_lab.playground import LOG, Playground
 from dr_ctl_lab.twin.kinds import KINDS, MIRROR
 from tests.cli.conftest import Shell
+from tests.twin.subject import until
 
 
 @pytest.fixture
@@ -79,6 +80,7 @@ def test_one_that_is_stopped_keeps_nobody_waiting(lab: Path) -> None:
     twin = Playground.up(lab, sites=("london", "paris"), queues=("jobs",), delay_ms=0, topology=MIRROR, pairs=1)
     process = twin._standing.process
     os.kill(process.pid, signal.SIGSTOP)
+    until(process.frozen)  # a process on another core runs on for a moment, and would be asked
 
     with pytest.raises(EnvironmentFault, match="is stopped") as raised:
         twin.status()

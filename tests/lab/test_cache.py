@@ -1,9 +1,8 @@
-"""What labs share: ports and distributions."""
+"""What labs share: a directory, locks and distributions."""
 
 from __future__ import annotations
 
 import os
-import socket
 import tarfile
 import threading
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl_lab.lab import distribution
-from dr_ctl_lab.lab.cache import cache_dir, locked, release_ports, reserve_ports
+from dr_ctl_lab.lab.cache import cache_dir, locked
 from dr_ctl_lab.lab.distribution import Coordinates
 
 TOY = Coordinates("org.example", "toy", "1.0")
@@ -50,38 +49,6 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def _program(path: Path, text: str) -> None:
     path.write_text(text)
     path.chmod(0o755)
-
-
-def test_ports_of_two_labs_differ_although_nobody_listens_yet(tmp_path: Path) -> None:
-    one, two = tmp_path / "one", tmp_path / "two"
-    one.mkdir()
-    two.mkdir()
-
-    assert not set(reserve_ports(50, one)) & set(reserve_ports(50, two))
-
-
-def test_ports_of_a_lab_that_is_gone_are_free_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dr_ctl_lab.lab.cache._range", lambda: (20_000, 20_006))
-    monkeypatch.setattr("dr_ctl_lab.lab.cache._is_free", lambda _: True)
-    lab = tmp_path / "lab"
-    lab.mkdir()
-    reserve_ports(6, lab)
-    with pytest.raises(EnvironmentFault, match="free ports"):
-        reserve_ports(1, tmp_path)
-    lab.rmdir()
-
-    assert len(reserve_ports(6, tmp_path)) == 6
-    release_ports(tmp_path)
-    assert len(reserve_ports(6, tmp_path)) == 6
-
-
-def test_a_port_in_use_is_not_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-        monkeypatch.setattr("dr_ctl_lab.lab.cache._range", lambda: (port, port + 1))
-
-        with pytest.raises(EnvironmentFault):
-            reserve_ports(1, tmp_path)
 
 
 def test_a_lock_that_is_held_too_long_is_named() -> None:

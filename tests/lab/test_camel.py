@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from dr_ctl.core.errors import EnvironmentFault
-from dr_ctl_lab.lab.cache import release_ports, reserve_ports
 from dr_ctl_lab.lab.camel import LOG, Camel, connected
 from dr_ctl_lab.lab.kinds import BRIDGES
 from dr_ctl_lab.lab.lab import Lab
+from dr_ctl_lab.lab.ports import release_ports, reserve_ports
 from tests.lab.waiting import eventually
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]

@@ -14,7 +14,7 @@ import pytest
 
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl_lab.lab import daemons, wire
-from dr_ctl_lab.lab.cache import release_ports, reserve_ports
+from dr_ctl_lab.lab.ports import release_ports, reserve_ports
 from tests.lab.waiting import eventually
 
 if TYPE_CHECKING:

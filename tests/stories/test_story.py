@@ -135,6 +135,7 @@ def test_a_service_moves_there_and_back_loses_a_site_and_takes_it_in_again(
         planned = operator.run("plan", "failback", "--to", "london").document
         traffic.resume_producing()
         returned = operator.run("failback", "--to", "london", "--yes")
+        assert returned.code == 0, (returned.told, returned.document)
         more(traffic)
         # What was consumed before may lie there once more: the ledger alone does not tell that all is consumed.
         came_to_rest(stage, traffic)
@@ -157,7 +158,6 @@ def test_a_service_moves_there_and_back_loses_a_site_and_takes_it_in_again(
     assert len(lost.consumed_twice) <= bounds["twice"]["at_most"]
     assert {debt["site"] for debt in owed} == {"london"} or (topology in BY_ITSELF and owed == [])
     # The return brings back what was lost, and doubles no more than it said.
-    assert (returned.code, returned.document["data"]["pairs"][0]["serving"]) == (0, "london"), returned.told
     assert verdict.lost == ()
     assert verdict.drained
     doubled = set(verdict.consumed_twice) - set(lost.consumed_twice)

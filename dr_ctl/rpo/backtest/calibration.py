@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from dr_ctl.rpo.backtest.verdict import Calibration
-from dr_ctl.rpo.estimate.figures import t_value
 from dr_ctl.rpo.estimate.horizon import Changes
 from dr_ctl.rpo.estimate.result import PROBABILITIES
 from dr_ctl.rpo.series.columns import Floats, Ints
@@ -25,8 +24,6 @@ from dr_ctl.rpo.series.histogram import Histogram, bucket_of, wall_blocks, weigh
 if TYPE_CHECKING:
     from dr_ctl.core.model import Json
 
-LEAST_FOLDS: Final = 8
-"""From fewer folds nobody can tell whether a coverage is too low."""
 LEAST_BEFORE: Final = 2
 DAY_S: Final = 86_400.0
 UNITS: Final = {"loss": 1.0, "age_ms": 1000.0}
@@ -69,13 +66,8 @@ class Row:
 
     @property
     def verdict(self) -> Calibration:
-        count, mean = len(self.folds), self.coverage
-        if count < LEAST_FOLDS or mean is None:
-            return Calibration.UNKNOWN
-        whole = sum(fold.weight for fold in self.folds)
-        spread = sum((fold.weight * (fold.coverage - mean)) ** 2 for fold in self.folds)
-        error = t_value(count - 1) * math.sqrt(count / (count - 1) * spread) / whole
-        return Calibration.NARROW if mean + error < PROBABILITIES[self.quantile] else Calibration.HOLDS
+        coverages, weights = [fold.coverage for fold in self.folds], [fold.weight for fold in self.folds]
+        return Calibration.of(coverages, weights, PROBABILITIES[self.quantile])
 
     def as_json(self) -> dict[str, Json]:
         return {

@@ -1,9 +1,16 @@
-"""The verdict of a backtest on a figure."""
+"""The verdict of a backtest on a figure: holds, narrow, or unknown where the history is too short."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 from enum import Enum
+from typing import Final
+
+from dr_ctl.rpo.estimate.figures import t_value
+
+LEAST_FOLDS: Final = 8
+"""From fewer folds nobody can tell whether a coverage is too low."""
 
 
 class Calibration(Enum):
@@ -12,6 +19,18 @@ class Calibration(Enum):
     HOLDS = "holds"
     NARROW = "narrow"
     UNKNOWN = "unknown"
+
+    @classmethod
+    def of(cls, coverages: Sequence[float], weights: Sequence[float], nominal: float) -> Calibration:
+        """NARROW where the coverage of the folds is below `nominal`, beyond the chance that so few folds have."""
+        count, whole = len(coverages), sum(weights)
+        if count < LEAST_FOLDS or not whole:
+            return cls.UNKNOWN
+        pairs = list(zip(coverages, weights, strict=True))
+        mean = sum(coverage * weight for coverage, weight in pairs) / whole
+        spread = sum((weight * (coverage - mean)) ** 2 for coverage, weight in pairs)
+        error = t_value(count - 1) * math.sqrt(count / (count - 1) * spread) / whole
+        return cls.NARROW if mean + error < nominal else cls.HOLDS
 
     @classmethod
     def worst(cls, verdicts: Iterable[Calibration]) -> Calibration:

@@ -1,4 +1,5 @@
-"""Messages that are read at one site and put down at the other, each with all that its producer said of it."""
+"""Messages that are read at one site and put down at the other, each with all that its producer said of it; which
+messages cannot be copied whole."""
 
 from __future__ import annotations
 
