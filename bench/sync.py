@@ -23,7 +23,8 @@ from pathlib import Path
 from statistics import median, quantiles
 
 from dr_ctl.jolokia.client import Account, Read, Reader, Wire
-from dr_ctl.stomp_io.connection import Connection, knock
+from dr_ctl.stomp_io.connection import Connection
+from dr_ctl.stomp_io.knock import knock
 from dr_ctl_lab.lab.classic.admin import ORIGIN, jolokia
 from dr_ctl_lab.lab.kinds import BROKERSYNC
 from dr_ctl_lab.lab.lab import Lab

@@ -36,14 +36,13 @@ SHARE: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A sample. `outflows` holds None where one was not read. `payable` lists lost sites that may be taken in again
-    now. `trouble` is a fault of the history; `waiting` and `dropped` count the rows affected."""
+    """A sample. `outflows` holds None where one was not read. `trouble` is a fault of the history; `waiting` and
+    `dropped` count the rows affected."""
 
     at: datetime
     roles: Mapping[str, Role]
     outflows: Mapping[str, int | None]
     seen: Seen
-    payable: tuple[str, ...] = ()
     trouble: str | None = None
     waiting: int = 0
     dropped: int = 0
@@ -128,7 +127,7 @@ class Monitor:
         seen, at, _ = self._look_at_everything()
         outflows = {site: _outflow(seen, site) for site in seen.roles}
         trouble = self._writer.trouble or self._upkeep.trouble
-        return Look(at, seen.roles, outflows, seen, payable(seen), trouble, self._writer.waiting, self._writer.dropped)
+        return Look(at, seen.roles, outflows, seen, trouble, self._writer.waiting, self._writer.dropped)
 
     def _look_at_everything(self) -> tuple[Seen, datetime, bool]:
         """What was seen, when it was answered, and whether it told of a change."""
@@ -212,25 +211,6 @@ def shown(monitor: Monitor, look: Look, figures: Sequence[Metric] = ()) -> Shown
     answers = any(each.silent is None for each in look.seen.brokers)
     good_for_s = max(RECENT_S, 3 * monitor.every_s)
     return Shown(look.trouble is None, look.as_json(), [*own, *figures], ready=answers, good_for_s=good_for_s)
-
-
-def payable(seen: Seen) -> tuple[str, ...]:
-    """The sites that a debt is owed for, that answer, and that may be paid for without a person: the debt stands where
-    the highest epoch is, and the site that took over is seen serving in the same look."""
-    if len({debt.kept_at for debt in seen.debts}) > 1:
-        return ()  # lost in turn: which of them really serves is for a person to say
-    epochs = dict.fromkeys(seen.roles, 0)
-    for look in seen.locks:
-        epochs[look.site] = max(epochs[look.site], look.highest.epoch if look.highest is not None else 0)
-    highest = max(epochs.values())
-    sites = {
-        debt.about
-        for debt in seen.debts
-        if epochs[debt.kept_at] == highest
-        and seen.roles[debt.kept_at] is Role.SERVING
-        and seen.roles.get(debt.about) in (Role.STANDBY, Role.SERVING)
-    }
-    return tuple(sorted(sites))
 
 
 def _state(seen: Seen) -> object:

@@ -1,4 +1,4 @@
-"""The checks of an installation as a whole: roles, lock, runs, settings and history."""
+"""What `status` and `validate` check beside the brokers: roles, lock, runs, settings and history."""
 
 from __future__ import annotations
 

@@ -1,11 +1,9 @@
-"""The monitor as a command: samples both sites, keeps the stored estimate fresh, pays debts where it is asked to."""
+"""The monitor as a command: samples both sites, and keeps the stored estimate fresh."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Final
 
 from dr_ctl.agents.exposing import exposing
 from dr_ctl.agents.monitor import Look, Monitor, shown
@@ -15,17 +13,13 @@ from dr_ctl.application.estimates import request
 from dr_ctl.application.figures import Figures
 from dr_ctl.application.findings import HISTORY_NOT_WRITTEN
 from dr_ctl.application.opened import Opened
-from dr_ctl.application.result import Result, of_error
-from dr_ctl.application.run import run
-from dr_ctl.application.run_options import RunOptions
+from dr_ctl.application.paying import Payer
+from dr_ctl.application.result import Result
 from dr_ctl.core.clock import stamp
-from dr_ctl.core.errors import DrCtlError, Stopped
+from dr_ctl.core.errors import Stopped
 from dr_ctl.core.model import ExitCode, Finding, Json
 from dr_ctl.engine.operations import REINSTATE
-from dr_ctl.engine.plan import Ask
 from dr_ctl.processes import service
-
-AGAIN_S: Final = 60.0  # a run that did not end well is not repeated at every look
 
 
 def monitor(caller: Caller, lasting_s: float | None, *, pay_debts: bool, metrics: str | None = None) -> Result:
@@ -52,7 +46,7 @@ def monitor(caller: Caller, lasting_s: float | None, *, pay_debts: bool, metrics
                 service.notify(service.READY, service.ALIVE, f"STATUS={look.line}")
                 caller.line(look.as_json(), look.line)
                 if payer is not None:
-                    payer.pay(look.payable)
+                    payer.pay(look.seen)
                 watching.wait(until)
         except Stopped:
             pass
@@ -92,39 +86,3 @@ class Recorded:
             loss = f"{lost} row(s) were dropped meanwhile, the oldest of queues first" if lost else "nothing was lost"
             self.caller.say(f"the history is written again; {loss}")
             self._dropped = look.dropped
-
-
-@dataclass
-class Payer:
-    """Takes a lost site that is back in again, by a run like any other. `runs` are those that it made, by name and
-    outcome."""
-
-    caller: Caller
-    runs: list[Json] = field(default_factory=list)
-    _not_before: dict[str, float] = field(default_factory=dict)
-
-    def pay(self, sites: Sequence[str]) -> None:
-        """Reinstate each of these sites, unless that failed a moment ago. Says what came of it."""
-        clock = self.caller.clock
-        for site in sites:
-            if clock.monotonic() < self._not_before.get(site, 0.0):
-                continue
-            self.caller.say(f"{site} is back: taking it in again")
-            result = self._reinstate(site)
-            if result.code is not ExitCode.OK:
-                self._not_before[site] = clock.monotonic() + AGAIN_S
-            if result.run is not None:
-                self.runs.append({"run": result.run, "outcome": result.code.outcome, "exit_code": int(result.code)})
-            self.caller.line(result.envelope(REINSTATE), f"{result.code.outcome}: {result.summary}")
-
-    def _reinstate(self, site: str) -> Result:
-        """A signal during the run ends the monitor too, once the run has ended."""
-        try:
-            result = run(self.caller, Ask(REINSTATE, site), RunOptions(yes=True))
-        except Stopped:
-            raise
-        except DrCtlError as error:
-            return of_error(error)
-        if result.code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
-            raise Stopped(int(result.code) - 128)
-        return result

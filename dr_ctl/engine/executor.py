@@ -20,10 +20,11 @@ from dr_ctl.core.model import ExitCode, Finding, Json
 from dr_ctl.engine import ending, verbs
 from dr_ctl.engine.ending import Facts, price_text
 from dr_ctl.engine.findings import HOOK_FAILED_LATE
-from dr_ctl.engine.hand import JournalHand, Outage, OutTooLong
+from dr_ctl.engine.hand import JournalHand
 from dr_ctl.engine.history import LET_IN_AT, History, outage_s
 from dr_ctl.engine.journal import Journal
 from dr_ctl.engine.operations import DRAIN, FAILOVER
+from dr_ctl.engine.outage import Outage, OutTooLong
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.parts import in_part, part_of
 from dr_ctl.engine.plan import Plan, PlannedStep

@@ -9,7 +9,8 @@ from dr_ctl.core.clock import growing_s
 from dr_ctl.stomp_io.address import Address, Login, TlsFiles
 from dr_ctl.stomp_io.answers import Failed, Passed, RoundTrip
 from dr_ctl.stomp_io.client import PROBE_HEADER, Inbox, receipt
-from dr_ctl.stomp_io.connection import Connection, ConnectionLost, knock
+from dr_ctl.stomp_io.connection import Connection, ConnectionLost
+from dr_ctl.stomp_io.knock import knock
 
 _QUEUE: Final[Mapping[str, str]] = {"destination-type": "ANYCAST", "subscription-type": "ANYCAST"}
 

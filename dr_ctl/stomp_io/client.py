@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from dr_ctl.core.clock import growing_s
 from dr_ctl.stomp_io.address import Address, Login, TlsFiles
 from dr_ctl.stomp_io.answers import Failed, Greeting, Passed, RoundTrip
-from dr_ctl.stomp_io.connection import Connection, ConnectionLost, knock
+from dr_ctl.stomp_io.connection import Connection, ConnectionLost
 from dr_ctl.stomp_io.frames import Frame
+from dr_ctl.stomp_io.knock import knock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dr_ctl.stomp_io.connection import Connection, ConnectionLost, knock
+from dr_ctl.stomp_io.connection import Connection, ConnectionLost
+from dr_ctl.stomp_io.knock import knock
 from dr_ctl_lab.lab.ledger import Event, Ledger
 from dr_ctl_lab.lab.sending import MOST_OUTSTANDING, send
 

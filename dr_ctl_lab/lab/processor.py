@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dr_ctl.stomp_io.address import Address, Login
-from dr_ctl.stomp_io.connection import Connection, ConnectionLost, knock
+from dr_ctl.stomp_io.connection import Connection, ConnectionLost
+from dr_ctl.stomp_io.knock import knock
 from dr_ctl_lab.lab.ids import QUEUE_HEADER, IdStore, Where
 
 if TYPE_CHECKING:

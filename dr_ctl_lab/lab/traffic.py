@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING
 
 from dr_ctl.stomp_io.address import endpoints
 from dr_ctl.stomp_io.answers import Connected
-from dr_ctl.stomp_io.connection import Connection, ConnectionLost, Knock, SaidError, wait_for
+from dr_ctl.stomp_io.connection import Connection, ConnectionLost, SaidError
 from dr_ctl.stomp_io.dialect import ARTEMIS, Dialect
+from dr_ctl.stomp_io.knock import Knock, wait_for
 from dr_ctl_lab.lab.fanout import FanOut, Producing, produce
 from dr_ctl_lab.lab.ids import Ids, IdStore
 from dr_ctl_lab.lab.ledger import Event, Ledger, Verdict

@@ -75,7 +75,7 @@ def test_a_trouble_is_said_once_and_so_is_its_end_with_what_it_cost() -> None:
     person = Person()
     recorded = Recorded(person)  # type: ignore[arg-type]
     for trouble, dropped in ((None, 0), ("full", 0), ("full", 5), (None, 5), ("full", 5), (None, 5)):
-        recorded.tell(Look(AT, {"london": Role.SERVING}, {"london": 0}, None, (), trouble, 7, dropped))  # type: ignore[arg-type]
+        recorded.tell(Look(AT, {"london": Role.SERVING}, {"london": 0}, None, trouble, 7, dropped))  # type: ignore[arg-type]
 
     assert [said.partition(";")[0] for said in person.said] == ["full", "the history is written again"] * 2
     assert "5 row(s) were dropped" in person.said[1]

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dr_ctl.stomp_io.connection import ConnectionLost, knock
+from dr_ctl.stomp_io.connection import ConnectionLost
+from dr_ctl.stomp_io.knock import knock
 from dr_ctl_lab.lab.lab import Lab
 from tests.broker.driving import Operator, changed_settings, end_all, reset, until
 

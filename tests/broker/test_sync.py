@@ -13,7 +13,8 @@ import pytest
 
 from dr_ctl.core.clock import SystemClock
 from dr_ctl.engine.runs import Runs
-from dr_ctl.stomp_io.connection import Connection, knock
+from dr_ctl.stomp_io.connection import Connection
+from dr_ctl.stomp_io.knock import knock
 from dr_ctl_lab.lab.classic.admin import ClassicAdmin
 from dr_ctl_lab.lab.kinds import BROKERSYNC
 from dr_ctl_lab.lab.lab import Lab

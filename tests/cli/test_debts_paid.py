@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dr_ctl.agents.monitor import payable
+from dr_ctl.application.paying import payable
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.topologies.common.debts import document
 from dr_ctl.topologies.mirror.view import BrokerView

@@ -16,8 +16,9 @@ from dr_ctl.core.model import ExitCode, Finding, Severity
 from dr_ctl.engine import journal as journal_module
 from dr_ctl.engine.entries import read
 from dr_ctl.engine.executor import _EVENTS
-from dr_ctl.engine.hand import JournalHand, Outage
+from dr_ctl.engine.hand import JournalHand
 from dr_ctl.engine.journal import Journal
+from dr_ctl.engine.outage import Outage
 from dr_ctl.engine.outcome import NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.telemetry.events import Event, Notice, StepEnded, StepStarted, WaitProgress, nobody
 from tests.engine.desk import (

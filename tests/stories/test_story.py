@@ -135,7 +135,7 @@ def test_a_service_moves_there_and_back_loses_a_site_and_takes_it_in_again(
         planned = operator.run("plan", "failback", "--to", "london").document
         traffic.resume_producing()
         returned = operator.run("failback", "--to", "london", "--yes")
-        assert returned.code == 0, (returned.told, returned.document)
+        assert returned.code == 0, returned.document["summary"]
         more(traffic)
         # What was consumed before may lie there once more: the ledger alone does not tell that all is consumed.
         came_to_rest(stage, traffic)

@@ -10,8 +10,9 @@ import pytest
 import requests
 
 from dr_ctl.stomp_io.address import Address, Login
-from dr_ctl.stomp_io.connection import Connection, SaidError, knock
+from dr_ctl.stomp_io.connection import Connection, SaidError
 from dr_ctl.stomp_io.frames import Frame
+from dr_ctl.stomp_io.knock import knock
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.state import SiteState
 from dr_ctl_lab.played import PlayedTwin

@@ -8,9 +8,10 @@ import uuid
 from collections.abc import Callable
 from typing import Self
 
-from dr_ctl.stomp_io.connection import Connection, ConnectionLost, knock
+from dr_ctl.stomp_io.connection import Connection, ConnectionLost
 from dr_ctl.stomp_io.dialect import ARTEMIS, Dialect
 from dr_ctl.stomp_io.frames import Frame
+from dr_ctl.stomp_io.knock import knock
 from dr_ctl_lab.lab.ledger import Event, Ledger
 from dr_ctl_lab.lab.working import ID_HEADER, identify
 from tests.broker.driving import Stage

@@ -12,8 +12,9 @@ import requests
 
 from dr_ctl.jolokia.client import Account, Reader, Wire
 from dr_ctl.stomp_io.address import Login
-from dr_ctl.stomp_io.connection import Connection, knock
+from dr_ctl.stomp_io.connection import Connection
 from dr_ctl.stomp_io.frames import Frame
+from dr_ctl.stomp_io.knock import knock
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.common.view import Config
 from dr_ctl.topologies.mirror.look import look

@@ -11,7 +11,10 @@ import yaml
 
 from dr_ctl.engine.outcome import Outcome
 from dr_ctl.engine.plan import Call
+from dr_ctl.topologies.classic import ids as classic_ids
 from dr_ctl.topologies.common.sender import Sender
+from dr_ctl.topologies.common.view import Queue
+from dr_ctl.topologies.replica.access import Access
 from dr_ctl.topologies.replica.calls import ROLE
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.classic.policy import HARDENED
@@ -203,6 +206,35 @@ def test_what_only_the_serving_site_has_after_a_return_stays_and_a_person_decide
     assert (refused.code, "DR-PARITY-001" in ids(refused), serving(twin)) == (10, True, ("paris",))
     done(dr_ctl("swapover", "--to", "london", "--yes", "--accept-difference", "orders.in=1"))
     assert serving(twin) == ("london",)
+
+
+@pytest.mark.parametrize("site", ["london", "paris"])
+def test_a_return_waits_for_a_moment_in_which_a_listing_shows_all(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, site: str
+) -> None:
+    lose(twin, dr_ctl)
+    done(dr_ctl("failover", "--to", "paris", "--yes", *ACCEPTED))
+    twin.heal()
+    twin.start("london")
+    asked, short = classic_ids._asked, 0
+
+    def busy(access: Access, queue: Queue) -> tuple[dict[str, str | None], int, int]:
+        """Each second listing there leaves out what is on its way to a consumer, or came while it was made."""
+        nonlocal short
+        found, before, after = asked(access, queue)
+        if access.site == site and found:
+            short += 1
+            if short % 2:
+                found.popitem()
+        return found, before, after
+
+    monkeypatch.setattr(classic_ids, "_asked", busy)
+
+    taken_in = done(dr_ctl("reinstate", "london", "--yes"))
+
+    assert short > 1
+    assert {"DR-RETURN-001", "DR-REPLICA-007"} <= ids(taken_in)
+    assert (serving(twin), parts(twin)) == (("paris",), (Role.REPLICA, Role.SOURCE))
 
 
 def test_two_sources_hand_nothing_over(twin: PlayedTwin, dr_ctl: Command) -> None:

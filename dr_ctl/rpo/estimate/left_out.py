@@ -1,4 +1,4 @@
-"""Bounds made from every second look, against what the looks in between say."""
+"""Whether bounds hold: they are made from every other look, and held against the looks that were left out."""
 
 from __future__ import annotations
 

@@ -9,8 +9,9 @@ from typing import Final
 from dr_ctl.core.clock import growing_s
 from dr_ctl.core.errors import BrokerError, LoginRefused, TimedOut
 from dr_ctl.stomp_io.answers import Refused
-from dr_ctl.stomp_io.connection import Connection, knock
+from dr_ctl.stomp_io.connection import Connection
 from dr_ctl.stomp_io.frames import Frame
+from dr_ctl.stomp_io.knock import knock
 from dr_ctl.topologies.common.access import Gate
 
 GREETING_S: Final = 5.0

@@ -15,8 +15,9 @@ from dr_ctl.core.clock import growing_s
 from dr_ctl.core.errors import BrokerError, TimedOut, Unreachable
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.stomp_io.answers import Connected, Refused
-from dr_ctl.stomp_io.connection import Connection, ConnectionLost, knock
+from dr_ctl.stomp_io.connection import Connection, ConnectionLost
 from dr_ctl.stomp_io.frames import Frame
+from dr_ctl.stomp_io.knock import knock
 from dr_ctl.topologies.classic.broker import Network
 from dr_ctl.topologies.classic.look import DEAD_LETTERS, Answered
 from dr_ctl.topologies.classic.operations import EVERY

@@ -13,7 +13,7 @@ import pytest
 
 from dr_ctl.stomp_io.answers import Connected
 from dr_ctl.stomp_io.client import greet
-from dr_ctl.stomp_io.connection import knock
+from dr_ctl.stomp_io.knock import knock
 from dr_ctl_lab.lab.classic.admin import ClassicAdmin
 from dr_ctl_lab.lab.kinds import SHARED_STORE
 from dr_ctl_lab.lab.lab import Lab

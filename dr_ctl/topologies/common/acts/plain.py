@@ -1,4 +1,4 @@
-"""The two acts that need no more than the plan's own step."""
+"""Two acts that every topology shares: a step that changes nothing, and the undo of a step at the source."""
 
 from __future__ import annotations
 

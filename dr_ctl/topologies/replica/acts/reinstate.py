@@ -21,6 +21,7 @@ from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.classic import ids
 from dr_ctl.topologies.classic.calls import moves
 from dr_ctl.topologies.common.acts.residue import closed_first
+from dr_ctl.topologies.common.consumed import NotWhole
 from dr_ctl.topologies.common.effects import holds, left_of
 from dr_ctl.topologies.common.findings import LEFT_OVER
 from dr_ctl.topologies.common.residue import Residue
@@ -111,16 +112,20 @@ def _told_apart(
 ) -> Refused | None:
     """Raises `BrokerError`."""
     names = sorted({*here.look().business, *there.look().business})
-    only_there = {name: _lying(there, name) - _lying(here, name) for name in names}
-    only_here = {name: _lying(here, name) - _lying(there, name) for name in names}
+    only_there, only_here = {}, {}
+    for name in names:
+        copies, mine = _shown(there, name), _whole(tools, here, name, hand)
+        only_there[name], only_here[name] = copies - mine, mine - copies
     if not any(only_there.values()) and not any(only_here.values()):
         return None
     # The replica first repeats all events that the source has written by now, as they may explain the difference.
     if (refused := _until_done(tools, here, hand)) is not None:
         return refused
     for name in names:
-        kept = only_there[name] & _lying(there, name)
-        done = (only_here[name] - _lying(there, name)) & _lying(here, name)
+        kept = only_there[name] & _shown(there, name)
+        done = only_here[name]
+        if done:
+            done = (done - _whole(tools, there, name, hand)) & _shown(here, name)
         if (refused := _keep(tools, there, name, kept, hand)) is not None:
             return refused
         if done:
@@ -128,8 +133,31 @@ def _told_apart(
     return None
 
 
-def _lying(access: Access, name: str) -> frozenset[str]:
-    return frozenset(ids.lying(access, access.names().named.get(name)))
+def _shown(access: Access, name: str) -> frozenset[str]:
+    """Messages that lie there; others may."""
+    return frozenset(ids.shown(access, access.names().named.get(name)))
+
+
+def _whole(tools: ReplicaTools, access: Access, name: str, hand: Hand) -> frozenset[str]:
+    """All messages that lie there. Clients work on a queue of the serving site, and the replica repeats what they do: a
+    listing that shows all is waited for. Raises `NotWhole` where none did in time."""
+    waited = until(
+        hand,
+        partial(_listed, access, name),
+        holds=lambda found: not isinstance(found, NotWhole),
+        within_s=tools.patience.compared_s,
+        poll_s=tools.patience.link_poll_s,
+    )
+    if isinstance(waited.look, NotWhole):
+        raise waited.look
+    return waited.look
+
+
+def _listed(access: Access, name: str) -> frozenset[str] | NotWhole:
+    try:
+        return frozenset(ids.lying(access, access.names().named.get(name)))
+    except NotWhole as error:
+        return error
 
 
 def _until_done(tools: ReplicaTools, here: Access, hand: Hand) -> Refused | None:
@@ -167,7 +195,7 @@ def _keep(tools: ReplicaTools, access: Access, name: str, kept: frozenset[str], 
     view = access.look()
     queue = view.named[name]
     tools.change(list(moves(view, queue, kept, kept_queue(view.site, name))), hand)
-    if left := _lying(access, name) & kept:
+    if left := _whole(tools, access, name, hand) & kept:
         return Refused(f"{len(left)} message(s) of {name} that only {view.site} has could not be set aside there")
     tools.taken_in.kept[name] = len(kept)
     return None
