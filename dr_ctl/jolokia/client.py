@@ -1,4 +1,5 @@
-"""Jolokia over HTTP: one POST per broker and look, every failure a type of its own, reading and changing two types.
+"""Requests to Jolokia and its answers: one POST per broker and look, every refusal a type of its own, reading and
+changing two types. How bytes travel is `http`.
 
 Only requests built here can go out: attributes are always named, operations carry their signature, and a request
 without a bean cannot be built (Jolokia would answer it with every bean there is). A `Reader` has no way to change

@@ -1,4 +1,5 @@
-"""HTTP to one place: TLS as the settings say, no proxy of the environment, and failures by what they tell of the place.
+"""HTTP to one management address, each answer within one time limit: TLS as the settings say, no proxy of the
+environment, and failures by what they tell of that address.
 
 Not over `requests`: to import it takes longer than two looks at a site do, and in a failover clients wait for that.
 """

@@ -1,4 +1,4 @@
-"""A chart of single figures over months: a dot each, against the objective."""
+"""The chart of the index page: a dot for the outage or the loss of each run over months, against the objective."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work of a consumer on one connection: work on a message, note it, acknowledge it.
+"""Work of a consumer on one connection: it works on a message, acknowledges it, and notes both in the ledger.
 
 With a store of ids it is idempotent. Messages that its site knows as processed are acknowledged without work. Otherwise
 the id is written down and told to the peer after the work and before the acknowledgement: a crash at any moment then

@@ -1,4 +1,4 @@
-"""A look at a broker with diverts and bridges: frozen values, and facts that follow from them."""
+"""A broker with diverts and bridges as one look has shown it: frozen values, and facts that follow from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A look at a broker with the continuity plugin: frozen values, and facts that follow from them."""
+"""A broker with the continuity plugin as one look has shown it: frozen values, and facts that follow from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A look at a broker whose producers write to its peer too."""
+"""A broker whose producers write to its peer too, as one look has shown it."""
 
 from __future__ import annotations
 

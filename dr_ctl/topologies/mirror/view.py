@@ -1,4 +1,4 @@
-"""A look at a mirrored broker: frozen values, and facts that follow from them without asking again."""
+"""A mirrored broker as one look has shown it: frozen values, and facts that follow from them without asking again."""
 
 from __future__ import annotations
 

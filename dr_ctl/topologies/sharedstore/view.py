@@ -1,4 +1,4 @@
-"""A look at a broker of a shared store: whether it holds the store, or waits for it.
+"""A broker of a shared store as one look has shown it: whether it holds the store, or waits for it.
 
 A waiting broker has no port open and no management. The signs are the refused ports, the holder of the lock, and the
 state of the process, where a command tells it.
