@@ -32,17 +32,18 @@ PYTEST := $(BIN)/python -m pytest -q --numprocesses $(WORKERS) --maxprocesses 8 
 # Hundreds of tests start a process of dr-ctl: without compiled modules each compiles all of it anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-# A test that hangs says where, ends, and fails; the longest one takes under three minutes.
-NO_HANG := -o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true
+# A test that hangs says where, and fails. No worker is ended for that: without one pytest-xdist may wait for ever.
+HANGS := --timeout=600
+HANGS_DEEP := --timeout=3600
 
 fast: setup lint ## lint, types and the tests that start nothing: no site, no Java, no Spark
-	$(PYTEST) -m "not broker and not spark and not deep and not chaos" --ignore tests/twin --ignore tests/stories --ignore tests/older --ignore tests/cli/test_pairs.py
+	$(PYTEST) $(HANGS) -m "not broker and not spark and not deep and not chaos" --ignore tests/twin --ignore tests/stories --ignore tests/older --ignore tests/cli/test_pairs.py
 
 test: setup lint ## what a change has to pass: fast, the twin, a part of Spark's, and one story on real brokers for each topology
-	$(PYTEST) $(NO_HANG) -m "not deep and not chaos"
+	$(PYTEST) $(HANGS) -m "not deep and not chaos"
 
 deep: setup lint ## every test but the longest, before a release or at night: all matrices, all on real brokers
-	$(PYTEST) -m "not chaos"
+	$(PYTEST) $(HANGS_DEEP) -m "not chaos"
 
 chaos: setup .venv/connect/.ready ## the longest tests, whole: hours
 	DR_CTL_CONNECT=$(CURDIR)/.venv/connect $(PYTEST) -m chaos
