@@ -112,8 +112,8 @@ class Broker:
 
 def _origin(row: dict[str, Any], node: str) -> tuple[str, int]:
     texts, longs = row.get("StringProperties") or {}, row.get("LongProperties") or {}
-    born, number = texts.get("x-opt-amq-bkr-id"), longs.get("x-opt-amq-mr-id")
-    return (born, number) if born is not None else (node, int(row["messageID"]))
+    born = texts.get("x-opt-amq-bkr-id")
+    return (born, longs["x-opt-amq-mr-id"]) if born is not None else (node, int(row["messageID"]))
 
 
 def main(settings: Path, target: str) -> None:

@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from bench.table import HERE, Figure
 from dr_ctl_lab.lab.artemis.continuity import JAR
@@ -64,7 +65,8 @@ def _gaps(
         command = [sys.executable, "-m", "dr_ctl", "swapover", "--to", target, "--yes", "--quiet"]
         if tool:
             command = [sys.executable, str(HERE / script), str(lab.settings_path), target]
-        with lab.load(rate, work_ms=1, **({} if queues is None else {"queues": queues})) as load:
+        some: dict[str, Any] = {} if queues is None else {"queues": queues}
+        with lab.load(rate, work_ms=1, **some) as load:
             load.wait_for(rate)
             subprocess.run(command, check=True, env=environment(lab, folder), stdout=subprocess.DEVNULL)
             load.wait_for(load.counts().sent + rate // 2)

@@ -211,10 +211,16 @@ def beside(name: str, ours: str, theirs: str, folder: Path, goal: float | None, 
         for who, each in found.items():
             each.append(took(who, folder))
         agree({who: each[-1].answer for who, each in found.items()})
-    seconds, mib = ([tuple(getattr(each, of) for each in told) for told in found.values()] for of in ("seconds", "mib"))
+    return in_turn(f"estimate of {name}", found[ours], found[theirs], goal)
+
+
+def in_turn(name: str, ours: Sequence[Took], theirs: Sequence[Took], goal: float | None = None) -> list[Figure]:
+    """Seconds and memory of both."""
+    seconds = [tuple(each.seconds for each in took) for took in (ours, theirs)]
+    mib = [tuple(float(each.mib) for each in took) for took in (ours, theirs)]
     return [
-        Figure(f"estimate of {name}, beside DuckDB", "s", *seconds, goal=goal),
-        Figure(f"estimate of {name}: memory, beside DuckDB's", "MiB", *mib),
+        Figure(f"{name}, beside DuckDB", "s", seconds[0], seconds[1], goal),
+        Figure(f"{name}: memory, beside DuckDB's", "MiB", mib[0], mib[1]),
     ]
 
 

@@ -20,6 +20,7 @@ from bench.table import Figure
 from dr_ctl.core.clock import SystemClock
 from dr_ctl.core.patience import Patience
 from dr_ctl.settings.loader import load
+from dr_ctl.settings.topologies.artemis import ArtemisBroker
 from dr_ctl.topologies.artemis.look import QUEUE
 from dr_ctl.topologies.mirror.access import Observer
 from dr_ctl_lab.lab.lab import Lab
@@ -62,6 +63,7 @@ def _looks(lab: Lab) -> list[Figure]:
     http.auth, http.headers["Origin"] = (site.admin.user, site.admin.password), "http://127.0.0.1"
     told = load(lab.settings_path)
     [broker] = told.settings.sites["london"].brokers
+    assert isinstance(broker, ArtemisBroker)
     ours, bare = [], []
     with closing(Observer(told, SystemClock(), Patience(), Path())) as observer:
         access = observer.brokers["london"]["orders-1"]

@@ -51,7 +51,6 @@ class Depths:
         told = Reader(wire).look([Read(bean, ("QueueSize", "DequeueCount"))], timeout_s=30)[0].value()
         return told["QueueSize"], told["DequeueCount"]
 
-    @property
     def apart(self) -> int:
         return self.read("paris")[0] - self.read("london")[0]
 
@@ -124,7 +123,7 @@ def backlog(lab: Lab, depths: Depths, state: Path, count: int) -> None:
     consume(lab, count // 100, threading.Event())
     began, most = time.monotonic(), 0.0
     with agent(lab, state) as process:
-        while depths.apart:
+        while depths.apart():
             most = max(most, usage(process.pid)[0])
             assert time.monotonic() < began + 600
             time.sleep(LOOK_S)
@@ -135,7 +134,7 @@ def backlog(lab: Lab, depths: Depths, state: Path, count: int) -> None:
     consume(lab, count - count // 100, threading.Event())
     began, most = time.monotonic(), 0.0
     with agent(lab, state) as process:
-        while depths.apart:
+        while depths.apart():
             most = max(most, usage(process.pid)[0])
             time.sleep(LOOK_S)
         took = time.monotonic() - began
@@ -166,7 +165,7 @@ def steady(lab: Lab, depths: Depths, state: Path, rate: float, seconds: float) -
         enough.set()
         for task in tasks:
             task.join()
-        wait(lambda: depths.apart == 0, 30)
+        wait(lambda: depths.apart() == 0, 30)
         lag = f"{median(lags):.2f} s (median), {quantiles(lags, n=100)[98]:.2f} s (p99), {max(lags):.2f} s (most)"
         print(f"{done:.0f} consumed/s for {seconds:.0f} s: lag {lag}; {max(memory):.0f} MB; {spent / seconds:.0%} CPU")
 

@@ -83,8 +83,8 @@ def _used(process: subprocess.Popen[bytes]) -> Iterator[Used]:
             return
         if "VmRSS:" not in told:
             return  # it has ended, and nobody has waited for it
-        sizes = (int(told.partition(f"{key}:")[2].split()[0]) / 1024 for key in ("VmRSS", "VmHWM", "RssAnon"))
-        yield Used(*sizes, (int(ticks[11]) + int(ticks[12])) / _HZ)
+        now, most, own = (int(told.partition(f"{key}:")[2].split()[0]) / 1024 for key in ("VmRSS", "VmHWM", "RssAnon"))
+        yield Used(now, most, own, (int(ticks[11]) + int(ticks[12])) / _HZ)
         try:
             process.wait(1.0)
         except subprocess.TimeoutExpired:
