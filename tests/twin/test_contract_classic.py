@@ -167,6 +167,7 @@ def test_who_subscribes_late_hears_nothing_of_before(pair: ClassicSubject) -> No
         client.send(ORDERS)
         client.subscribe(ORDERS)
         client.ack(client.message())
+        until(lambda: pair.depth("london", ORDERS) == 0)
         with pair.client("london", "sync") as agent:
             agent.subscribe(f"{CONSUMED}>", ack="auto")
             agent.nothing_for(0.3)
