@@ -93,7 +93,7 @@ def test_check_names_the_reason_and_does_not_say_that_nobody_serves(
 ) -> None:
     make(twin, unset, monkeypatch)
 
-    ended = dr_ctl("check")
+    ended = dr_ctl("check", "--within", "30s")
 
     assert (ended.code, ended.document["outcome"]) == (3, "unknown")
     assert "london was not read, and may serve: the environment variable" in ended.document["summary"]

@@ -18,6 +18,9 @@ from tests.conftest import Command
 from tests.patience import time_now
 from tests.twin.test_bridges import IN
 
+CHECK = ("check", "--within", "30s")
+"""Where every site answers: a machine on which all tests run is slow at times."""
+
 
 @pytest.fixture
 def topology() -> str:
@@ -84,23 +87,24 @@ def test_what_is_not_well_is_told_in_one_line_and_by_its_code(
     twin: PlayedTwin, dr_ctl: Command, so: Callable[[PlayedTwin], None], told: Health, says: str
 ) -> None:
     so(twin)
+    silent = so is no_answer
     began = time.monotonic()
 
-    ended = dr_ctl("check", "--within", "2s")
+    ended = dr_ctl("check", "--within", "2s") if silent else dr_ctl(*CHECK)
 
     assert (ended.code, ended.document["exit_code"]) == (told, told), ended.document
     assert ended.document["outcome"] == told.name.lower()
     assert ended.document["summary"].startswith(f"{told.name} - ")
     assert says in ended.document["summary"]
     assert "\n" not in ended.document["summary"]
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 5 or not silent
 
 
 @pytest.mark.parametrize("topology", [BRIDGES])
 def test_a_queue_that_nobody_serves_is_critical(twin: PlayedTwin, dr_ctl: Command) -> None:
     assert dr_ctl("fence", "london", "--queues", IN, "--yes").code == 0
 
-    ended = dr_ctl("check")
+    ended = dr_ctl(*CHECK)
 
     assert ended.code == Health.CRITICAL
     assert f"{IN} is open to clients at no site" in ended.document["summary"]
@@ -110,14 +114,14 @@ def test_open_doors_behind_which_clients_may_do_nothing_are_critical(twin: Playe
     assert dr_ctl("fence", "london", "--yes").code == 0
     twin.open_clients("london")
 
-    check, status = dr_ctl("check"), dr_ctl("status")
+    check, status = dr_ctl(*CHECK), dr_ctl("status")
 
     text = "clients may connect to london/orders-1, and their roles may neither send nor consume there"
     assert (check.code, text in check.document["summary"]) == (Health.CRITICAL, True), check.document
     (remedy,) = (each["remedy"] for each in status.document["findings"] if each["text"] == text)
     assert "`dr-ctl release london`" in remedy
     assert dr_ctl("release", "london", "--yes").code == 0
-    assert text not in dr_ctl("check").document["summary"]
+    assert text not in dr_ctl(*CHECK).document["summary"]
 
 
 def test_all_is_well_where_one_site_serves_the_other_waits_and_a_monitor_looks(
@@ -125,7 +129,7 @@ def test_all_is_well_where_one_site_serves_the_other_waits_and_a_monitor_looks(
 ) -> None:
     looked(twin)
 
-    ended = dr_ctl("check")
+    ended = dr_ctl(*CHECK)
 
     assert (ended.code, ended.document["outcome"]) == (0, "ok"), ended.document
     assert ended.document["summary"].startswith("OK - london serves; failover ready; newest look "), ended.document
@@ -138,9 +142,9 @@ def test_a_debt_is_a_warning_and_a_forgotten_one_is_critical(
     assert dr_ctl("failover", "--to", "paris", "--accept-loss", "unknown", "--yes").code == 0
     twin.start("london")
 
-    owed = dr_ctl("check").document["data"]["problems"]
+    owed = dr_ctl(*CHECK).document["data"]["problems"]
     monkeypatch.setattr(health, "OVERDUE", timedelta(0))
-    late = dr_ctl("check").document["data"]["problems"]
+    late = dr_ctl(*CHECK).document["data"]["problems"]
 
     assert {each["health"] for each in owed if each["text"].startswith("owed since")} == {"warning"}, owed
     assert {each["health"] for each in late if each["text"].startswith("overdue since")} == {"critical"}, late
@@ -151,7 +155,7 @@ def test_a_person_reads_one_line(
 ) -> None:
     monkeypatch.setenv("DR_CTL_CONFIG", str(twin.settings_path))
 
-    code = run(["check"], time_now())
+    code = run([*CHECK], time_now())
 
     told = capsys.readouterr().out
     assert (code, told.count("\n"), told.startswith("WARNING - ")) == (Health.WARNING, 1, True), told
