@@ -281,7 +281,7 @@ class TestNotRead:
 
         validated = dr_ctl("validate", "--json")
         moved = dr_ctl("swapover", "--to", "paris", "--yes", "--json")
-        checked = dr_ctl("check", "--json")
+        checked = dr_ctl("check", "--within", "30s", "--json")
 
         remedies = {each["id"]: each["remedy"] for each in validated.document["findings"]}
         assert remedies["DR-ROLE-005"] == remedies["DR-SITE-001"]

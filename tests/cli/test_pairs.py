@@ -198,7 +198,7 @@ def test_one_whose_broker_died_while_its_site_serves_the_others_is_told_with_bot
     dead["stomp"] = "stomp://{}:{}".format(*pairs.twin.host("london", DEAD).stomp)
     path.write_text(yaml.safe_dump(told), encoding="utf-8")
 
-    check = dr_ctl("check", "--json")
+    check = dr_ctl("check", "--within", "30s", "--json")
     status, validated = dr_ctl("status", "--json"), dr_ctl("validate", "--json")
 
     text = f"{DEAD} is served by no site, while london serves others: london/{DEAD} is down"
