@@ -237,6 +237,31 @@ def test_a_return_waits_for_a_moment_in_which_a_listing_shows_all(
     assert (serving(twin), parts(twin)) == (("paris",), (Role.REPLICA, Role.SOURCE))
 
 
+def test_a_return_is_undone_where_no_listing_of_the_returned_site_shows_all(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is not shown may be what only that site has: it would be left where it lies, and nobody told."""
+    impatient(monkeypatch, compared_s=0.3)
+    lose(twin, dr_ctl)
+    done(dr_ctl("failover", "--to", "paris", "--yes", *ACCEPTED))
+    twin.heal()
+    twin.start("london")
+    asked = classic_ids._asked
+
+    def short(access: Access, queue: Queue) -> tuple[dict[str, str | None], int, int]:
+        found, before, after = asked(access, queue)
+        return ({} if (access.site, queue.name) == ("london", "orders.out") else found), before, after
+
+    monkeypatch.setattr(classic_ids, "_asked", short)
+
+    refused = dr_ctl("reinstate", "london", "--yes")
+
+    assert refused.code == 20, refused.document
+    assert "london: orders.out holds 1 message(s), and a listing shows 0 of them" in refused.document["summary"]
+    assert twin.depth("london", "orders.out") == 1
+    assert serving(twin) == ("paris",)
+
+
 def test_two_sources_hand_nothing_over(twin: PlayedTwin, dr_ctl: Command) -> None:
     with twin.still():
         broker(twin, "paris").comes_closed = True

@@ -112,20 +112,17 @@ def _told_apart(
 ) -> Refused | None:
     """Raises `BrokerError`."""
     names = sorted({*here.look().business, *there.look().business})
-    only_there, only_here = {}, {}
-    for name in names:
-        copies, mine = _shown(there, name), _whole(tools, here, name, hand)
-        only_there[name], only_here[name] = copies - mine, mine - copies
+    at = partial(_lying, tools, hand)
+    only_there = {name: at(there, name) - at(here, name) for name in names}
+    only_here = {name: at(here, name) - at(there, name) for name in names}
     if not any(only_there.values()) and not any(only_here.values()):
         return None
     # The replica first repeats all events that the source has written by now, as they may explain the difference.
     if (refused := _until_done(tools, here, hand)) is not None:
         return refused
     for name in names:
-        kept = only_there[name] & _shown(there, name)
-        done = only_here[name]
-        if done:
-            done = (done - _whole(tools, there, name, hand)) & _shown(here, name)
+        kept = only_there[name] & at(there, name)
+        done = (only_here[name] - at(there, name)) & at(here, name)
         if (refused := _keep(tools, there, name, kept, hand)) is not None:
             return refused
         if done:
@@ -133,12 +130,7 @@ def _told_apart(
     return None
 
 
-def _shown(access: Access, name: str) -> frozenset[str]:
-    """Messages that lie there; others may."""
-    return frozenset(ids.shown(access, access.names().named.get(name)))
-
-
-def _whole(tools: ReplicaTools, access: Access, name: str, hand: Hand) -> frozenset[str]:
+def _lying(tools: ReplicaTools, hand: Hand, access: Access, name: str) -> frozenset[str]:
     """All messages that lie there. Clients work on a queue of the serving site, and the replica repeats what they do: a
     listing that shows all is waited for. Raises `NotWhole` where none did in time."""
     waited = until(
@@ -195,7 +187,7 @@ def _keep(tools: ReplicaTools, access: Access, name: str, kept: frozenset[str], 
     view = access.look()
     queue = view.named[name]
     tools.change(list(moves(view, queue, kept, kept_queue(view.site, name))), hand)
-    if left := _whole(tools, access, name, hand) & kept:
+    if left := _lying(tools, hand, access, name) & kept:
         return Refused(f"{len(left)} message(s) of {name} that only {view.site} has could not be set aside there")
     tools.taken_in.kept[name] = len(kept)
     return None
