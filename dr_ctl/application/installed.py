@@ -1,4 +1,4 @@
-"""What `status` and `validate` check beside the brokers: roles, lock, runs, settings and history."""
+"""What `validate` checks beside the brokers: roles, lock, runs, settings and history."""
 
 from __future__ import annotations
 

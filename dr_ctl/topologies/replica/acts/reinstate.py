@@ -139,6 +139,7 @@ def _lying(tools: ReplicaTools, hand: Hand, access: Access, name: str) -> frozen
         holds=lambda found: not isinstance(found, NotWhole),
         within_s=tools.patience.compared_s,
         poll_s=tools.patience.link_poll_s,
+        meanwhile=lambda found: hand.waiting(f"a whole listing of {name} at {access.site}", None, str(found)),
     )
     if isinstance(waited.look, NotWhole):
         raise waited.look
