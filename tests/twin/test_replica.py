@@ -259,6 +259,8 @@ def test_a_return_is_undone_where_no_listing_of_the_returned_site_shows_all(
     assert refused.code == 20, refused.document
     assert "london: orders.out holds 1 message(s), and a listing shows 0 of them" in refused.document["summary"]
     assert "a whole listing of orders.out at london" in refused.err
+    (told,) = (each["remedy"] for each in refused.document["findings"] if each["id"] == "DR-REPLICA-008")
+    assert "maxBrowsePageSize of the policy entry for orders.out at london" in told
     assert (twin.depth("london", "orders.out"), serving(twin)) == (1, ("paris",))
     # Once the listing is whole, the same command does it.
     monkeypatch.setattr(classic_ids, "_asked", asked)

@@ -71,3 +71,12 @@ ONLY_AT_SERVING: Final = FindingKind(
     "Those that were consumed at the other site come twice.",
     undo="No.",
 )
+NOT_LISTED_WHOLE: Final = FindingKind(
+    "DR-REPLICA-008",
+    Severity.ERROR,
+    "A return was undone because no listing of a queue showed all its messages for fifteen seconds: a message that is "
+    "not shown may be one that only the returned site has.",
+    "Raise maxBrowsePageSize of that queue's policy at the broker that is named, or end the client or transaction that "
+    "holds messages there; then the same command again.",
+    "The policy takes effect with a restart of that broker, or a new load of its configuration.",
+)

@@ -33,7 +33,7 @@ from dr_ctl.topologies.replica.beans import EVENTS, INTERMEDIATE
 from dr_ctl.topologies.replica.calls import kept_queue
 from dr_ctl.topologies.replica.checks import nothing_owed
 from dr_ctl.topologies.replica.drafts.reinstate import GIVES_WAY, STRIKES
-from dr_ctl.topologies.replica.findings import ONLY_AT_SERVING
+from dr_ctl.topologies.replica.findings import NOT_LISTED_WHOLE, ONLY_AT_SERVING
 from dr_ctl.topologies.replica.tools import ReplicaTools
 
 
@@ -94,7 +94,11 @@ def reconcile(tools: ReplicaTools, step: PlannedStep, move: Move, hand: Hand) ->
     del step
     findings: list[Finding] = []
     for here, there in _ways(tools, move):
-        refused = _told_apart(tools, here, there, findings, hand)
+        try:
+            refused = _told_apart(tools, here, there, findings, hand)
+        except NotWhole as error:
+            remedy = f"{error.remedy} Then the same command again."
+            return Refused(str(error), tools.taken_in.as_json(), (*findings, NOT_LISTED_WHOLE(str(error), remedy)))
         if refused is not None:
             return refused
     findings += _differing(tools, move)
