@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dr_ctl.rpo.estimate.calendar import HOUR, SECOND, Period
+from dr_ctl.rpo.estimate.calendar import SECOND, Period
 from dr_ctl.rpo.estimate.listing import File
 from dr_ctl.rpo.history.files import SCHEMA
 from dr_ctl.rpo.history.row import micros
@@ -112,21 +112,23 @@ class Looks:
             return None
         near_us = hour.from_us - AWAY_US
         if fits:
-            kept = _kept(rows, self._needed(_whole(rows), flows, near_us), near_us)
+            kept = rows
+            if rows.us[0] < near_us:  # of the past only what some cut needs
+                needed = self._needed(_whole(rows), flows, near_us)
+                kept = rows.only((rows.us >= near_us) | np.isin(rows.us, needed))
             return Around(rows, flows, lambda: iter([kept]), from_us)
         return Around(rows, flows, lambda: self._chunks(flows, from_us, near_us, end_us), from_us)
 
     def _all(self, from_us: int, to_us: int) -> Columns:
         """Every row of that time. Rows are held for the hours to come."""
         if not (self._held_us[0] <= from_us and to_us <= self._held_us[1]):
-            wide = min(from_us, self._told.from_us - HOUR), min(self._told.to_us + AWAY_US, self._told.end_us)
+            wide = min(from_us, self._told.from_us - AWAY_US), min(self._told.to_us + AWAY_US, self._told.end_us)
             span = (
                 wide
                 if wide[0] <= from_us and to_us <= wide[1] and self._rows_of(*wide) <= AT_ONCE
                 else (from_us, to_us)
             )
-            rows = Columns.of(self._table(*span))
-            self._held, self._held_us = rows.take(np.argsort(rows.us, kind="stable")), span
+            self._held, self._held_us = Columns.of(self._table(*span)).by_time(), span
         at = np.searchsorted(self._held.us, [from_us, to_us])
         return self._held.take(slice(int(at[0]), int(at[1])))
 
@@ -301,15 +303,6 @@ def _whole(rows: Columns) -> tuple[Ints, Ints]:
     times, moment = np.unique(rows.us[at], return_inverse=True)
     both = np.unique(rows.pair[at] * len(times) + moment)
     return both // len(times), times[both % len(times)]
-
-
-def _kept(rows: Columns, needed: Ints, near_us: int) -> Columns:
-    """Without looks at queues of the past that no cut needs."""
-    if not len(rows.us) or rows.us[0] >= near_us:
-        return rows
-    at = np.searchsorted(needed, rows.us)
-    is_needed = needed[np.minimum(at, len(needed) - 1)] == rows.us if len(needed) else np.zeros(len(at), bool)
-    return rows.take(np.flatnonzero((rows.us >= near_us) | is_needed))
 
 
 def _is_cut(flows: Outflows, at_us: int, from_us: int) -> bool:

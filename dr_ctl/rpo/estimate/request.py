@@ -49,7 +49,7 @@ class Request:
     settled: bool = True
     tested: bool = False
     horizons_s: tuple[float, ...] = (300,)
-    few_rows: int = 3_000_000
+    few_rows: int = 15_000_000
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "history", str(self.history))

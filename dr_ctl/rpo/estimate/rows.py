@@ -42,23 +42,25 @@ TOTAL: Final = "total"
 UNKNOWN: Final = -(1 << 30)
 """The bucket of what is not known."""
 MILLI: Final = 1000
-WORDS: Final = {"kind": "", "scope": "", "metric": "", "flow": "", "name": ""}
-NUMBERS: Final = {"cell": 0, "level": 0, "horizon_us": 0, "bucket": 0}
-FLAGS: Final = {"is_total": False, "likely": False, "acks": False, "stalled": False}
+WORDS: Final = ("kind", "scope", "metric", "flow", "name")
+NUMBERS: Final = ("cell", "level", "horizon_us", "bucket")
+FLAGS: Final = ("is_total", "likely", "acks", "stalled")
+VALUES: Final = ("weight", "count", "most", "least")
 KEYS: Final = (*WORDS, *NUMBERS, *FLAGS)
 SCHEMA: Final = pa.schema(
     [
         *((name, pa.string()) for name in WORDS),
         *((name, pa.int64()) for name in NUMBERS),
         *((name, pa.bool_()) for name in FLAGS),
-        *((name, pa.int64()) for name in ("weight", "count", "most", "least")),
+        *((name, pa.int64()) for name in VALUES),
     ]
 )
 """`is_total`: the row tells of the total too, for its flow is the only one."""
 NEVER: Final = 1 << 62
-
-
 LAST: Final = ("now", "since", "spacing")
+_HOW: Final = (np.add, np.add, np.maximum, np.minimum)
+_DEFAULTS: Final = {**dict.fromkeys(SCHEMA.names, 0), "least": NEVER}
+"""Of a column that rows of a kind do not have; of a word the place of none."""
 
 
 def class_name(number: int) -> str:
@@ -74,10 +76,12 @@ def bucket(values: Ints) -> Ints:
 
 
 class Gathered:
-    """Gathers the rows of an hour, put together as they come."""
+    """Gathers the rows of an hour, put together as they come; words are held as their places."""
 
     def __init__(self) -> None:
-        self._parts: list[pa.Table] = []
+        self._words: dict[str, int] = {"": 0}
+        self._columns: dict[str, list[Ints]] = {name: [] for name in SCHEMA.names}
+        self._single: dict[str, list[int]] = {name: [] for name in SCHEMA.names}
 
     def add(
         self,
@@ -97,18 +101,22 @@ class Gathered:
         length = size if size is not None else len(told[0])
         if not length:
             return
-        metric = keys.pop("metric", "")
-        given = {"scope": scope, **keys}
-        arrays = {name: np.asarray(each, np.int64) for name, each in given.items()}
+        codes = {"kind": self._code(kind), "metric": self._code(keys.pop("metric", ""))}
+        own = np.array([*map(self._code, words), 0])
+        arrays = {name: np.asarray(each, np.int64) for name, each in {"scope": scope, **keys}.items()}
         varied = {name: each for name, each in arrays.items() if each.ndim and bool((each != each[0]).any())}
         order, first = _grouped(list(varied.values()), length)
-        columns: dict[str, Any] = {}
+        found: dict[str, Ints | int] = {**_DEFAULTS, **codes}
         for name, each in arrays.items():
-            columns[name] = each[order][first] if each.ndim else np.full(len(first), each)
-        sums = [None if each is None else np.add.reduceat(each[order], first) for each in (weight, count)]
-        tops = None if most is None else np.maximum.reduceat(most[order], first)
-        lows = None if least is None else np.minimum.reduceat(least[order], first)
-        self._parts.append(_table(kind, metric, words, columns, len(first), (*sums, tops, lows)))
+            some = each[order][first] if name in varied else each.flat[:1]
+            found[name] = own[some] if name in WORDS else some
+        for name, value, how in zip(VALUES, (weight, count, most, least), _HOW, strict=True):
+            if value is not None:
+                found[name] = how.reduceat(value[order], first)
+        for name, column in self._columns.items():
+            whole = np.empty(len(first), np.int64)
+            whole[:] = found[name]
+            column.append(whole)
 
     def one(
         self,
@@ -122,22 +130,24 @@ class Gathered:
         **keys: Any,
     ) -> None:
         """Add one row, of words."""
-        row: dict[str, Any] = {
-            **WORDS,
-            **NUMBERS,
-            **FLAGS,
-            "kind": kind,
-            "scope": scope,
-            "weight": weight,
-            "count": count,
-            "most": most,
-            "least": least,
-            **keys,
-        }
-        self._parts.append(pa.Table.from_pylist([row], schema=SCHEMA))
+        told = {"kind": kind, "scope": scope, "weight": weight, "count": count, "most": most, "least": least, **keys}
+        for name, column in self._single.items():
+            each = told.get(name, _DEFAULTS[name])
+            column.append(self._code(each) if isinstance(each, str) else int(each))
+
+    def _code(self, word: str) -> int:
+        return self._words.setdefault(word, len(self._words))
 
     def table(self) -> pa.Table:
-        return pa.concat_tables([SCHEMA.empty_table(), *self._parts])
+        words = pa.array([*self._words], pa.string())
+        columns = []
+        for field in SCHEMA:
+            told = np.concatenate([*self._columns[field.name], np.array(self._single[field.name], np.int64)])
+            if field.name in WORDS:
+                columns.append(words.take(pa.array(told)))
+            else:
+                columns.append(pa.array(told.astype(field.type.to_pandas_dtype())))
+        return pa.table(columns, schema=SCHEMA)
 
 
 def _grouped(keys: list[Ints], length: int) -> tuple[npt.NDArray[np.intp] | slice, npt.NDArray[np.intp]]:
@@ -155,29 +165,6 @@ def _grouped(keys: list[Ints], length: int) -> tuple[npt.NDArray[np.intp] | slic
     new = np.ones(length, bool)
     new[1:] = np.logical_or.reduce([key[order][1:] != key[order][:-1] for key in keys])
     return order, np.flatnonzero(new)
-
-
-def _table(
-    kind: str, metric: str, words: Sequence[str], keys: dict[str, Ints], length: int, values: tuple[Ints | None, ...]
-) -> pa.Table:
-    """Columns that a kind has not are constant."""
-    columns: list[pa.Array] = []
-    for name, word in {**WORDS, "kind": kind, "metric": metric}.items():
-        if name in keys:
-            columns.append(pa.array(np.array([*words, ""], object)[keys[name]], pa.string()))
-        else:
-            columns.append(pa.repeat(pa.scalar(word, pa.string()), length))
-    columns += [
-        pa.array(keys[name]) if name in keys else pa.repeat(pa.scalar(0, pa.int64()), length) for name in NUMBERS
-    ]
-    columns += [
-        pa.array(keys[name].astype(bool)) if name in keys else pa.repeat(pa.scalar(False), length) for name in FLAGS
-    ]
-    for value, default in zip(values, (0, 0, 0, NEVER), strict=True):
-        columns.append(
-            pa.repeat(pa.scalar(default, pa.int64()), length) if value is None else pa.array(value, pa.int64())
-        )
-    return pa.table(columns, schema=SCHEMA)
 
 
 ADDED: Final = (("weight", "sum"), ("count", "sum"), ("most", "max"), ("least", "min"))

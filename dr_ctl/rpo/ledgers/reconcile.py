@@ -101,7 +101,7 @@ def reconcile(
         size = sum(Path(path).stat().st_size for ledger in given for path in ledger.paths)
         from dr_ctl.rpo.spark import session as starting  # noqa: PLC0415 - not before the files are known to be ledgers
 
-        with starting.session(master=master, conf=conf, is_short=size < SHORT_WORK_BYTES) as session:
+        with starting.session(master=master, conf=conf, is_busy=size >= SHORT_WORK_BYTES) as session:
             return reconcile_in(session, given, out)
 
 

@@ -115,9 +115,8 @@ class Outflows:
             _places=told.places,
         )
 
-    def at(self, flow: Ints, us: Ints) -> Ints:
-        """The places of the looks at these outflows at these moments; -1 where there is no such outflow or look."""
-        moment = place_of(self.times, us)
+    def at(self, flow: Ints, moment: Ints) -> Ints:
+        """The places of the looks at these outflows at these moments (places in `times`); -1 where there is none."""
         key = np.where((flow >= 0) & (moment >= 0), flow * len(self.times) + moment, -1)
         return place_of(self._places, key)
 

@@ -19,7 +19,19 @@ from typing import Final, Self
 
 import numpy as np
 
-from dr_ctl.rpo.series.columns import NA, QUEUE, SHARED, Columns, Flags, Floats, Ints, in_order
+from dr_ctl.rpo.series.columns import (
+    NA,
+    QUEUE,
+    SHARED,
+    Columns,
+    Flags,
+    Floats,
+    Ints,
+    begins_of,
+    in_order,
+    newest_of,
+    place_of,
+)
 from dr_ctl.rpo.series.cut import AWAY_US, Outflows, Side
 from dr_ctl.rpo.series.sums import OfQueues, Spread, Sums, added_up
 from dr_ctl.rpo.series.unread import Unread
@@ -83,15 +95,16 @@ class Queues:
         q = _Looks.of(rows, flows)
         if not len(q.us):
             return
-        names, at = np.unique(q.queue, return_inverse=True)
-        masks = [mask_of(rows.words[name]) for name in names]
-        counts = np.array([[mask >> scope & 1 for mask in masks] for scope in range(scopes)], bool)[:, at]
-        cut, acked = _Cut.of(q, flows.sends, q.place), _Cut.of(q, flows.acks, q.acks)
-        likely = _likely(q, flows, cut, acked)
-        self.within.add(added_up(_within(q, flows, cut, acked), counts, len(flows.us)))
+        masks = [mask_of(rows.words[name]) for name in q.queue[q.new].tolist()]
+        counts = np.array([[mask >> scope & 1 for mask in masks] for scope in range(scopes)], bool)[:, q.thing]
+        cut = acked = _Cut.of(q, flows.sends, q.place)
+        if flows.acks is not flows.sends or not np.array_equal(q.acks, q.place):
+            acked = _Cut.of(q, flows.acks, q.acks)
+        likely, pairs = _likely(q, flows, cut, acked), _pairs(q)
+        self.within.add(added_up(_within(q, flows, cut, acked, pairs), counts, len(flows.us)))
         self.likely.add(added_up(likely, counts, len(flows.us)))
         self.last.add(added_up(_last(q, flows, cut, acked), counts, len(flows.keys)))
-        self.told += _told(q, flows)
+        self.told += _told(q, flows, pairs)
         self.unread.add(q.new, q.us, q.place, q.depth, counts, flows)
         self.shares += _shares(rows, q, flows, likely.loss * counts[0], within_us)
 
@@ -117,21 +130,22 @@ class _Looks:
 
     @classmethod
     def of(cls, rows: Columns, flows: Outflows) -> Self:
-        q = rows.take(np.flatnonzero((rows.kind == QUEUE) & (rows.pair >= 0)))
-        place, acks = _served(q, flows)
-        served = np.flatnonzero(place >= 0)
-        q, place, acks = q.take(served), place[served], acks[served]
-        flow = flows.flow[place] if len(place) else place
-        thing = (q.pair * (len(q.words) + 1) + q.name) * max(1, len(flows.keys)) + flow
+        at = np.flatnonzero((rows.kind == QUEUE) & (rows.pair >= 0))
+        name = rows.pair[at] * (len(rows.words) + 1) + rows.name[at]
+        order = in_order(name, rows.us[at])
+        moment = place_of(flows.times, rows.us[at])[order]
+        q, name = rows.take(at[order]), name[order]
+        place, acks = _served(q, begins_of(name), moment, flows)
+        again = np.zeros(len(name), bool)  # of two rows of one look the first counts
+        again[1:] = (name[1:] == name[:-1]) & (q.us[1:] == q.us[:-1])
+        kept = (place >= 0) & ~again
+        if not kept.all():
+            q, name, moment, place, acks = q.only(kept), name[kept], moment[kept], place[kept], acks[kept]
+        # A queue is another thing where another outflow serves it.
+        thing = name * max(1, len(flows.keys)) + (flows.flow[place] if len(place) else place)
         order = in_order(thing, q.us)
-        q, place, acks, thing = q.take(order), place[order], acks[order], thing[order]
-        again = np.zeros(len(thing), bool)
-        again[1:] = (thing[1:] == thing[:-1]) & (q.us[1:] == q.us[:-1])
-        if again.any():  # of two rows of one look the first counts
-            kept = np.flatnonzero(~again)
-            q, place, acks, thing = q.take(kept), place[kept], acks[kept], thing[kept]
-        new = np.ones(len(thing), bool)
-        new[1:] = thing[1:] != thing[:-1]
+        q, moment, place, acks = q.take(order), moment[order], place[order], acks[order]
+        new = begins_of(thing[order])
         consumed = np.where(q.acked == NA, q.removed, q.acked)
         era = np.where(acks >= 0, flows.series[np.maximum(acks, 0)], -1) if len(acks) else acks
         begins = new.copy()
@@ -148,7 +162,7 @@ class _Looks:
             place=place,
             acks=acks,
             us=q.us,
-            moment=np.searchsorted(flows.times, q.us),
+            moment=moment,
             depth=q.depth,
             sent=q.added,
             consumed=consumed,
@@ -161,30 +175,28 @@ class _Looks:
 
     def newest(self, moment: Ints, times: int) -> Ints:
         """The queue's newest look not after a moment, and not after this one; below 0, or another's, where none is."""
-        base = self.thing * (times + 1)
-        at = np.searchsorted(base + self.moment, base + moment, "right") - 1
+        base = self.thing * times
+        at = newest_of(base + self.moment, base + moment)
         return np.minimum(at, np.arange(len(self.us)))
 
 
-def _served(q: Columns, flows: Outflows) -> tuple[Ints, Ints]:
+def _served(q: Columns, new: Flags, moment: Ints, flows: Outflows) -> tuple[Ints, Ints]:
     """The places of the looks at the outflows of a queue's messages and of its acknowledgements, by its own outflow,
-    where it has one, else by the one that serves all of its pair."""
+    where it has one, else by the one that serves all of its pair. Rows stand by queue; `new` is the first of each."""
     codes = {key: place for place, key in enumerate(flows.keys)}
     words = [*q.words, None]
-    many = len(words)
-    things, at = np.unique(q.pair * many + q.name, return_inverse=True)
-    pairs, names = ([words[code] for code in codes_.tolist()] for codes_ in (things // many, things % many))
-    own_of = [codes.get((str(pair), str(name)), -1) for pair, name in zip(pairs, names, strict=True)]
-    shared_of = [codes.get((str(pair), SHARED), -1) for pair in pairs]
-    sides = []
-    for side in (flows.sends, flows.acks):
-        chosen = np.full(len(q.us), -1)
-        for of in (shared_of, own_of):  # its own comes last, for it counts first
-            if max(of, default=-1) >= 0:
-                place = flows.at(np.array(of, np.int64)[at], q.us)
-                has = (place >= 0) & side.known[np.maximum(place, 0)]
-                chosen = np.where(has, place, chosen)
-        sides.append(chosen)
+    named = zip(q.pair[new].tolist(), q.name[new].tolist(), strict=True)
+    queues = [(str(words[pair]), str(words[name])) for pair, name in named]
+    at = np.cumsum(new) - 1
+    sides = [np.full(len(moment), -1), np.full(len(moment), -1)]
+    for keys in ([(pair, SHARED) for pair, _ in queues], queues):  # its own comes last, for it counts first
+        flow = np.array([codes.get(key, -1) for key in keys], np.int64)
+        if flow.max(initial=-1) < 0:
+            continue
+        place = flows.at(flow[at], moment)
+        for number, side in enumerate((flows.sends, flows.acks)):
+            has = (place >= 0) & side.known[np.maximum(place, 0)]
+            sides[number] = np.where(has, place, sides[number])
     return sides[0], sides[1]
 
 
@@ -228,9 +240,8 @@ def _pairs(q: _Looks) -> tuple[Ints, Ints]:
     return end - 1, end
 
 
-def _within(q: _Looks, flows: Outflows, cut: _Cut, acked: _Cut) -> OfQueues:
-    b, e = _pairs(q)
-    rows = _between(q, flows, cut, acked, b, e)
+def _within(q: _Looks, flows: Outflows, cut: _Cut, acked: _Cut, pairs: tuple[Ints, Ints]) -> OfQueues:
+    rows = _between(q, flows, cut, acked, *pairs)
     # A queue that was just made may have been there before: a queue that is read again was.
     first = np.flatnonzero(q.new)
     first = first[flows.goes_on[q.place[first]]]
@@ -274,10 +285,15 @@ def _between(q: _Looks, flows: Outflows, cut: _Cut, acked: _Cut, b: Ints, e: Int
 
 def _or_all(twice: Ints, known: Flags, flows: Outflows, begin: Ints, end: Ints) -> tuple[Ints, Flags]:
     """Where the cut of the acknowledgements is not known: everything their outflow held between two of its looks."""
-    acks, there = flows.acks, (begin >= 0) & (end >= 0)
-    held = acks.depth[begin] + acks.added[end] - acks.added[begin]
+    some = np.flatnonzero(~known)
+    begin, end = begin[some], end[some]
+    there = (begin >= 0) & (end >= 0)
     there &= flows.series[begin] == flows.series[end]
-    return np.where(known, twice, np.where(there, held, 0)), known | there
+    acks = flows.acks
+    twice, known = twice.copy(), known.copy()
+    twice[some] = np.where(there, acks.depth[begin] + acks.added[end] - acks.added[begin], 0)
+    known[some] = there
+    return twice, known
 
 
 def _age(loss: Ints, since: Ints, in_queue: Ints, is_floor: Flags) -> tuple[Ints, Flags]:
@@ -322,17 +338,14 @@ def _since_sent(q: _Looks, lost: Ints, most: Ints) -> Ints:
     return found
 
 
-def _told(q: _Looks, flows: Outflows) -> Floats:
-    b, e = _pairs(q)
+def _told(q: _Looks, flows: Outflows, pairs: tuple[Ints, Ints]) -> Floats:
+    b, e = pairs
     on = ~q.begins[e]
     b, e = b[on], e[on]
-    wide = q.place[e] - q.place[b]
     more = q.sent[e] - q.sent[b] + np.where(flows.is_mixed[q.place[e]], q.consumed[e] - q.consumed[b], 0)
-    widest = int(wide.max(initial=1))
-    stretch, at = np.unique(q.place[e] * (widest + 1) + wide, return_inverse=True)
-    place, wide = stretch // (widest + 1), stretch % (widest + 1)
-    each: Floats = np.bincount(at, more, len(stretch)) / np.maximum(1, wide)
-    found: Floats = Spread.of(place, wide, len(flows.us)).over(each, "told").astype(float)
+    spread = Spread.of(q.place[e], q.place[e] - q.place[b], len(flows.us))
+    each: Floats = np.bincount(spread.at, more, spread.many) / np.maximum(1, spread.wide)
+    found: Floats = spread.over(each).astype(float)
     return found
 
 
@@ -344,9 +357,8 @@ def _shares(rows: Columns, q: _Looks, flows: Outflows, lost: Ints, within_us: tu
         (q.us >= within_us[0]) & (q.us < within_us[1]), np.maximum(lost, 0), 0
     )  # what is not known is below
     weight = np.bincount(q.thing, lost * (took // 1000)).astype(np.int64)
-    most = np.zeros(len(weight), np.int64)
-    np.maximum.at(most, q.thing, lost)
     first = np.flatnonzero(q.new)
+    most = np.maximum.reduceat(lost, first)
     return _named(
         Share(int(flows.flow[q.place[first[n]]]), rows.words[q.queue[first[n]]], int(weight[n]), int(most[n]))
         for n in np.flatnonzero(weight > 0).tolist()

@@ -61,10 +61,8 @@ def added_up(rows: OfQueues, counts: Flags, looks: int) -> Sums:
     interval in which the outflow was looked at more often than the queue counts in each of its parts."""
     scopes = len(counts)
     found = Sums.none(scopes, looks)
-    widest = int(rows.wide.max(initial=1))
-    stretch, at = (np.arange(looks), rows.place) if widest <= 1 else np.unique(rows.place * (widest + 1) + rows.wide, return_inverse=True)  # fmt: skip  # noqa: E501
-    many = len(stretch)
-    spread = None if widest <= 1 else Spread.of(stretch // (widest + 1), stretch % (widest + 1), looks)
+    spread = Spread.of(rows.place, rows.wide, looks)
+    at, many = spread.at, spread.many
     loss, twice = rows.loss * rows.loss_known, rows.twice * rows.twice_known
     for scope in range(scopes):
         inside = counts[scope][rows.row]
@@ -87,27 +85,41 @@ def added_up(rows: OfQueues, counts: Flags, looks: int) -> Sums:
         some = np.flatnonzero(inside & (rows.age > 0) & rows.loss_known)
         np.maximum.at(age, at[some], rows.age[some])
         for name, values in {**sums, "age": age}.items():
-            getattr(found, name)[scope] = values if spread is None else spread.over(values, name)
+            getattr(found, name)[scope] = spread.longest(values) if name == "age" else spread.over(values)
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Stretches of places, each with the places in it."""
+    """Stretches of places: which of so `many` each row is of (`at`), how many places are in each (`wide`), and all
+    places of all (`place`), each of the stretch `again`; a stretch is its place where none is wider than one."""
 
+    at: Ints
+    many: int
+    wide: Ints
     again: Ints
     place: Ints
     looks: int
 
     @classmethod
     def of(cls, place: Ints, wide: Ints, looks: int) -> Self:
+        """Of rows, the last place of each and how many places up to it; `looks` places in all."""
+        widest = int(wide.max(initial=1))
+        every = np.arange(looks)
+        if widest <= 1:
+            return cls(place, looks, np.ones(looks, np.int64), every, every, looks)
+        stretch, at = np.unique(place * (widest + 1) + wide, return_inverse=True)
+        last, wide = stretch // (widest + 1), stretch % (widest + 1)
         again = np.repeat(np.arange(len(wide)), wide)
         back = np.arange(len(again)) - np.repeat(np.cumsum(wide) - wide, wide)
-        return cls(again, place[again] - back, looks)
+        return cls(at, len(stretch), wide, again, last[again] - back, looks)
 
-    def over(self, values: Any, name: str) -> Any:
-        if name == "age":
-            found = np.zeros(self.looks, np.int64)
-            np.maximum.at(found, self.place, values[self.again])
-            return found
+    def over(self, values: Any) -> Any:
+        """What stretches hold, added up by place."""
         return np.bincount(self.place, values[self.again], self.looks)
+
+    def longest(self, values: Ints) -> Ints:
+        """What stretches hold, the largest by place."""
+        found = np.zeros(self.looks, np.int64)
+        np.maximum.at(found, self.place, values[self.again])
+        return found

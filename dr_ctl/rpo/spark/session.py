@@ -39,12 +39,12 @@ LOCAL_CONF: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "8",
+    # The driver of a local session does the work. What is sorted beyond that goes to disk.
+    "spark.driver.memory": "4g",
 }
-SHORT_WORK_JAVA: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-"""For work of seconds the first compiler alone is faster; for long work it loses."""
-LONG_WORK_JAVA: Final = ("-XX:+UseParallelGC",)
-LONG_WORK_CONF: Final = {"spark.driver.memory": "4g"}
-"""Of a local session, whose driver does the work. What is sorted beyond that goes to disk."""
+IDLE_JAVA: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""Where Java has work of seconds, and Python the rest, the first compiler alone is faster; for long work it loses."""
+BUSY_JAVA: Final = ("-XX:+UseParallelGC",)
 LOG4J: Final = """\
 status = off
 rootLogger.level = error
@@ -67,9 +67,10 @@ def is_submitted() -> bool:
 
 @contextmanager
 def session(
-    *, master: str = "local[*]", conf: Mapping[str, str] | None = None, is_short: bool = False
+    *, master: str = "local[*]", conf: Mapping[str, str] | None = None, is_busy: bool = True
 ) -> Iterator[SparkSession]:
     """Give a session and end it, its JVM included, whatever happens inside. Only one session at a time in a process.
+    `is_busy`: Java itself has long work to do, and not Python in its tasks.
 
     Errors of Spark itself, at the start or in the work, are raised as EnvironmentFault.
     """
@@ -80,7 +81,7 @@ def session(
     elif master.startswith("sc://"):
         started = _connected(master, given)
     else:
-        started = _launched(master, given, is_short=is_short)
+        started = _launched(master, given, is_busy=is_busy)
     with started as spark:
         try:
             yield spark
@@ -117,20 +118,20 @@ def _connected(master: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
 
 
 @contextmanager
-def _launched(master: str, conf: Mapping[str, str], *, is_short: bool) -> Iterator[SparkSession]:
+def _launched(master: str, conf: Mapping[str, str], *, is_busy: bool) -> Iterator[SparkSession]:
     if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
         raise no_java("Spark needs it", " Or point JAVA_HOME at one, or name a Spark Connect address.")
     # Tasks run in the Python that has what they need: this one.
     os.environ.setdefault("PYSPARK_PYTHON", conf.get("spark.pyspark.python", sys.executable))
     folder = Path(tempfile.mkdtemp(prefix="dr-ctl-spark-"))
     try:
-        with _jvm(_settings(master, conf, folder, is_short=is_short), folder) as spark:
+        with _jvm(_settings(master, conf, folder, is_busy=is_busy), folder) as spark:
             yield spark
     finally:
         shutil.rmtree(folder, ignore_errors=True)  # the JVM removes parts of it at the same time
 
 
-def _settings(master: str, conf: Mapping[str, str], folder: Path, *, is_short: bool) -> SparkConf:
+def _settings(master: str, conf: Mapping[str, str], folder: Path, *, is_busy: bool) -> SparkConf:
     log4j = folder / "log4j2.properties"
     log4j.write_text(LOG4J)
     java = [
@@ -138,7 +139,7 @@ def _settings(master: str, conf: Mapping[str, str], folder: Path, *, is_short: b
         f"-Djava.io.tmpdir={folder}",
         "-XX:-UsePerfData",
         f"-XX:ErrorFile={folder / 'crash.log'}",
-        *(SHORT_WORK_JAVA if is_short else LONG_WORK_JAVA),
+        *(BUSY_JAVA if is_busy else IDLE_JAVA),
         conf.get("spark.driver.extraJavaOptions", ""),
     ]
     is_local = master.startswith("local")
@@ -149,7 +150,6 @@ def _settings(master: str, conf: Mapping[str, str], folder: Path, *, is_short: b
         "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),
         **SESSION_CONF,
         **(LOCAL_CONF if is_local else {}),
-        **(LONG_WORK_CONF if is_local and not is_short else {}),
         **conf,
         "spark.driver.extraJavaOptions": " ".join(java).strip(),
     }

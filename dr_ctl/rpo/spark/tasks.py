@@ -31,7 +31,7 @@ class Task:
 @contextmanager
 def workers(master: str, conf: Mapping[str, str]) -> Iterator[Callable[[Sequence[Slice]], pa.Table]]:
     """Start Spark, and do slices in it until the block is over. Raises EnvironmentFault."""
-    with session(master=master, conf=conf) as spark:
+    with session(master=master, conf=conf, is_busy=False) as spark:
         yield lambda slices: done(spark, slices)
 
 

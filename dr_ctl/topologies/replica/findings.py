@@ -79,4 +79,5 @@ NOT_LISTED_WHOLE: Final = FindingKind(
     "Raise maxBrowsePageSize of that queue's policy at the broker that is named, or end the client or transaction that "
     "holds messages there; then the same command again.",
     "The policy takes effect with a restart of that broker, or a new load of its configuration.",
+    undo="Set the policy back once the return has ended.",
 )
