@@ -1,7 +1,8 @@
 """The figures of docs/measured.md, measured again on this machine: medians, in turn with a yardstick, all in one run.
 
     python -m bench [PART ...]         starts, mirror, plugin, failover, size, pairs, incidents, monitor, pipeline,
-                                       reconcile; default: all of these; pipeline-large and pipeline-long where asked
+                                       reconcile; default: all of these; pipeline-large, pipeline-long and
+                                       monitor-minute where asked
 
 Each part ends where what it measures did not do its work: nothing is quick by doing less.
 """
@@ -28,7 +29,11 @@ PARTS: dict[str, Callable[[], Sequence[Figure]]] = {
     "pipeline": pipeline.measured,
     "reconcile": reconcile.measured,
 }
-LONG: dict[str, Callable[[], Sequence[Figure]]] = {"pipeline-large": pipeline.large, "pipeline-long": pipeline.long}
+LONG: dict[str, Callable[[], Sequence[Figure]]] = {
+    "pipeline-large": pipeline.large,
+    "pipeline-long": pipeline.long,
+    "monitor-minute": watching.minute,
+}
 
 
 def main(parts: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""What a `monitor` costs that watches ten thousand queues of two real brokers for ten minutes."""
+"""What a `monitor` costs: ten minutes of ten thousand queues of two real brokers, and a minute of fewer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bench.size import MOST, lab_of
 from bench.table import Figure
 from dr_ctl_lab.played import PlayedTwin
 
-LASTING_S, SHORT_S, RATE = 600, 20, 100
+LASTING_S, MINUTE_S, SHORT_S, RATE = 600, 60, 20, 100
 LOOKS = LASTING_S / 5
 _HZ = os.sysconf("SC_CLK_TCK")
 
@@ -58,6 +58,24 @@ def measured() -> list[Figure]:
         Figure(f"{what}: history, bytes a row", "bytes", (bytes_a_row,), most=40),
         Figure(f"{what}: between two looks at the outflows", "s", apart_s, most=0.3),
     ]
+
+
+def minute() -> list[Figure]:
+    """A minute of a monitor of few and of many queues: what it uses, and what it leaves on disk."""
+    figures = []
+    for queues in (1, 100, MOST):
+        with lab_of(queues) as (lab, folder), lab.load(RATE, queues=("orders.in",), work_ms=1) as load:
+            load.wait_for(RATE)
+            used = _watched(environment(lab, folder), MINUTE_S)
+            history = lab.settings_path.parent / "history"
+            size = sum(path.stat().st_size for path in history.rglob("*") if path.is_file())
+        what = f"a minute of a monitor of {queues} queue(s) a site"
+        figures += [
+            Figure(f"{what}: processor time", "s", (used[-1].cpu_s,)),
+            Figure(f"{what}: memory at most", "MiB", (used[-1].most,)),
+            Figure(f"{what}: history on disk", "KiB", (size / 1024,)),
+        ]
+    return figures
 
 
 def _of_one_queue() -> list[Used]:

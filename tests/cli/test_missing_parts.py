@@ -72,6 +72,13 @@ def test_a_failover_works_without_the_packages_that_read_the_history(dr_ctl: She
     assert ("DR-PART-001", "warning") in [(each["id"], each["severity"]) for each in done["findings"]]
 
 
+def test_schemas_and_examples_are_written_without_them(dr_ctl: Shell) -> None:
+    documents = ended("schema rpo backtest", "schema rpo estimate", "init --examples written", "explain missing")
+
+    assert [each["exit_code"] for each in documents] == [0, 0, 0, 0], documents
+    assert list((dr_ctl.folder / "written").iterdir())
+
+
 @pytest.mark.deep
 def test_whatever_needs_no_history_works_without_them_and_the_rest_names_what_installs_them(
     dr_ctl: Shell, installation: Installation

@@ -7,7 +7,8 @@ import random
 import numpy as np
 import pytest
 
-from dr_ctl.rpo.estimate.figures import LEAST_BLOCKS, between, interval, t_value
+from dr_ctl.rpo.confidence import t_value
+from dr_ctl.rpo.estimate.figures import LEAST_BLOCKS, between, interval
 from dr_ctl.rpo.estimate.horizon import LEAST_MOMENTS, Changes, ahead, level
 from dr_ctl.rpo.series.histogram import Histogram, weighted_quantile
 

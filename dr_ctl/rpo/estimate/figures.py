@@ -14,6 +14,7 @@ from typing import Final
 
 import numpy as np
 
+from dr_ctl.rpo.confidence import Z, t_value
 from dr_ctl.rpo.estimate.result import PROBABILITIES, Interval, Number, Quantiles, Quantity
 from dr_ctl.rpo.series.histogram import Histogram
 
@@ -22,13 +23,6 @@ LEAST_EXCURSIONS: Final = 4
 """A 97.5 % limit needs ln 40 = 3.7 of them."""
 SMALLEST: Final = 1e-12
 """Blocks that are all alike tell as much as nobody could."""
-Z: Final = 1.959964
-
-
-def t_value(freedom: int) -> float:
-    """Student's t for a two-sided 95 %, by Cornish and Fisher's expansion: 0.2 % off at 5 degrees, less above."""
-    first, second = (Z**3 + Z) / 4, (5 * Z**5 + 16 * Z**3 + 3 * Z) / 96
-    return Z + first / freedom + second / freedom**2
 
 
 def interval(found: Histogram, probability: float) -> tuple[int, int | None] | None:
