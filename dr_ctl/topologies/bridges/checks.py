@@ -244,9 +244,15 @@ def _copy(unit: str, here: BrokerView, there: BrokerView) -> Iterator[Finding]:
             f"{name}: nothing keeps clients of {unit} out of {there.site} while {here.site} serves it",
             f"`dr-ctl fence {there.site} --queues {quote(unit)}` closes it there: nobody works on it at {there.site}.",
         )
-    elif here.units.get(unit) and there.config.lasting is not None and not there.kept_out(unit):
+    else:
+        yield from of_paused_copy(unit, here, there)
+
+
+def of_paused_copy(unit: str, here: BrokerView, there: BrokerView) -> Iterator[Finding]:
+    """Find a copy of what this site serves, to which clients may send at the other: only a pause closes it there."""
+    if here.units.get(unit) and there.gated(unit) and there.config.lasting is not None and not there.kept_out(unit):
         yield COPY_TAKES_SENDS(
-            f"{name}: {unit} is paused there, and clients may send to it",
+            f"{there.site}/{there.pair}: {unit} is paused there, and clients may send to it",
             f"`dr-ctl fence {there.site} --queues {quote(unit)}` keeps them out.",
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -26,7 +26,13 @@ class BridgesSeen(seen.Seen[BrokerView]):
 
     def findings(self) -> Sequence[Finding]:
         ways = (each for view in self._all() for each in checks.of_ways(view, self._peer(view)))
-        return [*seen.Seen.findings(self), *ways]
+        return [*seen.Seen.findings(self), *ways, *self._paused_copies()]
+
+    def _paused_copies(self) -> Iterator[Finding]:
+        for view in self._all():
+            peer = self._peer(view)
+            for flow in view.flows if peer is not None else ():
+                yield from checks.of_paused_copy(flow.unit, view, peer)
 
     def rows(self, at: datetime) -> Sequence[Row]:
         """Without dead letters and what has expired: no divert copies these, and a failover brings none of them."""

@@ -124,6 +124,15 @@ def test_one_thing_wrong_is_one_finding(
     assert mine[0].remedy
 
 
+def test_a_look_tells_of_a_copy_that_takes_sends_and_names_the_command_that_closes_it() -> None:
+    half_open = with_role(PARIS, "orders", OPEN)
+
+    told = [each for each in seen(LONDON, half_open).findings() if each.id == "DR-BRIDGE-013"]
+
+    assert ["`dr-ctl fence paris --queues orders`" in each.remedy for each in told] == [True]
+    assert not [each for each in seen(LONDON, PARIS).findings() if each.id == "DR-BRIDGE-013"]
+
+
 def test_a_broker_without_any_such_divert_is_not_of_this_topology() -> None:
     told = findings(broker("london", among=()), broker("paris", among=()))
 
