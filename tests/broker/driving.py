@@ -101,11 +101,16 @@ class Operator:
 
 
 def state_of(lab: Lab) -> Mapping[str, Any]:
-    """Everything dr-ctl may set at both sites: doors, links, pauses, and which queues there are."""
+    """Everything dr-ctl may set at both sites: doors, links, pauses, and which queues there are; not since when each
+    broker runs, for a test may restart it."""
     with closing(opened(load(lab.settings_path), SystemClock(), Patience(), lab.directory)) as topology:
         seen = topology.observe()
         assert all(broker.silent is None for broker in seen.brokers), seen
-        return topology.recipe.baseline(seen)
+        told = topology.recipe.baseline(seen)
+    return {
+        site: {pair: {key: value for key, value in state.items() if key != "start"} for pair, state in pairs.items()}
+        for site, pairs in told.items()
+    }
 
 
 def until(condition: Callable[[], object], *, within_s: float = 30.0, why: str = "") -> None:
