@@ -24,9 +24,9 @@ setup: .venv/.ready ## make .venv with everything pinned, and dr-ctl in it
 demo: setup ## the main job on two real brokers: swapover, failover and failback under load, judged by a ledger
 	$(BIN)/dr-ctl demo
 
-# Which tier runs what, and why: docs/testing.md. Three workers on two cores, since most tests wait; with more, commands
-# with a time limit of their own run into it.
-WORKERS := $(shell echo $$(( 3 * $$(getconf _NPROCESSORS_ONLN) / 2 )))
+# Which tier runs what, and why: docs/testing.md. Two workers a core: one has all tests of Artemis, one those of Spark, one
+# the stories of Classic, and these wait for what they have started.
+WORKERS := $(shell echo $$(( 2 * $$(getconf _NPROCESSORS_ONLN) )))
 PYTEST := $(BIN)/python -m pytest -q --numprocesses $(WORKERS) --maxprocesses 8 --dist loadgroup --durations=10
 
 # Hundreds of tests start a process of dr-ctl: without compiled modules each compiles all of it anew.
