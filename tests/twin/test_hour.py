@@ -41,7 +41,8 @@ def test_an_hour_is_kept_whole_and_an_outage_of_the_link_as_large_as_it_was(tmp_
     ended = json.loads(told)
 
     assert watching.returncode == 0
-    assert ended["looks"] == len(at_queues) > 0.9 * HOUR_S / 5
+    # It looks at everything more often than it keeps.
+    assert ended["looks"] > len(at_queues) > 0.9 * HOUR_S / 5
     assert outflow[0][0] - BEGIN < (at_queues[1] - at_queues[0]) * 2
     assert (outflow[-1][0] - BEGIN).total_seconds() > 0.99 * HOUR_S
     # Its producers send an event each, and its consumers acknowledge one: what the link did not take.
