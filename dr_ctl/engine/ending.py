@@ -103,8 +103,12 @@ class Facts:
 
     @property
     def goes_on(self) -> str:
-        """The units that nobody asked for, and their sites."""
-        return "".join(f"; {site} goes on serving {some(names)}" for site, names in by_site(self.beside).items())
+        """The units that nobody asked for, and their sites; of a fence also those that the other site serves, for it
+        takes only their copies away from clients."""
+        is_fence = self.ask.operation == FENCE
+        served = [unit for unit in self.units if is_fence and unit.serving not in (self.source, None)]
+        units = sorted((*served, *self.beside), key=lambda unit: unit.name) if self.beside else []
+        return "".join(f"; {site} goes on serving {some(names)}" for site, names in by_site(units).items())
 
     def serves(self, site: str, how: str = "") -> str:
         return f"{site} serves{self.named}{how}"

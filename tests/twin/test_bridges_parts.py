@@ -44,6 +44,24 @@ def test_a_failback_of_some_queues_leaves_the_others_open_where_they_are(twin: P
     assert (open_at(twin, IN), open_at(twin, OUT)) == (["london"], ["london"])
 
 
+def test_the_remedy_for_a_copy_that_takes_sends_closes_it_and_nothing_else(twin: PlayedTwin, dr_ctl: Command) -> None:
+    def told() -> list[str]:
+        findings = dr_ctl("status").document["findings"]
+        return [each["remedy"] for each in findings if each["id"] == "DR-BRIDGE-013"]
+
+    with twin.still():  # as a run leaves it that ended between the roles and the queue
+        at(twin, "paris").security.remove(at(twin, "paris").queues[IN].address)
+    [remedy] = told()
+
+    ended = dr_ctl(*shlex.split(remedy.split("`")[1])[1:], "--yes")
+
+    assert (ended.code, told()) == (ExitCode.OK, []), ended.document
+    summary = f"clients of {IN} are kept out of paris; london goes on serving {IN}; {OUT}"
+    assert ended.document["summary"] == summary
+    assert (open_at(twin, IN), open_at(twin, OUT)) == (["london"], ["london"])
+    assert at(twin, "paris").queues[IN].paused
+
+
 @pytest.mark.parametrize("split", [False, True])
 def test_one_queue_that_is_closed_while_its_site_serves_others_is_opened_by_a_release(
     twin: PlayedTwin, dr_ctl: Command, split: bool

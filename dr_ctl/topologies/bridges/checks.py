@@ -244,17 +244,26 @@ def _copy(unit: str, here: BrokerView, there: BrokerView) -> Iterator[Finding]:
             f"{name}: nothing keeps clients of {unit} out of {there.site} while {here.site} serves it",
             f"`dr-ctl fence {there.site} --queues {quote(unit)}` closes it there: nobody works on it at {there.site}.",
         )
-    else:
-        yield from of_paused_copy(unit, here, there)
+    elif _takes_sends(unit, here, there):
+        yield _sends(unit, there)
 
 
 def of_paused_copy(unit: str, here: BrokerView, there: BrokerView) -> Iterator[Finding]:
     """Find a copy of what this site serves, to which clients may send at the other: only a pause closes it there."""
-    if here.units.get(unit) and there.gated(unit) and there.config.lasting is not None and not there.kept_out(unit):
-        yield COPY_TAKES_SENDS(
-            f"{there.site}/{there.pair}: {unit} is paused there, and clients may send to it",
-            f"`dr-ctl fence {there.site} --queues {quote(unit)}` keeps them out.",
-        )
+    if there.gated(unit) and _takes_sends(unit, here, there):
+        yield _sends(unit, there)
+
+
+def _takes_sends(unit: str, here: BrokerView, there: BrokerView) -> bool:
+    return bool(here.units.get(unit)) and there.config.lasting is not None and not there.kept_out(unit)
+
+
+def _sends(unit: str, there: BrokerView) -> Finding:
+    closed = "is paused there" if there.gated(unit) else "is closed there by its doors alone"
+    return COPY_TAKES_SENDS(
+        f"{there.site}/{there.pair}: {unit} {closed}, and clients may send to it",
+        f"`dr-ctl fence {there.site} --queues {quote(unit)}` keeps them out.",
+    )
 
 
 def _only_here(unit: str, here: BrokerView, there: BrokerView, ask: Ask) -> Iterator[Finding]:

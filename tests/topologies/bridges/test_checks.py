@@ -98,7 +98,7 @@ ONE = [
         ERROR,
         "nothing keeps clients of orders out of paris",
     ),
-    (LONDON, with_role(PARIS, "orders", OPEN), "DR-BRIDGE-013", WARNING, "clients may send to it"),
+    (LONDON, with_role(PARIS, "orders", OPEN), "DR-BRIDGE-013", WARNING, "is paused there, and clients may send to it"),
     (LONDON, with_queue(PARIS, "orders", depth=SKIPS_PER_S + 1), "DR-BRIDGE-014", INFO, "1 s at 4000 a second"),
     (replace(LONDON, users=None), PARIS, "DR-FENCE-005", WARNING, "cannot tell"),
     (
