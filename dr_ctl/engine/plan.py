@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Literal
 
 from dr_ctl.core.model import ExitCode, Finding, Json
-from dr_ctl.engine import older
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.verbs import NO_RETURN
 
@@ -51,17 +50,16 @@ class Call:
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Call:
-        goal, thing, part = (Goal(row["goal"]), row["thing"], row["part"]) if "goal" in row else older.meant(row)
         return cls(
             site=row["site"],
             unit=row["pair"],
-            goal=goal,
-            thing=thing,
+            goal=Goal(row["goal"]),
+            thing=row["thing"],
             request={key: value for key, value in row.items() if key not in _CALL},
             about=row["about"],
             when=row["when"],
             at_most=row["at_most"],
-            part=part,
+            part=row["part"],
         )
 
 

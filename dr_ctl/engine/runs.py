@@ -238,25 +238,10 @@ class Runs:
 
     def _must_be_of(self, owner: Owner) -> None:
         recorded = Owner.read(self._state / _OWNER)
-        if recorded is None:
-            self._must_fit(owner)
-        elif not recorded.is_same(owner):
+        if recorded is not None and not recorded.is_same(owner):
             text = f"the runs in {self._state} are of {recorded.name}, whose brokers are not those of {owner.name}"
             moved = f"Where its name and all its addresses have changed since: remove {self._state / _OWNER}."
             raise Foreign(text, remedy=f"{Foreign.remedy} {moved}")
-
-    def _must_fit(self, owner: Owner) -> None:
-        """Judge a STATE of an earlier version by the sites of its open run: that version wrote no owner."""
-        unfinished = self.unfinished()
-        if unfinished is None:
-            return
-        try:
-            ask: dict[str, Any] = json.loads(unfinished.plan.read_text(encoding="utf-8"))
-            sites = {str(ask["source"]), str(ask["target"])}
-        except (OSError, ValueError, KeyError, TypeError):
-            return  # a resume or an abort says what is wrong with that run
-        if not sites <= set(owner.brokers):
-            raise Foreign(f"the open run {unfinished.name} is about {' and '.join(sorted(sites))}, not {owner.name}")
 
     @contextmanager
     def lock(self, what: str) -> Iterator[None]:

@@ -25,8 +25,8 @@ NA: Final = -(1 << 60)
 SHARED: Final = "*"
 """The name of an outflow that serves all queues of its pair."""
 UNTOLD_US: Final = US
-"""What a look is taken to have waited for its answer, where an earlier version did not write it down: a broker that is
-later is not waited for."""
+"""What a look is taken to have waited for its answer, where no row says it: a broker that is later is not
+waited for."""
 
 _COUNTED: Final = ("depth", "added", "removed", "acked", "delivering", "queues_added", "queues_acked")
 

@@ -53,7 +53,7 @@ SCHEMA: Final = pa.schema(
 )
 """The columns of a file. `date` and `site` are its directories and not in it."""
 ADDED: Final = ("took_ms", "queues_added", "queues_acked")
-"""Columns that files of earlier versions lack: nothing is known there."""
+"""Columns that a file may lack: nothing is known there."""
 
 NAMED: Final = re.compile(r"date=(?P<day>[^/]*)/site=(?P<site>[^/]*)/(?![._])[^/]*\.parquet")
 """A file that readers of the history read, named from its root."""
@@ -156,7 +156,7 @@ def rows_of_tail(path: Path) -> pa.Table:
 
 
 def completed(table: pa.Table) -> pa.Table:
-    """The table with the columns that files of earlier versions lack."""
+    """The table with the columns that its file may lack."""
     for name in ADDED:
         if name not in table.column_names:
             table = table.append_column(SCHEMA.field(name), pa.nulls(table.num_rows, SCHEMA.field(name).type))

@@ -1,1 +1,0 @@
-"""What the version before wrote, and the commands of today on it."""
