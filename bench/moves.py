@@ -73,7 +73,7 @@ def _gaps(
             verdict = load.stop()
         assert verdict.clean, verdict
         # What clients held when the script cut them off they process again: it asks nobody to finish.
-        assert tool or not verdict.processed_twice, verdict
+        assert tool or not verdict.redelivered, verdict
         if number >= 0:
             took[tool].append(verdict.receive_gap.seconds)
         target = "london" if target == "paris" else "paris"

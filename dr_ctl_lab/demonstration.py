@@ -140,15 +140,15 @@ class _Lost:
 
     def wrong(self) -> list[str]:
         """Everything in which what was said does not hold."""
-        twice = self.bounds["twice"]["at_most"]
+        duplicates = self.bounds["duplicates"]["at_most"]
         found = []
-        if twice is None or len(self.before.consumed_twice) > twice:
-            found.append(f"{len(self.before.consumed_twice)} came twice, at most {twice} were announced")
+        if duplicates is None or len(self.before.duplicates) > duplicates:
+            found.append(f"{len(self.before.duplicates)} came twice, at most {duplicates} were announced")
         if not self.after.drained:
             found.append(f"the queues were not seen empty: {len(self.after.lost)} message(s) lie there, or are lost")
         elif self.after.lost:
             found.append(f"{len(self.after.lost)} lost after the return")
-        if doubled := set(self.after.consumed_twice) - set(self.before.consumed_twice):
+        if doubled := set(self.after.duplicates) - set(self.before.duplicates):
             found.append(f"{len(doubled)} doubled by the return")
         return found
 
@@ -200,7 +200,7 @@ def _judged(planned: Verdict, lost: _Lost, tell: _Teller, codes: Mapping[str, in
         "failover, no loss accepted": (ExitCode.LOSS_REFUSED if costs else ExitCode.OK,),
     }
     wrong = [f"{name} ended with {code}" for name, code in codes.items() if code not in allowed.get(name, (0,))]
-    clean = planned.clean and not planned.processed_twice
+    clean = planned.clean and not planned.redelivered
     unkept = lost.wrong()
     runs = sorted((tell.state / "runs").glob("*-*"))
     shown = [str(each / "report.html") for each in runs if (each / "report.html").exists()]

@@ -24,8 +24,8 @@ class LedgerData(TypedDict):
     drained: bool
     counts: Counts
     lost: int
-    consumed_twice: int
-    processed_twice: int
+    duplicates: int
+    redelivered: int
     in_doubt: int
     in_doubt_arrived: int
     unexpected: int

@@ -193,9 +193,9 @@ def _variation(like: Like, seed: int) -> Played:
             verdict = traffic.stop(drain_s=DRAIN_S)
         if len(verdict.lost) > (play.may_lose or 0):
             played.wrong.append(f"{len(verdict.lost)} message(s) lost, at most {play.may_lose or 0} were announced")
-        if len(verdict.consumed_twice) > (play.may_double or 0):
-            twice = len(verdict.consumed_twice)
-            played.wrong.append(f"{twice} message(s) came twice, at most {play.may_double or 0} were announced")
+        if len(verdict.duplicates) > (play.may_double or 0):
+            duplicates = len(verdict.duplicates)
+            played.wrong.append(f"{duplicates} message(s) came twice, at most {play.may_double or 0} were announced")
     return played
 
 
@@ -268,9 +268,9 @@ class _Play:
 
     def _announced(self, ended: Mapping[str, Any]) -> None:
         bounds = ended.get("data", {}).get("bounds") or {}
-        lost, twice = (bounds.get(key, {}).get("at_most") for key in ("lost", "twice"))
+        lost, duplicates = (bounds.get(key, {}).get("at_most") for key in ("lost", "duplicates"))
         self.may_lose = float("inf") if lost is None else lost
-        self.may_double = float("inf") if twice is None else twice
+        self.may_double = float("inf") if duplicates is None else duplicates
 
     def _well(self) -> None:
         """What was broken is repaired; brokers that died are started."""
@@ -285,7 +285,7 @@ class _Play:
 
     def _until_served(self) -> None:
         """Where nobody serves after all is repaired, what an operator would type has to help."""
-        ways = (("resume",), ("abort",), ("release", self._here), ("activate", self._there))
+        ways = (("resume",), ("abort",), ("unfence", self._here), ("activate", self._there))
         for words in ways:
             if self.serving():
                 return
@@ -332,5 +332,5 @@ class _Play:
             self._played.wrong.append(f"{words[0]} ended 0, and {self._there} does not serve")
 
 
-UNKNOWN: Final = ("--accept-loss", "unknown", "--accept-twice", "unknown")
-ANY_FIGURE: Final = ("--accept-loss", "1000000000", "--accept-twice", "1000000000")
+UNKNOWN: Final = ("--accept-loss", "unknown", "--accept-duplicates", "unknown")
+ANY_FIGURE: Final = ("--accept-loss", "1000000000", "--accept-duplicates", "1000000000")

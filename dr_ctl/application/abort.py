@@ -39,7 +39,7 @@ def _aborted(caller: Caller, opened: Opened, how: RunOptions) -> Result:
         past = open_run.past(files, caller.clock, how)
         seen: Seen = opened.topology.observe()
         if not how.dry_run:
-            lock.refuse_if_held(seen, runs, how.theft)
+            lock.refuse_if_held(seen, runs, how.break_lock)
         asked = replace(past.ask, expect_serving=how.expect_serving)
         opened.must_know(asked.target, asked.expect_serving, asked.presume_down)
         others = other_sites(seen, past) or other_brokers(opened.topology.recipe.basis(seen), past)
@@ -53,7 +53,7 @@ def _aborted(caller: Caller, opened: Opened, how: RunOptions) -> Result:
             text = SAID_NO if caller.people.present() else NOBODY_ASKED
             return left_open(Result(ExitCode.DECLINED, text), files)
         what = f"abort of {past.ask.operation} to {past.ask.target}"
-        with lock.locked(opened, runs, seen, files.name, what, how.theft) as lease:
+        with lock.locked(opened, runs, seen, files.name, what, how.break_lock) as lease:
             if (refused := _past_no_return(past, opened.topology.observe(), files)) is not None:
                 return refused
             return carrying_out.Work(caller, opened, files, lease, how).undo(past)
@@ -72,7 +72,7 @@ def _planned(past: History, files: RunFiles) -> Result:
 
 def forget(caller: Caller, name: str, how: RunOptions) -> Result:
     """Close an open run as it is, whatever its journal says or does not say. Asks no broker and undoes nothing."""
-    if how.theft.reason is None:
+    if how.break_lock.reason is None:
         raise UsageError("--forget needs --reason", remedy="Say who serves, and how that is known: --reason TEXT.")
     runs = caller.runs()
     files = runs.find(name)
@@ -85,7 +85,7 @@ def forget(caller: Caller, name: str, how: RunOptions) -> Result:
         text = SAID_NO if caller.people.present() else NOBODY_ASKED
         return left_open(Result(ExitCode.DECLINED, text), files)
     with runs.lock(f"giving up {files.name}"):
-        given_up = Result(ExitCode.UNKNOWN, f"given up: {how.theft.reason}; nothing was undone", run=files.name)
+        given_up = Result(ExitCode.UNKNOWN, f"given up: {how.break_lock.reason}; nothing was undone", run=files.name)
         carrying_out.give_up(caller, files, given_up.envelope(caller.command))
     finding = RUN_GIVEN_UP(
         f"nothing that {files.name} had changed was undone: clients may be locked out, queues paused",

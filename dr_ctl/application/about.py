@@ -29,5 +29,5 @@ def _limits(objectives: Objectives) -> dict[str, Json]:
         "recovery_s": objectives.recovery,
         "lost": objectives.loss.messages,
         "lost_age_s": objectives.loss.age,
-        "twice": None if objectives.twice is None else objectives.twice.messages,
+        "duplicates": None if objectives.duplicates is None else objectives.duplicates.messages,
     }

@@ -241,7 +241,7 @@ def _words(ask: Ask) -> list[str]:
         ("--queues", ask.queues),
         *(("--accept-difference", f"{queue}={count}") for queue, count in ask.accept_difference.items()),
         ("--accept-loss", ask.accept_loss),
-        ("--accept-twice", ask.accept_twice),
+        ("--accept-duplicates", ask.accept_duplicates),
         ("--presume-down", ask.presume_down),
         ("--silent-since", ask.silent_since),
         ("--reason", ask.reason),

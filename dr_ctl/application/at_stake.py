@@ -14,9 +14,9 @@ _NOT_KNOWN: Final = "not known"
 
 def figures(total: Mapping[str, Any], column: str) -> str:
     """Figures in a sentence: messages at risk, the oldest one's age, possible doubles, and the time for a drain."""
-    lost, twice = (_both(total[key], column, _count) for key in ("loss", "duplicates"))
+    lost, duplicates = (_both(total[key], column, _count) for key in ("loss", "duplicates"))
     age_s, drain_s = (_both(total[key], column, _time) for key in ("age_s", "drain_s"))
-    return f"messages lost {lost}, age of the oldest {age_s}, messages twice {twice}, drain {drain_s}"
+    return f"messages lost {lost}, age of the oldest {age_s}, duplicates {duplicates}, drain {drain_s}"
 
 
 TOO_FEW: Final = "; none was missed, in looks that are too few, or too late, to say that they are met"

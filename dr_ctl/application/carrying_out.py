@@ -81,7 +81,7 @@ class Work:
                 stop=stop,
                 clock=self.opened.clock,
                 listener=listener,
-                by={**self._by(), "lock": lock.facts(self.lease, self.how.theft)},
+                by={**self._by(), "lock": lock.facts(self.lease, self.how.break_lock)},
                 price=price,
                 manner=self._manner(begun),
             )
@@ -96,7 +96,7 @@ class Work:
 
         def act(journal: Journal, stop: StopRequest) -> RunResult[Seen]:
             del stop  # an undo is not stopped half way: the first signal waits for its end
-            journal.lock({**lock.facts(self.lease, self.how.theft), "by": self._by()})
+            journal.lock({**lock.facts(self.lease, self.how.break_lock), "by": self._by()})
             voucher.tell(BEGIN, journal)
             driver = self.opened.topology.driver(self.lease)
             return executor.undo(past, driver, journal, clock=self.opened.clock, listener=listener)

@@ -25,7 +25,7 @@ def planned(opened: Opened, asked: Ask, lost: str) -> Result:
     if asked.operation != FAILOVER or lost == asked.target:
         remedy = f"As in `dr-ctl plan failover --to {opened.other(lost)} --as-if-lost {lost}`."
         raise UsageError(f"--as-if-lost {lost}: is for a failover to the other site", remedy=remedy)
-    question = Question.of(replace(asked, accept_loss="unknown", accept_twice="unknown"), opened)
+    question = Question.of(replace(asked, accept_loss="unknown", accept_duplicates="unknown"), opened)
     assert question.price is not None  # a failover has one
     looked: Seen = opened.topology.observe()
     seen = looked.as_if_lost(lost)

@@ -25,8 +25,8 @@ def objectives(installation: Installation) -> Objectives | None:
     if limits is None:
         return None
     classes = tuple(LossClass(each.queues, LossLimit(each.loss.messages, each.loss.age)) for each in limits.classes)
-    twice = limits.twice.messages if limits.twice is not None else None
-    return Objectives(LossLimit(limits.loss.messages, limits.loss.age), classes, twice)
+    duplicates = limits.duplicates.messages if limits.duplicates is not None else None
+    return Objectives(LossLimit(limits.loss.messages, limits.loss.age), classes, duplicates)
 
 
 def request(installation: Installation) -> Request:

@@ -31,7 +31,7 @@ QUANTILES: Final = ("now", "p50", "p95", "p99", "max")
 _ESTIMATED: Final = {
     "loss": ("dr_ctl_estimate_loss_messages", "messages that a failure of the serving site would lose"),
     "age_s": ("dr_ctl_estimate_loss_age_seconds", "age of the oldest of these messages"),
-    "duplicates": ("dr_ctl_estimate_twice_messages", "messages that would come twice"),
+    "duplicates": ("dr_ctl_estimate_duplicate_messages", "messages that would come twice"),
     "drain_s": ("dr_ctl_estimate_drain_seconds", "time until all that is under way would have arrived"),
 }
 _READY: Final = {ExitCode.OK: 1.0, ExitCode.PRECHECK_FAILED: 0.0}
@@ -81,7 +81,7 @@ class Figures:
         wanted = {
             "dr_ctl_objective_loss_messages": limits.loss.messages if limits else None,
             "dr_ctl_objective_loss_age_seconds": limits.loss.age if limits else None,
-            "dr_ctl_objective_twice_messages": limits.twice.messages if limits and limits.twice else None,
+            "dr_ctl_objective_duplicate_messages": limits.duplicates.messages if limits and limits.duplicates else None,
             "dr_ctl_objective_recovery_seconds": limits.recovery if limits else None,
         }
         for name, most in wanted.items():
@@ -135,10 +135,13 @@ class Figures:
             price = FailoverPrice(self.opened.installation, serving[0], self.caller.clock)
             price.saw(seen.as_if_lost(serving[0]))
             bounds = price.bounds()
-        for key, name in (("lost", "dr_ctl_failover_loss_messages"), ("twice", "dr_ctl_failover_twice_messages")):
+        for key, name in (
+            ("lost", "dr_ctl_failover_loss_messages"),
+            ("duplicates", "dr_ctl_failover_duplicate_messages"),
+        ):
             for basis, of in (("bound", "at_most"), ("likely", "likely")):
                 value = (bounds.get(key) or {}).get(of)
-                text = f"what a failover now would announce as {'lost' if key == 'lost' else 'coming twice'}"
+                text = f"what a failover now would announce as {'lost' if key == 'lost' else 'coming duplicates'}"
                 yield Metric(name, text, UNKNOWN if value is None else float(value), (("basis", basis),))
 
     def _runs(self) -> Iterator[Metric]:

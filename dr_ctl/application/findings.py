@@ -194,13 +194,13 @@ LOSS_ABOVE_LIMIT: Final = FindingKind(
     "At most so many messages are lost, unless the lost site comes back with them.",
     undo="No; `dr-ctl failback --to SITE` takes in what the lost site still holds.",
 )
-TWICE_ABOVE_LIMIT: Final = FindingKind(
+DUPLICATES_ABOVE_LIMIT: Final = FindingKind(
     "DR-LOSS-005",
     Severity.ERROR,
-    "After a failover more messages may be delivered a second time than the objectives or `--accept-twice` allow, or "
-    "an unknown number.",
-    "Whoever owns that limit decides: wait for the lost site, or `--accept-twice N`. Consumers that recognise what "
-    "they have done pass over these messages.",
+    "After a failover more messages may be delivered a second time than the objectives or `--accept-duplicates` allow, "
+    "or an unknown number.",
+    "Whoever owns that limit decides: wait for the lost site, or `--accept-duplicates N`. Consumers that recognise "
+    "what they have done pass over these messages.",
     "At most so many messages are delivered a second time.",
     undo="No.",
 )
@@ -294,7 +294,7 @@ OPEN_WITHOUT_RIGHTS: Final = FindingKind(
     Severity.ERROR,
     "The doors of a serving site are open, and its clients' roles are kept out: who connects can neither send nor "
     "consume.",
-    "`dr-ctl release SITE` gives the roles their rights again; else correct the roles or matches under "
+    "`dr-ctl unfence SITE` gives the roles their rights again; else correct the roles or matches under "
     "`lasting_fence:`.",
     "Clients are served at SITE again.",
     undo="`dr-ctl fence SITE`.",

@@ -12,7 +12,7 @@ from typing import Any
 from dr_ctl import __version__
 from dr_ctl.application.findings import CHANGED_BEFORE_LOCK, LOCK_HELD
 from dr_ctl.application.opened import Opened
-from dr_ctl.application.run_options import Theft
+from dr_ctl.application.run_options import BreakLock
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.machine import boot_id
 from dr_ctl.core.model import Finding, Json, Severity
@@ -46,11 +46,11 @@ def _me(runs: Runs, run: str = "", what: str = "", *, looks: bool = False) -> Lo
     )
 
 
-def refuse_if_held(seen: Seen, runs: Runs, theft: Theft) -> None:
+def refuse_if_held(seen: Seen, runs: Runs, break_lock: BreakLock) -> None:
     """Raise `Locked` where a broker was seen to keep a live lock of another STATE."""
     me = _me(runs)
     for look in seen.locks:
-        if not theft.steal and (other := against(look, me)) is not None:
+        if not break_lock.wanted and (other := against(look, me)) is not None:
             raise held_by(f"{look.site}/{look.pair}", other)
 
 
@@ -61,14 +61,14 @@ def in_the_way(seen: Seen, runs: Runs) -> str | None:
 
 
 @contextmanager
-def locked(opened: Opened, runs: Runs, seen: Seen, run: str, what: str, theft: Theft) -> Iterator[Lease]:
+def locked(opened: Opened, runs: Runs, seen: Seen, run: str, what: str, break_lock: BreakLock) -> Iterator[Lease]:
     """Hold the lock on every broker that was seen to answer; raises `Locked`.
 
     A run that is left open keeps it until it runs out: others must not come upon what is half done.
     """
     with tended(opened.topology.stores(), _me(runs, run, what), opened.clock) as lease:
         try:
-            lease.take(_answered(seen), steal=theft.steal)
+            lease.take(_answered(seen), break_lock=break_lock.wanted)
             yield lease
         finally:
             if runs.unfinished() is None:
@@ -89,11 +89,11 @@ def note_left(lease: Lease, seen: Seen) -> None:
             lease.still_paused(each.site, each.pair, each.paused)
 
 
-def facts(lease: Lease, theft: Theft) -> dict[str, Json]:
+def facts(lease: Lease, break_lock: BreakLock) -> dict[str, Json]:
     """The lock as the journal keeps it."""
-    stolen: list[Json] = [document.described for document in lease.stolen]
+    broken: list[Json] = [document.described for document in lease.broken]
     at: list[Json] = list(lease.held_at())
-    return {"epoch": lease.epoch, "at": at, "stolen_from": stolen, "reason": theft.reason if stolen else None}
+    return {"epoch": lease.epoch, "at": at, "broken": broken, "reason": break_lock.reason if broken else None}
 
 
 def changed(before: Seen, now: Seen) -> Finding | None:

@@ -116,7 +116,7 @@ def without_rights(seen: Seen) -> Iterator[Finding]:
         if each.role is Role.SERVING and each.kept_out and any(each.doors.values()):
             text = f"clients may connect to {each.site}/{each.pair}, and their roles may neither send nor consume there"
             remedy = (
-                f"`dr-ctl release {each.site}` gives them their rights again, if a lasting fence was left there; else "
+                f"`dr-ctl unfence {each.site}` gives them their rights again, if a lasting fence was left there; else "
                 "correct the roles or matches under `lasting_fence:`."
             )
             yield OPEN_WITHOUT_RIGHTS(text, remedy)
@@ -133,7 +133,7 @@ def lost_pairs(seen: Seen) -> Iterator[Finding]:
             continue
         home, away = serving[0], next(site for site in seen.roles if site != serving[0])
         remedy = (
-            f"Start the broker of {some(down)} again, which may lose nothing; then `dr-ctl release {home}` opens it. "
+            f"Start the broker of {some(down)} again, which may lose nothing; then `dr-ctl unfence {home}` opens it. "
             f"Where it is lost for good: `dr-ctl fence {home}` closes the rest, then `dr-ctl failover --to {away}`, at "
             "its price."
         )

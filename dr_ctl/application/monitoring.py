@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from dr_ctl.agents.exposing import exposing
 from dr_ctl.agents.monitor import Look, Monitor, shown
 from dr_ctl.agents.refreshing import Refresher
+from dr_ctl.application.auto_reinstate import AutoReinstate
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.estimates import request
 from dr_ctl.application.figures import Figures
 from dr_ctl.application.findings import HISTORY_NOT_WRITTEN
 from dr_ctl.application.opened import Opened
-from dr_ctl.application.paying import Payer
 from dr_ctl.application.result import Result
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.errors import Stopped
@@ -22,11 +22,11 @@ from dr_ctl.engine.operations import REINSTATE
 from dr_ctl.processes import service
 
 
-def monitor(caller: Caller, lasting_s: float | None, *, pay_debts: bool, metrics: str | None = None) -> Result:
-    """Look at least once, until the time is over or a signal ends it. `pay_debts`: take in a lost site that is back."""
+def monitor(caller: Caller, lasting_s: float | None, *, auto_reinstate: bool, metrics: str | None = None) -> Result:
+    """Look at least once, until the time is over or a signal ends it. `auto_reinstate`: of a lost site that is back."""
     installation, clock = caller.installation(), caller.clock
     until = clock.monotonic() + lasting_s if lasting_s is not None else None
-    payer = Payer(caller.called(REINSTATE)) if pay_debts else None
+    reinstating = AutoReinstate(caller.called(REINSTATE)) if auto_reinstate else None
     recorded = Recorded(caller)
     with (
         exposing(metrics) as board,
@@ -45,8 +45,8 @@ def monitor(caller: Caller, lasting_s: float | None, *, pay_debts: bool, metrics
                     board.shown = shown(watching, look, figures.of(look.seen, look.at))
                 service.notify(service.READY, service.ALIVE, f"STATUS={look.line}")
                 caller.line(look.as_json(), look.line)
-                if payer is not None:
-                    payer.pay(look.seen)
+                if reinstating is not None:
+                    reinstating.reinstate(look.seen)
                 watching.wait(until)
         except Stopped:
             pass
@@ -54,9 +54,9 @@ def monitor(caller: Caller, lasting_s: float | None, *, pay_debts: bool, metrics
     place = installation.history.shown
     text = f"{watching.looks} look(s), {watching.rows} row(s) written to {place}"
     data: dict[str, Json] = {"looks": watching.looks, "rows": watching.rows}
-    if payer is not None:
-        text += f"; {len(payer.runs)} run(s) to pay debts"
-        data["paid"] = [*payer.runs]
+    if reinstating is not None:
+        text += f"; {len(reinstating.runs)} run(s) to reinstate a lost site"
+        data["reinstated"] = [*reinstating.runs]
     return Result(ExitCode.OK, text, recorded.findings, data=data)
 
 

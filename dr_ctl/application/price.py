@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final
 from dr_ctl.application.estimates import objectives
 from dr_ctl.application.findings import (
     CLOCK_BEHIND,
+    DUPLICATES_ABOVE_LIMIT,
     LOSS_ABOVE_LIMIT,
     LOSS_AS_SUM,
     SILENT_SINCE_CONTRADICTED,
-    TWICE_ABOVE_LIMIT,
 )
 from dr_ctl.application.out_of_lost import out_of_lost
 from dr_ctl.application.run_options import Accepted
@@ -70,7 +70,10 @@ class FailoverPrice:
         self._read: tuple[Seen, datetime] | None = None
         self._by_history: tuple[object, Bounds] | None = None  # keyed by the moment of death and the clocks
         self._host_lives = False
-        self._was_unknown = {"lost": begun, "twice": begun}  # a run that began with `unknown` began while it was so
+        self._was_unknown = {
+            "lost": begun,
+            "duplicates": begun,
+        }  # a run that began with `unknown` began while it was so
         self._kept_at: datetime | None = None  # the time of a look that showed one store for both sites
         # Loading the Parquet reader takes a tenth of a second: load it beside the first look.
         Thread(target=_load_bounds, daemon=True, name="load bounds").start()
@@ -112,11 +115,11 @@ class FailoverPrice:
     def too_high(self, ask: Ask) -> Finding | None:
         now, limits = self._now(), objectives(self._installation)
         reasons = now.exceeds(limits, self._accepted("lost", now.lost, ask.accept_loss))
-        doubles = now.doubles(limits, self._accepted("twice", now.twice, ask.accept_twice))
+        doubles = now.doubles(limits, self._accepted("duplicates", now.duplicates, ask.accept_duplicates))
         if not reasons:
             return self._doubled(now, doubles) if doubles is not None else None
-        at_most, (lost, twice) = now.lost.at_most, now.quoted()
-        accepting = f"{lost} --accept-twice {twice}" if doubles is not None else lost
+        at_most, (lost, duplicates) = now.lost.at_most, now.quoted()
+        accepting = f"{lost} --accept-duplicates {duplicates}" if doubles is not None else lost
         over = ""
         if isinstance(ask.accept_loss, int) and at_most is not None:
             over = f"{at_most - ask.accept_loss} above what was accepted. "
@@ -174,8 +177,10 @@ class FailoverPrice:
 
     def _doubled(self, now: Bounds, why: str) -> Finding:
         accepting = f"{now.quoted()[1]}{self._holds(now)}"
-        remedy = f"Whoever owns that limit decides: {self._instead()}, or add --accept-twice {accepting}."
-        return TWICE_ABOVE_LIMIT(why, remedy, more=(f"      {price_text(now.as_json())}", *_beneath(now, doubled=True)))
+        remedy = f"Whoever owns that limit decides: {self._instead()}, or add --accept-duplicates {accepting}."
+        return DUPLICATES_ABOVE_LIMIT(
+            why, remedy, more=(f"      {price_text(now.as_json())}", *_beneath(now, doubled=True))
+        )
 
     def out(self, let_in: datetime) -> dict[str, Json]:
         """For how long clients were out until they were let in, as far as looks tell."""
@@ -248,14 +253,14 @@ class FailoverPrice:
 
         settings, limits = self._installation.settings, objectives(self._installation)
         held = seen.stake(self.lost)
-        lost, twice = _total([each.lost for each in held]), _total([each.twice for each in held])
+        lost, duplicates = _total([each.lost for each in held]), _total([each.duplicates for each in held])
         own = [each.queues for each in held]
         depths: dict[str, int | None] = {}
         for broker in self._brokers(seen):
             for name, depth in broker.depths.items():
                 if matches(settings.queues.include, name) and not matches(settings.queues.exclude, name):
                     depths[name] = _total([depths.get(name, 0), depth])
-        queues = tuple(QueueBound(name, *_of_queue(name, own, lost, twice, depths)) for name in sorted(depths))
+        queues = tuple(QueueBound(name, *_of_queue(name, own, lost, duplicates, depths)) for name in sorted(depths))
         classes = tuple(
             ClassBound(
                 each.queues,
@@ -264,7 +269,7 @@ class FailoverPrice:
             )
             for each in (limits.classes if limits is not None else ())
         )
-        return Bounds(self.lost, Bound(lost, at), Bound(twice, at), queues, classes)
+        return Bounds(self.lost, Bound(lost, at), Bound(duplicates, at), queues, classes)
 
     def _brokers(self, seen: Seen) -> list[BrokerSeen]:
         return [each for each in seen.brokers if each.site == self.lost]
@@ -290,12 +295,12 @@ def _of_queue(
     name: str,
     own: Sequence[Mapping[str, tuple[int, int | None]] | None],
     lost: int | None,
-    twice: int | None,
+    duplicates: int | None,
     depths: Mapping[str, int | None],
 ) -> tuple[int | None, int | None]:
     """Loss and doubles of a queue, by its own outflows; without those at most the site's total and the queue's
     depth."""
     if any(each is None for each in own):
-        return _least(lost, depths[name]), twice
+        return _least(lost, depths[name]), duplicates
     counts = [each.get(name, (0, 0)) for each in own if each is not None]
     return sum(each for each, _ in counts), _total([each for _, each in counts])

@@ -28,10 +28,10 @@ from dr_ctl.engine.operations import (
     PUT_BACK,
     QUIESCE,
     REINSTATE,
-    RELEASE,
     RESTART,
     RETURNS,
     TRIM,
+    UNFENCE,
     single_step,
 )
 from dr_ctl.engine.parts import in_part, is_split
@@ -102,7 +102,7 @@ class Question:
             return self
         if ask.queues is not None:
             units = tuple(unit.name for unit in seen.units if matches((ask.queues,), unit.name))
-        elif ask.operation in (QUIESCE, FENCE, RELEASE) and is_split(seen):
+        elif ask.operation in (QUIESCE, FENCE, UNFENCE) and is_split(seen):
             units = tuple(unit.name for unit in seen.units if unit.serving != ask.target)
         else:
             return self

@@ -31,12 +31,12 @@ class OnTwin(Protocol):
 
 def on_canary(caller: Caller, how: RunOptions) -> Result:
     """A run from the site that serves to the one that waits, with a queue of dr-ctl's own."""
-    return run.run(caller, Ask(REHEARSE, _waiting(caller), reason=how.theft.reason), how)
+    return run.run(caller, Ask(REHEARSE, _waiting(caller), reason=how.break_lock.reason), how)
 
 
 def clean(caller: Caller, how: RunOptions) -> Result:
     """Remove at both sites what rehearsals have left."""
-    return run.run(caller, Ask(REHEARSE_CLEAN, _waiting(caller), reason=how.theft.reason), how)
+    return run.run(caller, Ask(REHEARSE_CLEAN, _waiting(caller), reason=how.break_lock.reason), how)
 
 
 def on_twin(caller: Caller, *, variations: int, seed: int) -> Result:

@@ -73,7 +73,7 @@ def escalate(
     name: str | None,
     timeout_s: float | None,
     accept_loss: Accepted,
-    accept_twice: Accepted,
+    accept_duplicates: Accepted,
     how: RunOptions,
 ) -> Result:
     """Replace a planned move that cannot finish by a failover. The source is fenced, so its messages are counted."""
@@ -88,7 +88,7 @@ def escalate(
         finding = NOT_ESCALATABLE(text, "`dr-ctl resume` finishes it; `dr-ctl abort` undoes what can be undone.")
         return Result(ExitCode.PRECHECK_FAILED, text, (finding,), run=files.name)
     wait_s = timeout_s if timeout_s is not None else past.ask.timeout_s
-    reason = how.theft.reason or f"{files.name} could not finish"
+    reason = how.break_lock.reason or f"{files.name} could not finish"
     asked = Ask(
         FAILOVER,
         past.ask.target,
@@ -97,7 +97,7 @@ def escalate(
         reason=reason,
         units=past.ask.units,
         queues=past.ask.queues,
-        accept_twice=accept_twice,
+        accept_duplicates=accept_duplicates,
     )
     return run(caller, asked, how)
 
@@ -121,7 +121,7 @@ def _carried_out(caller: Caller, question: Question, how: RunOptions, files: Run
     seen = question.look()
     runs, question = caller.runs(), question.narrowed(seen)
     if not how.dry_run:
-        lock.refuse_if_held(seen, runs, how.theft)
+        lock.refuse_if_held(seen, runs, how.break_lock)
     decided = question.decide(seen)
     if files is None and isinstance(decided, AlreadyThere) and (why := question.why_not_so()) is not None:
         finding = FLAGS_LIE(f"{decided.text}, by its flags; but {why}", "`dr-ctl status` looks again.")
@@ -143,7 +143,7 @@ def _carried_out(caller: Caller, question: Question, how: RunOptions, files: Run
     name = files.name if files is not None else runs.name(question.ask.operation, question.site)
     with (
         open_run.holding_state(runs, question.title, held=files is not None),
-        lock.locked(question.opened, runs, seen, name, question.title, how.theft) as lease,
+        lock.locked(question.opened, runs, seen, name, question.title, how.break_lock) as lease,
     ):
         unfinished = runs.unfinished() if files is None else None
         if unfinished is not None and not question.goes_beside:

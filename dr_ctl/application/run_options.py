@@ -11,14 +11,14 @@ Accepted = int | Literal["unknown"] | None
 
 
 @dataclass(frozen=True, slots=True)
-class Theft:
+class BreakLock:
     """Whether a live lock of another may be taken over, and why: the journal keeps the reason."""
 
-    steal: bool = False
+    wanted: bool = False
     reason: str | None = None
 
 
-NO_THEFT = Theft()
+NO_BREAK = BreakLock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,6 @@ class RunOptions:
     yes: bool = False
     dry_run: bool = False
     step: bool = False
-    theft: Theft = NO_THEFT
+    break_lock: BreakLock = NO_BREAK
     saved: Path | None = None
     expect_serving: str | None = None

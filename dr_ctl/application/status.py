@@ -23,7 +23,7 @@ from dr_ctl.core.model import ExitCode, Finding, Json, Role, some
 from dr_ctl.engine.debts import DebtKind, lost_alone
 from dr_ctl.engine.findings import NO_ANSWER, QUEUES_PAUSED
 from dr_ctl.engine.notes import Notes
-from dr_ctl.engine.operations import FAILOVER, RELEASE
+from dr_ctl.engine.operations import FAILOVER, UNFENCE
 from dr_ctl.engine.parts import by_site, is_split, served_where, split, unserved
 from dr_ctl.engine.roles import both_open
 from dr_ctl.topologies.topology import BrokerSeen, LinkSeen, Seen, workloads_of
@@ -133,7 +133,7 @@ def _open_again(seen: Seen, interrupted: Interrupted | None) -> Iterator[Finding
         elif seen.roles.get(survivor) is Role.STANDBY:
             remedy = (
                 f"`dr-ctl failover --to {site}` lets it go on, with what it costs; then `dr-ctl reinstate {survivor}`. "
-                f"Else `dr-ctl fence {site}`, then `dr-ctl release {survivor}`, and `dr-ctl reinstate {site}`."
+                f"Else `dr-ctl fence {site}`, then `dr-ctl unfence {survivor}`, and `dr-ctl reinstate {site}`."
             )
             if site in _survivors(seen):
                 continue  # it took over itself since
@@ -194,15 +194,15 @@ def _opens_one(judge: Judge) -> str:
             "them served last. Then `dr-ctl reinstate SITE` of the other."
         )
     answering = {each.site for each in seen.brokers if each.doors}
-    released = [
+    closed = [
         site
         for site, other in ((first, second), (second, first))
-        if site != away and site in answering and judge.verdict(RELEASE, other).code is ExitCode.OK
+        if site != away and site in answering and judge.verdict(UNFENCE, other).code is ExitCode.OK
     ]
-    if released:
-        last = ", of the one that served last" if len(released) > 1 else ""
+    if closed:
+        last = ", of the one that served last" if len(closed) > 1 else ""
         last = f": {away} was lost before" if away is not None else last
-        return f"{' or '.join(f'`dr-ctl release {site}`' for site in released)} lets clients in there again{last}."
+        return f"{' or '.join(f'`dr-ctl unfence {site}`' for site in closed)} lets clients in there again{last}."
     if away is not None:
         site = second if away == first else first
         return f"`dr-ctl failover --to {site}`, at its price: {away} was lost before. Then `dr-ctl reinstate {away}`."
@@ -216,6 +216,6 @@ def _pauses(seen: Seen) -> list[Finding]:
         for run in sorted({by.get(name, "") for name in each.paused}):
             names = [name for name in each.paused if by.get(name, "") == run]
             text = f"{each.site}/{each.pair}: paused{' by ' + run if run else ''}: {some(names)}"
-            remedy = f"`dr-ctl release {each.site}` lifts what runs have paused, once no run is open." if run else ""
+            remedy = f"`dr-ctl unfence {each.site}` lifts what runs have paused, once no run is open." if run else ""
             findings.append(QUEUES_PAUSED(text, remedy))
     return findings

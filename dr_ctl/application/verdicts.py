@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 from dr_ctl.application import approvals, lock
 from dr_ctl.application.caller import Caller
-from dr_ctl.application.findings import TWICE_ABOVE_LIMIT
+from dr_ctl.application.findings import DUPLICATES_ABOVE_LIMIT
 from dr_ctl.application.open_run import still_open
 from dr_ctl.application.opened import Opened
 from dr_ctl.application.price import FailoverPrice
@@ -123,9 +123,13 @@ class Judge:
         decided = Question(ask, self.opened, price).decide(self.seen)
         if not isinstance(decided, Refusal) or price is None:
             return ask, needs, decided
-        if decided.findings[0].id == TWICE_ABOVE_LIMIT.id and ask.accept_twice is None:
-            twice = price.quoted()[1]
-            return self._needed(replace(ask, accept_twice=_anything(twice)), (*needs, f"--accept-twice {twice}"), price)
+        if decided.findings[0].id == DUPLICATES_ABOVE_LIMIT.id and ask.accept_duplicates is None:
+            duplicates = price.quoted()[1]
+            return self._needed(
+                replace(ask, accept_duplicates=_anything(duplicates)),
+                (*needs, f"--accept-duplicates {duplicates}"),
+                price,
+            )
         if decided.code is ExitCode.LOSS_REFUSED and ask.accept_loss is None:
             lost = price.quoted()[0]
             # Judged on with whatever it is: of a site that is only silent the figure grows while this is worked out.

@@ -230,12 +230,12 @@ def monitor(
     session: Session,
     *,
     lasting: Annotated[str | None, typer.Option("--for", metavar="T", help="End after this time.")] = None,
-    pay_debts: Annotated[
-        bool, typer.Option("--pay-debts", help="Take a lost site in again once it is back, under the lock.")
+    auto_reinstate: Annotated[
+        bool, typer.Option("--auto-reinstate", help="Take a lost site in again once it is back, under the lock.")
     ] = False,
     metrics: METRICS = None,
 ) -> Result:
-    """Sample both sites into the history, refresh the stored estimate. Changes nothing, unless debts are to be paid."""
+    """Sample both sites into the history, refresh the stored estimate. Changes nothing, unless `--auto-reinstate`."""
     from dr_ctl.core import memory  # noqa: PLC0415
 
     memory.give_back()
@@ -243,7 +243,7 @@ def monitor(
     from dr_ctl.cli import asking  # noqa: PLC0415
 
     lasting_s = asking.seconds_of("--for", lasting)
-    return monitoring.monitor(session, lasting_s, pay_debts=pay_debts, metrics=metrics)
+    return monitoring.monitor(session, lasting_s, auto_reinstate=auto_reinstate, metrics=metrics)
 
 
 @command(app, "sync", example='sync --hold "a purge of orders.in, ticket 4711"', changes=ChangeOptions)

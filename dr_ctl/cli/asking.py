@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, time, timedelta
 from typing import assert_never
 
-from dr_ctl.application.run_options import Accepted, RunOptions, Theft
+from dr_ctl.application.run_options import Accepted, BreakLock, RunOptions
 from dr_ctl.cli.options import (
     AskOptions,
     ChangeOptions,
@@ -83,7 +83,7 @@ def _priced(session: Session, made: Ask, options: FailoverOptions | PlanOptions)
     return replace(
         made,
         accept_loss=accepted("--accept-loss", options.accept_loss),
-        accept_twice=accepted("--accept-twice", options.accept_twice),
+        accept_duplicates=accepted("--accept-duplicates", options.accept_duplicates),
         presume_down=options.presume_down,
         silent_since=stamp(ended) if ended is not None else None,
     )
@@ -142,10 +142,12 @@ def run_options(options: ChangeOptions) -> RunOptions:
     saved = options.saved if isinstance(options, WholeOptions) else None
     if step and options.yes:
         raise UsageError("--step asks before each step, --yes asks nothing", remedy="Leave one of them out.")
-    if options.steal and not options.reason:
-        raise UsageError("--steal needs --reason", remedy="Say why the other run is certain to be gone: --reason TEXT.")
-    theft = Theft(options.steal, options.reason)
-    return RunOptions(options.yes, options.dry_run, step, theft, saved, options.expect_serving)
+    if options.break_lock and not options.reason:
+        raise UsageError(
+            "--break-lock needs --reason", remedy="Say why the other run is certain to be gone: --reason TEXT."
+        )
+    break_lock = BreakLock(options.break_lock, options.reason)
+    return RunOptions(options.yes, options.dry_run, step, break_lock, saved, options.expect_serving)
 
 
 def settling(session: Session, how: RunOptions, site: str | None, queues: str | None, *, put_back: bool) -> Ask:
@@ -153,10 +155,10 @@ def settling(session: Session, how: RunOptions, site: str | None, queues: str | 
     reason."""
     if site is None:
         raise UsageError("--settle names no site", remedy="Say --site SITE: the site where the copies lie.")
-    if how.theft.reason is None and not how.dry_run:
+    if how.break_lock.reason is None and not how.dry_run:
         raise UsageError("--settle needs --reason", remedy="Say what you know of them: --reason TEXT.")
     operation = PUT_BACK if put_back else KEEP_ASIDE
-    return asked(session, operation, StepOptions(site, queues=queues), how.theft.reason)
+    return asked(session, operation, StepOptions(site, queues=queues), how.break_lock.reason)
 
 
 def _outage_s(session: Session, max_outage: str | None) -> float | None:

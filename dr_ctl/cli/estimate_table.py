@@ -14,7 +14,7 @@ _COLUMNS: Final = ("now", "p50", "p95", "p99", "max")
 _NAMES: Final = (
     ("loss", "messages lost"),
     ("age_s", "age of the oldest, s"),
-    ("duplicates", "messages twice"),
+    ("duplicates", "duplicates"),
     ("drain_s", "time to drain, s"),
 )
 _LEGEND: Final = "at most: never less than what was so; p99: in 99 % of the time no more"

@@ -27,7 +27,7 @@ SECTIONS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "Move the service": ("swapover", "failback"),
     "A site is lost": ("failover", "reinstate", "escalate"),
-    "One step at a time": ("quiesce", "fence", "drain", "activate", "release", "link", "trim"),
+    "One step at a time": ("quiesce", "fence", "drain", "activate", "unfence", "link", "trim"),
     "Go on, or back": ("resume", "abort"),
     "Keep a Classic standby clean": ("sync",),
     "Prepare and practise": ("init", "rehearse", "runbook", "lab", "demo"),

@@ -11,9 +11,9 @@ from dr_ctl.cli.command import command, group
 from dr_ctl.cli.completing import RUNS
 from dr_ctl.cli.options import (
     AS_IF_LOST,
+    DUPLICATES,
     LOSS,
     TIMEOUT,
-    TWICE,
     AskOptions,
     ChangeOptions,
     DrainOptions,
@@ -115,13 +115,13 @@ _operation(
 )
 _operation(
     "quiesce",
-    "One step: let the clients of a site finish what they hold. `release` undoes it.",
+    "One step: let the clients of a site finish what they hold. `unfence` undoes it.",
     "quiesce london",
     StepOptions,
 )
 _operation(
     "fence",
-    "One step: keep clients out of a site, proven; a silent one is cut off by a hook. `release` undoes it.",
+    "One step: keep clients out of a site, proven; a silent one is cut off by a hook. `unfence` undoes it.",
     "fence london --yes",
     StepOptions,
 )
@@ -148,9 +148,9 @@ _operation(
     StepOptions,
 )
 _operation(
-    "release",
+    "unfence",
     "One step: undo a fence where nothing has moved since, and lift what runs have paused.",
-    "release london",
+    "unfence london",
     StepOptions,
 )
 _operation(
@@ -235,11 +235,14 @@ def escalate(
     run: Annotated[str | None, typer.Argument(metavar="[RUN]", **RUNS, help="The open run, or its beginning.")] = None,
     timeout: TIMEOUT = None,
     accept_loss: LOSS = None,
-    accept_twice: TWICE = None,
+    accept_duplicates: DUPLICATES = None,
 ) -> Result:
     """Turn an interrupted swapover that cannot finish into a failover; the price is shown first."""
     from dr_ctl.application import run as running  # noqa: PLC0415
     from dr_ctl.cli import asking  # noqa: PLC0415
 
-    lost, twice = asking.accepted("--accept-loss", accept_loss), asking.accepted("--accept-twice", accept_twice)
-    return running.escalate(session, run, asking.seconds_of("--timeout", timeout), lost, twice, how)
+    lost, duplicates = (
+        asking.accepted("--accept-loss", accept_loss),
+        asking.accepted("--accept-duplicates", accept_duplicates),
+    )
+    return running.escalate(session, run, asking.seconds_of("--timeout", timeout), lost, duplicates, how)

@@ -33,8 +33,9 @@ ACCEPT = Annotated[
 LOSS = Annotated[
     str | None, typer.Option("--accept-loss", metavar="N|unknown", help="Messages that a failover may lose.")
 ]
-TWICE = Annotated[
-    str | None, typer.Option("--accept-twice", metavar="N|unknown", help="Messages that may come twice by a failover.")
+DUPLICATES = Annotated[
+    str | None,
+    typer.Option("--accept-duplicates", metavar="N|unknown", help="Duplicates that a failover may bring."),
 ]
 PRESUME = Annotated[
     str | None,
@@ -96,7 +97,7 @@ class FailoverOptions:
     to: TO
     timeout: TIMEOUT = None
     accept_loss: LOSS = None
-    accept_twice: TWICE = None
+    accept_duplicates: DUPLICATES = None
     presume_down: PRESUME = None
     silent_since: SILENT = None
 
@@ -137,7 +138,7 @@ class PlanOptions:
     queues: QUEUES = None
     expect_serving: EXPECT = None
     accept_loss: LOSS = None
-    accept_twice: TWICE = None
+    accept_duplicates: DUPLICATES = None
     presume_down: PRESUME = None
     silent_since: SILENT = None
     reason: REASON = None
@@ -154,9 +155,9 @@ class ChangeOptions:
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the very plan that a run would execute; change nothing.")
     ] = False
-    steal: Annotated[bool, typer.Option("--steal", help="Take over the live lock of another run; needs --reason.")] = (
-        False
-    )
+    break_lock: Annotated[
+        bool, typer.Option("--break-lock", help="Take over the live lock of another run; needs --reason.")
+    ] = False
     reason: REASON = None
     expect_serving: EXPECT = None
 

@@ -108,8 +108,8 @@ MEANINGS: Final[Mapping[ExitCode, Meaning]] = {
         "another run holds the lock",
         "Another run holds the lock; the message says who, where and since when. Nothing was changed.",
         "Wait, and follow that run with `dr-ctl runs show --follow`. Only where that run is certain to be gone: "
-        "`--steal --reason TEXT`.",
-        "Stealing the lock stops a run that lives in its middle.",
+        "`--break-lock --reason TEXT`.",
+        "Breaking the lock stops a run that lives in its middle.",
         "The run that was robbed is open then; `dr-ctl resume` or `dr-ctl abort` ends it.",
     ),
     ExitCode.DECLINED: Meaning(

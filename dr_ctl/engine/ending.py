@@ -24,10 +24,10 @@ from dr_ctl.engine.operations import (
     REHEARSE,
     REHEARSE_CLEAN,
     REINSTATE,
-    RELEASE,
     RESTART,
     RETURNS,
     TRIM,
+    UNFENCE,
 )
 from dr_ctl.engine.parts import by_site, in_part, option
 from dr_ctl.engine.plan import Ask
@@ -67,7 +67,7 @@ class Facts:
     @property
     def wanted(self) -> str:
         """The site that serves if all went well: the way back of a lost site ends where it began."""
-        return self.source if self.ask.operation in (REINSTATE, QUIESCE, RELEASE, *IN_PLACE) else self.ask.target
+        return self.source if self.ask.operation in (REINSTATE, QUIESCE, UNFENCE, *IN_PLACE) else self.ask.target
 
     @property
     def other(self) -> str:
@@ -146,7 +146,7 @@ def of(facts: Facts, code: ExitCode, text: str) -> End:
     unit, site = next(iter(facts.shut.items()))
     finding = STRANDED_SITES(
         f"served before this run, not asked for, and served nowhere now: {named}",
-        f"`dr-ctl release {site} --queues {quote(unit)}` opens it again; so with each of them.",
+        f"`dr-ctl unfence {site} --queues {quote(unit)}` opens it again; so with each of them.",
     )
     whole = end.code is ExitCode.OK or (end.undone and end.code is not ExitCode.STRANDED)
     return replace(
@@ -203,7 +203,7 @@ def _success(facts: Facts) -> tuple[ExitCode, str]:
     if operation in IN_PLACE and sorted(facts.serving) == sorted(facts.before):
         text = facts.told if operation == TRIM and facts.told else _IN_PLACE[operation].format(facts.source)
         return ExitCode.OK, f"{text}; {facts.roles_text}"
-    if operation == RELEASE and facts.before == (facts.ask.target,) and facts.serving == [facts.ask.target]:
+    if operation == UNFENCE and facts.before == (facts.ask.target,) and facts.serving == [facts.ask.target]:
         return ExitCode.OK, f"{facts.source} stays closed while {facts.ask.target} serves; its pauses are lifted"
     # A lost site is owed a fence and not shown to be closed; of a step at one site the other must only not be open.
     apart = operation == FAILOVER or operation in AT_SOURCE
@@ -218,7 +218,7 @@ def _success(facts: Facts) -> tuple[ExitCode, str]:
         FAILOVER: f"{facts.serves(facts.wanted)}; {price_text(facts.bounds or {})}",
         REINSTATE: f"{facts.other} is taken in; {facts.wanted} serves",
         QUIESCE: f"{facts.wanted} delivers nothing{of}, and its clients hold nothing{of}",
-        RELEASE: facts.serves(facts.wanted, " again"),
+        UNFENCE: facts.serves(facts.wanted, " again"),
     }
     sentence = sentences.get(operation, f"{facts.serves(facts.wanted)}; nothing{of} is under way{out}")
     return ExitCode.OK, f"{sentence}{facts.goes_on}"
@@ -249,7 +249,7 @@ def price_text(bounds: Mapping[str, Any]) -> str:
 
     age_s = bounds.get("age_s") if bounds.get("lost", {}).get("at_most") else None
     old = f", the oldest of them up to {duration(age_s)} old" if age_s is not None else ""
-    return f"{at_most('lost')} may be lost{old}, {at_most('twice')} may come twice"
+    return f"{at_most('lost')} may be lost{old}, {at_most('duplicates')} may come twice"
 
 
 def _by_hand(facts: Facts) -> Finding:
@@ -260,7 +260,7 @@ def _by_hand(facts: Facts) -> Finding:
     elif serving == [source] and facts.left_out:
         text = f"{source} serves again, but not {', '.join(facts.left_out)}"
         remedy = (
-            f"Mend what does not answer; then `dr-ctl release {source}` opens it, where its other broker is closed."
+            f"Mend what does not answer; then `dr-ctl unfence {source}` opens it, where its other broker is closed."
         )
     elif serving == [source]:
         text, remedy = f"{source} serves, but not everything is as it was", "See the step that could not be undone."
@@ -273,7 +273,7 @@ def _by_hand(facts: Facts) -> Finding:
     else:
         text = f"no site could be shown to serve: {facts.roles_text}"
         remedy = (
-            f"Look at {target}; if it lets no clients in, `dr-ctl release {source}` opens {source} and lifts its "
+            f"Look at {target}; if it lets no clients in, `dr-ctl unfence {source}` opens {source} and lifts its "
             f"pauses. Where that does not: by hand, {facts.by_hand}."
         )
     return STRANDED_SITES(text, remedy)

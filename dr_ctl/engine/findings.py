@@ -86,7 +86,7 @@ QUEUES_PAUSED: Final = FindingKind(
     "DR-QUEUE-001",
     Severity.INFO,
     "Queues are paused; a run leaves them so.",
-    "Where a run paused them: `dr-ctl release SITE` lifts the pauses of runs. Otherwise leave them, or resume them in"
+    "Where a run paused them: `dr-ctl unfence SITE` lifts the pauses of runs. Otherwise leave them, or resume them in"
     " the console.",
     "Their consumers get messages again.",
     undo="By pausing them again; messages that were delivered stay delivered.",
@@ -98,7 +98,7 @@ BOTH_SERVE: Final = FindingKind(
     "Clients are let in at both sites.",
     "`dr-ctl fence SITE` of the site that should not serve; compare what clients did at both sites.",
     "Clients that work there are cut off, and come to the other site.",
-    undo="`dr-ctl release SITE`; not before the other one is closed.",
+    undo="`dr-ctl unfence SITE`; not before the other one is closed.",
 )
 OTHER_SITE_SERVES: Final = FindingKind(
     "DR-ROLE-002",
@@ -160,7 +160,7 @@ SOURCE_NOT_FENCED: Final = FindingKind(
     "A drain was asked for, and the other site is not fenced.",
     "`dr-ctl swapover --to SITE` does all of it; by steps, `dr-ctl fence SITE` of the other one comes first.",
     "Clients are out for the time of the drain; after a fence alone, until a site is opened.",
-    undo="A swapover by itself where it fails; a fence by `dr-ctl release SITE`.",
+    undo="A swapover by itself where it fails; a fence by `dr-ctl unfence SITE`.",
 )
 OTHER_SITE_OPEN: Final = FindingKind(
     "DR-ROLE-011",
@@ -184,7 +184,7 @@ SERVICE_SPLIT: Final = FindingKind(
     "Queues that were moved one by one serve as they should: `dr-ctl swapover --to SITE --queues PATTERN` brings some "
     "back. Pairs move together: `dr-ctl fence SITE` of the site to leave, then `dr-ctl swapover --to SITE`, the other.",
     "Clients of what is fenced or moved are out until the swapover is done.",
-    undo="`dr-ctl release SITE`.",
+    undo="`dr-ctl unfence SITE`.",
 )
 RUN_OF_OTHER_BROKERS: Final = FindingKind(
     "DR-ROLE-017",
@@ -223,7 +223,7 @@ UNIT_NOT_SERVED: Final = FindingKind(
     "DR-UNIT-003",
     Severity.ERROR,
     "A queue or pair is open to clients at no site, while its sites serve others: its clients are out.",
-    "`dr-ctl release SITE --queues QUEUE` opens it where it was served last; the command refuses where the other site "
+    "`dr-ctl unfence SITE --queues QUEUE` opens it where it was served last; the command refuses where the other site "
     "holds more.",
     "Clients of that queue or pair are let in at SITE.",
     undo="`dr-ctl fence SITE --queues QUEUE`.",

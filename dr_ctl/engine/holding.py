@@ -76,7 +76,7 @@ class Lease:
         self.facts: Callable[[], tuple[str, int]] = lambda: ("", 0)  # the journal's last hash and count
         self._lost: tuple[str, LockDocument] | None = None
         self._robbed: LockDocument | None = None  # by whom, of what it held
-        self.stolen: list[LockDocument] = []
+        self.broken: list[LockDocument] = []
 
     @property
     def slots(self) -> Sequence[Slot]:
@@ -93,12 +93,12 @@ class Lease:
     def held_at(self) -> list[str]:
         return [slot.name for slot in self._slots if slot.held is not None]
 
-    def take(self, among: Collection[tuple[str, str]] | None = None, *, steal: bool = False) -> None:
+    def take(self, among: Collection[tuple[str, str]] | None = None, *, break_lock: bool = False) -> None:
         """Take it at every broker that answers, of those named by site and pair where they are; raises `Locked` naming
         who has it, with nothing taken."""
         before, self._lost = self._lost, None
         for attempt in range(TRIES):
-            rival = self._try(among, steal=steal)
+            rival = self._try(among, break_lock=break_lock)
             if rival is None:
                 return
             name, other, live = rival
@@ -106,23 +106,25 @@ class Lease:
                 self._lost = before
                 raise held_by(name, other)
 
-    def _try(self, among: Collection[tuple[str, str]] | None, *, steal: bool) -> tuple[str, LockDocument, bool] | None:
+    def _try(
+        self, among: Collection[tuple[str, str]] | None, *, break_lock: bool
+    ) -> tuple[str, LockDocument, bool] | None:
         """One attempt; gives who was in the way, where, and whether that one holds it still."""
         looks = self._looks(among)
-        stolen: list[LockDocument] = []
+        broken: list[LockDocument] = []
         for slot, look in looks:
             if (other := against(look, self._who)) is not None:
-                if not steal:
+                if not break_lock:
                     return slot.name, other, True
                 live = [each for each in look.documents if each.live(look.now_ms)]
-                stolen += [each for each in live if not any(each.same(known) for known in stolen)]
-        self.stolen += [each for each in stolen if not any(each.same(known) for known in self.stolen)]
+                broken += [each for each in live if not any(each.same(known) for known in broken)]
+        self.broken += [each for each in broken if not any(each.same(known) for known in self.broken)]
         self._who = replace(self._who, epoch=next_epoch(look for _, look in looks))
         taken: list[Slot] = []
         done = False
         try:
             for slot, look in looks:
-                rival = self._create(slot, look, stolen)
+                rival = self._create(slot, look, broken)
                 if rival is not None:
                     return slot.name, *rival
                 taken.append(slot)
@@ -147,7 +149,7 @@ class Lease:
                     continue  # left out; joined when a call is to go there
         return looks
 
-    def _create(self, slot: Slot, look: Look, stolen: Collection[LockDocument]) -> tuple[LockDocument, bool] | None:
+    def _create(self, slot: Slot, look: Look, broken: Collection[LockDocument]) -> tuple[LockDocument, bool] | None:
         """Create the lock at one broker and look whether it is this run's; gives who has it, and whether it lives."""
         with slot.mutex:
             at = self._clock.monotonic()
@@ -163,7 +165,7 @@ class Lease:
                 now = look_at(slot.store)
             except BrokerError:
                 return None  # away since; a call to it looks first
-            other = conflict(now, me, stolen)
+            other = conflict(now, me, broken)
             if other is None:
                 slot.held = me
                 self._saw(slot, me, now, at)

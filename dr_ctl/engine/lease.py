@@ -178,13 +178,13 @@ class Store(Protocol):
 # Decisions that follow from a look, without any call.
 
 
-def against(look: Look, me: LockDocument, stolen: Collection[LockDocument] = ()) -> LockDocument | None:
-    """The lock that keeps this run out, if any. A lock stolen at one broker counts as stolen at the others too."""
+def against(look: Look, me: LockDocument, broken: Collection[LockDocument] = ()) -> LockDocument | None:
+    """The lock that keeps this run out, if any. A lock broken at one broker counts as broken at the others too."""
     return next(
         (
             each
             for each in sorted(look.documents, key=lambda each: -each.epoch)
-            if each.live(look.now_ms) and not ended(each, me) and not any(each.same(other) for other in stolen)
+            if each.live(look.now_ms) and not ended(each, me) and not any(each.same(other) for other in broken)
         ),
         None,
     )
@@ -217,9 +217,9 @@ def lost_to(look: Look, me: LockDocument) -> LockDocument | None:
     return None if any(each.same(me) for each in look.documents) else LockDocument(me.epoch, "nobody: it is gone")
 
 
-def conflict(look: Look, me: LockDocument, stolen: Collection[LockDocument] = ()) -> LockDocument | None:
+def conflict(look: Look, me: LockDocument, broken: Collection[LockDocument] = ()) -> LockDocument | None:
     """After creating: the other run's lock that won, or None where this run has the lock."""
-    return lost_to(look, me) or against(look, me, stolen)
+    return lost_to(look, me) or against(look, me, broken)
 
 
 def inherited(look: Look) -> dict[str, tuple[str, ...]]:
@@ -253,7 +253,7 @@ def held_by(name: str, document: LockDocument) -> Locked:
     """The error that names who holds the lock."""
     return Locked(
         f"another run holds the lock at {name}: {document.described}",
-        remedy="Wait for it to end. Only if its process is certain to be gone: --steal --reason TEXT; a lock that "
+        remedy="Wait for it to end. Only if its process is certain to be gone: --break-lock --reason TEXT; a lock that "
         "nobody renews runs out within a minute.",
     )
 

@@ -20,7 +20,7 @@ FENCE: Final = "fence"
 DRAIN: Final = "drain"
 VERIFY: Final = "verify"
 ACTIVATE: Final = "activate"
-RELEASE: Final = "release"
+UNFENCE: Final = "unfence"
 RESTART: Final = "link restart"
 TRIM: Final = "trim"
 KEEP_ASIDE: Final = "sync settle"
@@ -28,7 +28,7 @@ PUT_BACK: Final = "sync put-back"
 REHEARSE: Final = "rehearse"
 REHEARSE_CLEAN: Final = "rehearse clean"
 # Operations at the site they name; every other names the site that shall serve.
-AT_SOURCE: Final = (QUIESCE, FENCE, RELEASE, RESTART, TRIM, KEEP_ASIDE, PUT_BACK)
+AT_SOURCE: Final = (QUIESCE, FENCE, UNFENCE, RESTART, TRIM, KEEP_ASIDE, PUT_BACK)
 # Operations that send the clients to another site.
 MOVING: Final = (SWAPOVER, FAILOVER, FAILBACK, ACTIVATE)
 # Operations that leave every client where it is.
@@ -41,7 +41,7 @@ _ABOUT: Final[Mapping[str, str]] = {
     FENCE: "Keep clients out of a site, proven.",
     DRAIN: "Wait until both sites hold the same, and write the receipt that activate asks for.",
     ACTIVATE: "Make a site serve, proven.",
-    RELEASE: "Undo a fence where nothing has moved since, and lift what runs have paused.",
+    UNFENCE: "Undo a fence where nothing has moved since, and lift what runs have paused.",
     RESTART: "Stop and start the link of a site, and see that it attaches.",
     TRIM: "Remove from the waiting site what both sites have processed.",
     KEEP_ASIDE: "Keep aside at the waiting site the copies that nothing proves, by a person's word.",
@@ -54,7 +54,7 @@ _LINES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     FENCE: (("fence", "source"),),
     DRAIN: (("drain", "target"), ("verify", "target")),
     ACTIVATE: (("point-of-no-return", "both"), ("activate", "target"), ("probe", "target")),
-    RELEASE: (("release", "source"),),
+    UNFENCE: (("unfence", "source"),),
     RESTART: (("restart-link", "source"),),
     TRIM: (("trim", "source"),),
     KEEP_ASIDE: (("keep-aside", "source"),),

@@ -16,7 +16,7 @@ from dr_ctl.engine.ports import Observation, UnitSeen
 
 # A command in a remedy that takes queues and names none yet.
 _WHOLE: Final = re.compile(
-    r"`(dr-ctl (?:plan )?(?:swapover|failback|quiesce|fence|drain|verify|activate|release|trim)"
+    r"`(dr-ctl (?:plan )?(?:swapover|failback|quiesce|fence|drain|verify|activate|unfence|trim)"
     r" (?![^`]*--queues)[^`]*)`"
 )
 
@@ -66,11 +66,11 @@ def unserved(seen: Observation, *, parts: bool) -> Iterator[Finding]:
     site = serving[0]
     for name in shut if parts else ():
         remedy = (
-            f"`dr-ctl release {site} --queues {quote(name)}` opens {name} there again, if it was served there last."
+            f"`dr-ctl unfence {site} --queues {quote(name)}` opens {name} there again, if it was served there last."
         )
         yield UNIT_NOT_SERVED(f"{name} is open to clients at no site, while {site} serves others", remedy)
     if not parts:
-        remedy = f"`dr-ctl release {site}` opens the rest of {site} again."
+        remedy = f"`dr-ctl unfence {site}` opens the rest of {site} again."
         yield UNIT_NOT_SERVED(f"{some(shut)} is open to clients at no site, while {site} serves others", remedy)
 
 

@@ -125,7 +125,7 @@ class Ask:
     units: tuple[str, ...] | None = None
     silent_since: str | None = None
     queues: str | None = None
-    accept_twice: int | Literal["unknown"] | None = None
+    accept_duplicates: int | Literal["unknown"] | None = None
 
     def includes(self, unit: str | None) -> bool:
         """Say whether that unit is to move; False for None."""
@@ -137,8 +137,8 @@ class Ask:
             part["silent_since"] = self.silent_since
         if self.queues is not None:
             part["queues"] = self.queues
-        if self.accept_twice is not None:
-            part["accept_twice"] = self.accept_twice
+        if self.accept_duplicates is not None:
+            part["accept_duplicates"] = self.accept_duplicates
         return {
             "operation": self.operation,
             "target": self.target,

@@ -101,7 +101,7 @@ class Record:
     let_in: Door | None = None
     fenced: Door | None = None
     lost_at_most: float | None = None
-    twice_at_most: float | None = None
+    duplicates_at_most: float | None = None
     about: Mapping[str, Any] | None = None
 
     @property
@@ -168,7 +168,7 @@ def record(files: RunFiles) -> Record:
         let_in=_let_in(rows, sites),
         fenced=_fenced(rows, sites),
         lost_at_most=number(mapping(bounds.get("lost")).get("at_most")),
-        twice_at_most=number(mapping(bounds.get("twice")).get("at_most")),
+        duplicates_at_most=number(mapping(bounds.get("duplicates")).get("at_most")),
         about=next((mapping(each["about"]) for each in by if "about" in each), None),
     )
 

@@ -43,10 +43,10 @@ from dr_ctl.engine.operations import (
     QUIESCE,
     REHEARSE,
     REHEARSE_CLEAN,
-    RELEASE,
     RESTART,
     RETURNS,
     TRIM,
+    UNFENCE,
 )
 from dr_ctl.engine.parts import as_moved, is_split, split
 from dr_ctl.engine.plan import Ask
@@ -204,16 +204,16 @@ def _of_both(seen: Observation, ask: Ask) -> Finding | None:
     """Refuse to let clients in, or to prepare that, while the other site is open or silent."""
     source, target, summary = other(seen, ask.target), ask.target, _summary(seen)
     here, there = seen.roles[source], seen.roles[target]
-    opened, shut = (source, target) if ask.operation == RELEASE else (target, source)
+    opened, shut = (source, target) if ask.operation == UNFENCE else (target, source)
     if ask.operation == DRAIN and here is Role.SERVING:
         remedy = f"`dr-ctl swapover --to {target}` does all of it; by steps, the fence of {source} comes first."
         return SOURCE_NOT_FENCED(f"{source} is not fenced: {summary}", remedy)
-    if ask.operation == RELEASE and there is Role.SERVING and here is Role.STANDBY:
+    if ask.operation == UNFENCE and there is Role.SERVING and here is Role.STANDBY:
         return None  # no door is opened, but pauses that runs left there may be lifted
     if seen.roles[shut] is Role.SERVING:
         text = f"{opened} must not be opened while {shut} is: {summary}"
         return OTHER_SITE_OPEN(text, f"`dr-ctl swapover --to {opened}` moves the service.")
-    if ask.operation == RELEASE and any({opened, shut} <= {*unit.closed_at} for unit in seen.units):
+    if ask.operation == UNFENCE and any({opened, shut} <= {*unit.closed_at} for unit in seen.units):
         return None  # units that answer at both sites are enough; the result names the others
     if here not in _ANSWERING or there not in _ANSWERING:
         remedy = f"Bring the silent site back; if it is lost: `dr-ctl failover --to {opened}`."

@@ -41,7 +41,7 @@ VERBS: Final[Mapping[str, Mapping[str, str]]] = {
     "residue": {"site": "site"},
     "reinstate": {"site": "site"},
     "reconcile": {"site": "site"},
-    "release": {"site": "site"},
+    "unfence": {"site": "site"},
     "hook": {"name": "word"},
     "ask": {"sentence": "word"},
     "hold": {"for": "duration"},

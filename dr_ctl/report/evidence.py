@@ -102,9 +102,9 @@ def measured(material: Material, out: Outage) -> tuple[Measured, ...]:
         rows.append(_recovery(number(limits.get("recovery_s")), out))
     ask = mapping(material.plans[-1].get("ask")) if material.plans else {}
     bounds = mapping(data.get("bounds"))
-    for key, name in (("lost", LOST), ("twice", "Messages that come twice")):
+    for key, name in (("lost", LOST), ("duplicates", "Duplicates")):
         if key in bounds:
-            accepted = ask.get("accept_loss" if key == "lost" else "accept_twice")
+            accepted = ask.get("accept_loss" if key == "lost" else "accept_duplicates")
             rows.append(_price(name, number(limits.get(key)), accepted, mapping(bounds[key])))
     return tuple(rows)
 

@@ -185,12 +185,12 @@ def bounds(data: Mapping[str, Any]) -> Bounds | None:
         return None
     rows = [
         _bound(name, mapping(document.get(key)))
-        for key, name in (("lost", "Lost, at most"), ("twice", "Twice, at most"))
+        for key, name in (("lost", "Lost, at most"), ("duplicates", "Duplicates, at most"))
     ]
     queues: Sequence[Mapping[str, Any]] = [mapping(queue) for queue in items(document.get("queues"))]
     return Bounds(
         tuple(rows),
-        tuple((text(queue.get("name")), count(queue.get("lost")), count(queue.get("twice"))) for queue in queues),
+        tuple((text(queue.get("name")), count(queue.get("lost")), count(queue.get("duplicates"))) for queue in queues),
     )
 
 

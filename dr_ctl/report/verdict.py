@@ -83,7 +83,7 @@ def _missed(judged: Sequence[Measured]) -> list[str]:
 def _price(result: Mapping[str, Any], bounds: Mapping[str, Any]) -> list[str]:
     """What a run that reached its state has cost, or has left to do."""
     found = []
-    for key, what in (("lost", "may be lost"), ("twice", "may come twice")):
+    for key, what in (("lost", "may be lost"), ("duplicates", "may come twice")):
         if key in bounds and (at_most := number(mapping(bounds[key]).get("at_most"))) != 0:
             many = "an unknown number of messages" if at_most is None else f"at most {at_most:g} message(s)"
             found.append(f"{many} {what}")

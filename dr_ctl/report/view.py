@@ -161,8 +161,8 @@ def _asked(plan: Mapping[str, Any], story: Story) -> tuple[Fact, ...]:
     if ask.get("operation") == "failover":
         accepted = ask.get("accept_loss")
         facts.append(Fact("Loss accepted", "as the objectives say" if accepted is None else str(accepted)))
-        if (twice := ask.get("accept_twice")) is not None:
-            facts.append(Fact("Doubles accepted", str(twice)))
+        if (duplicates := ask.get("accept_duplicates")) is not None:
+            facts.append(Fact("Duplicates accepted", str(duplicates)))
     else:
         facts += [
             Fact("Timeout of the drain", seconds(timeout) if timeout is not None else "as the settings say"),

@@ -80,9 +80,9 @@ class Loss(Part):
     age: Seconds | None = Field(default=None, description="the longest time from which it may lose something")
 
 
-class Twice(Part):
+class Duplicates(Part):
     messages: Annotated[int, Field(ge=0)] = Field(
-        description="the most that may be delivered a second time after a failover without `--accept-twice`"
+        description="the most that may be delivered a second time after a failover without `--accept-duplicates`"
     )
 
 
@@ -95,7 +95,7 @@ class Objectives(Part):
     """Limits on the loss of a failover and on the time of a planned move."""
 
     loss: Loss = Field(default_factory=lambda: Loss(messages=0))
-    twice: Twice | None = Field(default=None, description="without it there is no limit on what comes twice")
+    duplicates: Duplicates | None = Field(default=None, description="without it there is no limit on duplicates")
     recovery: Seconds | None = Field(default=None, description="planned time until clients are served again")
     classes: Annotated[tuple[ClassObjective, ...], BeforeValidator(listed)] = ()
 

@@ -98,7 +98,7 @@ class Stake:
     by queue (lost, twice) where that can be told."""
 
     lost: int | None
-    twice: int | None
+    duplicates: int | None
     queues: Mapping[str, tuple[int, int | None]] | None
 
 

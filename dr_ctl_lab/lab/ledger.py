@@ -69,8 +69,8 @@ class Counts:
 class Verdict:
     """Fate of every message.
 
-    `lost`: receipt given, never received. `consumed_twice`: came again, or was acknowledged again, after an
-    acknowledgement had been confirmed. `processed_twice`: received more than once where no acknowledgement had been
+    `lost`: receipt given, never received. `duplicates`: came again, or was acknowledged again, after an
+    acknowledgement had been confirmed. `redelivered`: received more than once where no acknowledgement had been
     confirmed in between, which at-least-once delivery allows. `in_doubt`: sends without a receipt, of which
     `in_doubt_arrived` came nevertheless. `unexpected`: received, and never sent by this load. Where `drained` is
     False the consumers were stopped before the queues were known to be empty, and `lost` may count what still lies
@@ -79,8 +79,8 @@ class Verdict:
 
     counts: Counts
     lost: tuple[Key, ...]
-    consumed_twice: tuple[Key, ...]
-    processed_twice: tuple[Key, ...]
+    duplicates: tuple[Key, ...]
+    redelivered: tuple[Key, ...]
     in_doubt: int
     in_doubt_arrived: int
     unexpected: tuple[Key, ...]
@@ -91,8 +91,8 @@ class Verdict:
 
     @property
     def clean(self) -> bool:
-        """No message lost or consumed twice, and the queues were seen empty."""
-        return self.drained and not self.lost and not self.consumed_twice
+        """No message lost, none consumed twice, and the queues were seen empty."""
+        return self.drained and not self.lost and not self.duplicates
 
     @property
     def told(self) -> str:
@@ -101,8 +101,8 @@ class Verdict:
         if not self.drained:
             lost = f"{len(self.lost)} not received: lost, or in queues that were not seen empty"
         return (
-            f"{self.counts.sent} sent: {lost}, {len(self.consumed_twice)} consumed twice, "
-            f"{len(self.processed_twice)} processed twice, {self.in_doubt} in doubt; "
+            f"{self.counts.sent} sent: {lost}, {len(self.duplicates)} duplicates, "
+            f"{len(self.redelivered)} redelivered, {self.in_doubt} in doubt; "
             f"longest receive gap {self.receive_gap.seconds:.2f} s"
         )
 
@@ -220,13 +220,13 @@ class Ledger:
         """Judge all that was told so far."""
         with self._lock:
             every = sorted(self._messages.items())
-            twice = {key for key, one in every if one.consumed > 1 or one.came_after_consumed}
+            duplicates = {key for key, one in every if one.consumed > 1 or one.came_after_consumed}
             in_doubt = [one for _, one in every if one.in_doubt and not one.sent]
             return Verdict(
                 counts=self._counts(),
                 lost=tuple(key for key, one in every if one.sent and not one.received),
-                consumed_twice=tuple(sorted(twice)),
-                processed_twice=tuple(key for key, one in every if one.received > 1 and key not in twice),
+                duplicates=tuple(sorted(duplicates)),
+                redelivered=tuple(key for key, one in every if one.received > 1 and key not in duplicates),
                 in_doubt=len(in_doubt),
                 in_doubt_arrived=sum(one.received > 0 for one in in_doubt),
                 unexpected=tuple(key for key, one in every if not one.attempted),

@@ -41,6 +41,6 @@ def test_the_demo_ends_well_and_leaves_nothing_running(tmp_path: Path) -> None:
     assert (demo.returncode, document["exit_code"]) == (0, 0), err[-3000:]
     ledger = document["data"]["ledger"]
     assert ledger["counts"]["sent"] > 1000
-    assert (ledger["lost"], ledger["consumed_twice"], ledger["processed_twice"]) == (0, 0, 0)
+    assert (ledger["lost"], ledger["duplicates"], ledger["redelivered"]) == (0, 0, 0)
     assert "<html" in Path(document["data"]["report"]).read_text(encoding="utf-8")
     assert running_in(tmp_path) == []

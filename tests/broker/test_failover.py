@@ -116,8 +116,8 @@ def test_a_lost_site_is_replaced_and_taken_in_again(tmp_path: Path, scene: Scene
     assert failed_back.document["data"]["pairs"] == [{"name": "orders-1", "serving": "london"}]
     assert verdict.lost == ()
     assert verdict.drained
-    assert set(verdict.consumed_twice) == set(before.consumed_twice), "doubled by the return"
-    assert len(lost.consumed_twice) <= bounds["twice"]["at_most"]
+    assert set(verdict.duplicates) == set(before.duplicates), "doubled by the return"
+    assert len(lost.duplicates) <= bounds["duplicates"]["at_most"]
     reconciled = [entry for entry in operator.journal() if (entry["step"] or "").endswith("-reconcile")][-1]["evidence"]
     assert reconciled["recovered"] <= bounds["lost"]["at_most"]
     assert reconciled["quarantined"] == {}

@@ -95,7 +95,7 @@ def test_what_was_done_comes_no_second_time(
 
     left = ended.document["data"]["left"]
     assert left["taken_out"][NAME] >= IN_BY_THEN
-    assert left["twice_at_most"] == 0
+    assert left["duplicates_at_most"] == 0
     assert "DR-RETURN-006" in ended.told
     assert again.code == 0, again.document
     until(lambda: len(consumer.got) == NEVER, why="what was never done is delivered")

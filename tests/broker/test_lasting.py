@@ -81,12 +81,12 @@ def test_clients_that_find_a_restarted_site_open_may_do_nothing_there(boots_open
     assert operator.run("validate").document["data"]["fence"] == {"london": "lasting", "paris": "lasting"}
 
 
-def test_a_fence_by_itself_is_lifted_by_its_release(boots_open: Lab, operator: Operator) -> None:
+def test_a_fence_by_itself_is_lifted_by_its_unfence(boots_open: Lab, operator: Operator) -> None:
     assert operator.run("fence", "london", "--yes").code == 0
     boots_open.open_clients("london")
     assert not may_send(boots_open, "london")
 
-    released = operator.run("release", "london", "--yes")
+    unfenced = operator.run("unfence", "london", "--yes")
 
-    assert released.code == 0, released.document
+    assert unfenced.code == 0, unfenced.document
     assert may_send(boots_open, "london")

@@ -131,7 +131,7 @@ def test_status_on_another_host_says_who_holds_it_and_what_was_paused(
 
 
 @pytest.mark.parametrize("verb", ["resume", "abort"])
-def test_after_a_kill_the_same_state_goes_on_at_once_and_a_copy_only_by_stealing(
+def test_after_a_kill_the_same_state_goes_on_at_once_and_a_copy_only_by_breaking_it(
     lab: Lab, operator: Operator, tmp_path: Path, verb: str
 ) -> None:
     before = state_of(lab)
@@ -154,7 +154,7 @@ def test_after_a_kill_the_same_state_goes_on_at_once_and_a_copy_only_by_stealing
 
 
 @pytest.mark.parametrize("ran_out", [True, False])
-def test_another_state_takes_over_by_stealing_or_once_it_ran_out(
+def test_another_state_takes_over_by_breaking_it_or_once_it_ran_out(
     lab: Lab, operator: Operator, tmp_path: Path, *, ran_out: bool
 ) -> None:
     before = state_of(lab)
@@ -165,7 +165,7 @@ def test_another_state_takes_over_by_stealing_or_once_it_ran_out(
     if ran_out:
         let_run_out(lab)
 
-    words = [] if ran_out else ["--steal", "--reason", "its host is gone"]
+    words = [] if ran_out else ["--break-lock", "--reason", "its host is gone"]
     ended = Operator(lab, tmp_path / "copy").run("abort", "--yes", *words)
 
     assert ended.code == 0, ended.document
@@ -184,7 +184,7 @@ def let_run_out(lab: Lab) -> None:
                     store.update(LOCK, epoch, old.to_text())
 
 
-def test_a_frozen_run_whose_lock_was_stolen_changes_nothing_when_it_wakes(
+def test_a_frozen_run_whose_lock_was_broken_changes_nothing_when_it_wakes(
     lab: Lab, operator: Operator, tmp_path: Path
 ) -> None:
     before = state_of(lab)
@@ -193,14 +193,14 @@ def test_a_frozen_run_whose_lock_was_stolen_changes_nothing_when_it_wakes(
         until(lambda: drain_waits(operator))
         os.kill(process.pid, signal.SIGSTOP)
         shutil.copytree(operator.state, tmp_path / "copy")
-        thief = Operator(lab, tmp_path / "copy").run("abort", "--yes", "--steal", "--reason", "it is frozen")
-        after_theft = state_of(lab)
+        thief = Operator(lab, tmp_path / "copy").run("abort", "--yes", "--break-lock", "--reason", "it is frozen")
+        after_break = state_of(lab)
         lab.heal()
         os.kill(process.pid, signal.SIGCONT)
         ended = cut.wait(process)
 
     assert thief.code == 0, thief.document
-    assert after_theft == before
+    assert after_break == before
     assert ended.code == 20, ended.document
     assert state_of(lab) == before
     assert serving(lab) == ["london"]

@@ -107,8 +107,8 @@ class Told:
     lost: int
     lost_at_most: int
     lost_likely: int
-    twice: int
-    twice_at_most: int
+    duplicates: int
+    duplicates_at_most: int
 
     @property
     def width(self) -> float:
@@ -127,7 +127,7 @@ class Told:
         late = f", asked {death.asked_after_s:g} s later" if death.asked_after_s else ""
         return (
             f"seed {death.seed:2} {death.link:7} {death.rate}/s, work {death.work_ms:g} ms, consumers {death.consumers}"
-            f"{late}: {lost}; twice {self.twice} of at most {self.twice_at_most}"
+            f"{late}: {lost}; twice {self.duplicates} of at most {self.duplicates_at_most}"
         )
 
 
@@ -157,14 +157,14 @@ def killed(lab: Lab, folder: Path, death: Death, site: str, *, every_s: float = 
     taken_in = operator.run("reinstate", site, "--yes")
     assert taken_in.code == 0, taken_in.document
     bounds = moved.document["data"]["bounds"]
-    lost, twice = bounds["lost"], bounds["twice"]
+    lost, duplicates = bounds["lost"], bounds["duplicates"]
     told = Told(
         death,
         len(verdict.lost),
         lost["at_most"],
         lost["likely"],
-        len(verdict.consumed_twice),
-        twice["at_most"],
+        len(verdict.duplicates),
+        duplicates["at_most"],
     )
     print(
         told.line, *(each["text"] for each in moved.document["findings"] if each["id"] == "DR-LOSS-002"), sep="\n    "
@@ -179,7 +179,7 @@ def ended() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    "seeds", [range(1, 3), pytest.param(range(20), marks=pytest.mark.chaos)], ids=["twice", "twenty times"]
+    "seeds", [range(1, 3), pytest.param(range(20), marks=pytest.mark.chaos)], ids=["duplicates", "twenty times"]
 )
 def test_what_was_lost_lies_under_the_bound(lab: Lab, tmp_path: Path, seeds: range) -> None:
     found = []
@@ -188,7 +188,7 @@ def test_what_was_lost_lies_under_the_bound(lab: Lab, tmp_path: Path, seeds: ran
 
     for told in found:
         assert told.lost <= told.lost_at_most, told.line
-        assert told.twice <= told.twice_at_most, told.line
+        assert told.duplicates <= told.duplicates_at_most, told.line
     ratios = [told.lost_at_most / told.lost for told in found if told.lost > JUDGED_ABOVE]
     assert ratios, "none of them lost enough to judge how wide the bound is"
     assert median(ratios) < LOOSE
@@ -206,6 +206,6 @@ def test_of_forty_deaths_none_costs_more_than_was_said(lab: Lab, tmp_path: Path)
     ]
 
     assert [told.line for told in found if told.lost > told.lost_at_most] == []
-    assert [told.line for told in found if told.twice > told.twice_at_most] == []
+    assert [told.line for told in found if told.duplicates > told.duplicates_at_most] == []
     assert median(told.width for told in found) <= 2
     assert sum(told.is_likely for told in found) >= 0.95 * len(found)

@@ -41,4 +41,4 @@ def test_most_queues_move_in_one_call_and_what_is_paused_by_hand_stays_so(lab: L
         assert len(beans) < len(ALIKE) / 2
         assert not [bean for bean in beans if BY_HAND in bean]
     assert state_of(lab)["london"]["orders-1"]["paused"] == [BY_HAND]
-    assert (len(verdict.lost), len(verdict.consumed_twice), len(verdict.processed_twice)) == (0, 0, 0)
+    assert (len(verdict.lost), len(verdict.duplicates), len(verdict.redelivered)) == (0, 0, 0)

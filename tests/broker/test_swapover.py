@@ -29,7 +29,7 @@ def test_ten_moves_under_load_lose_nothing_and_double_nothing(lab: Lab, operator
 
     assert [end.code for end in ends] == [0] * MOVES, [end.document for end in ends if end.code]
     assert verdict.counts.sent > MOVES * 200
-    assert (len(verdict.lost), len(verdict.consumed_twice), len(verdict.processed_twice)) == (0, 0, 0)
+    assert (len(verdict.lost), len(verdict.duplicates), len(verdict.redelivered)) == (0, 0, 0)
     assert verdict.drained
     assert not verdict.unexpected
 

@@ -1,4 +1,4 @@
-"""The steps one by one: quiesce, fence, drain, verify, activate, release, on a pair that answers."""
+"""The steps one by one: quiesce, fence, drain, verify, activate, unfence, on a pair that answers."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ class TestInTheirOrder:
         dr_ctl.state.rename(dr_ctl.folder / "another host's")
 
         seen = dr_ctl("status", "--json").document
-        released = done(dr_ctl, "release", "london")
+        unfenced = done(dr_ctl, "unfence", "london")
 
         [pauses] = [each for each in seen["findings"] if each["id"] == "DR-QUEUE-001"]
         assert f"paused by {run}" in pauses["text"]
-        assert (released.code, paused(installation), doors(installation)) == (0, [0, 0], [True, False])
+        assert (unfenced.code, paused(installation), doors(installation)) == (0, [0, 0], [True, False])
         assert [each["paused"] for each in dr_ctl("status", "--json").document["data"]["locks"]] == []
 
     def test_a_swapover_goes_on_from_what_quiesce_paused(self, dr_ctl: Shell, installation: Installation) -> None:
@@ -69,14 +69,14 @@ class TestInTheirOrder:
         assert done(dr_ctl, "swapover", "--to", "paris").code == 0
         assert (paused(installation), doors(installation)) == ([0, 0], [False, True])
 
-    def test_release_undoes_a_fence(self, dr_ctl: Shell, installation: Installation) -> None:
+    def test_unfence_undoes_a_fence(self, dr_ctl: Shell, installation: Installation) -> None:
         before = installation.settable
         done(dr_ctl, "quiesce", "london")
         done(dr_ctl, "fence", "london")
 
-        released = done(dr_ctl, "release", "london")
+        unfenced = done(dr_ctl, "unfence", "london")
 
-        assert (released.code, released.document["summary"]) == (0, "london serves again")
+        assert (unfenced.code, unfenced.document["summary"]) == (0, "london serves again")
         assert installation.settable == before
 
 
@@ -84,11 +84,11 @@ class TestTwice:
     @pytest.mark.parametrize(
         ("first", "again"),
         [
-            ([], ("release", "london")),
+            ([], ("unfence", "london")),
             ([("fence", "london")], ("fence", "london")),
             ([("fence", "london")], ("quiesce", "london")),
             ([("swapover", "--to", "paris")], ("activate", "paris")),
-            ([("swapover", "--to", "paris")], ("release", "paris")),
+            ([("swapover", "--to", "paris")], ("unfence", "paris")),
         ],
     )
     def test_what_holds_already_is_left_alone(
@@ -109,8 +109,8 @@ class TestRefused:
         [
             ([], ("drain", "--to", "paris"), "DR-ROLE-010"),
             ([], ("activate", "paris"), "DR-ROLE-011"),
-            ([], ("release", "paris"), "DR-ROLE-011"),
-            ([("swapover", "--to", "paris")], ("release", "london"), "DR-ROLE-011"),
+            ([], ("unfence", "paris"), "DR-ROLE-011"),
+            ([("swapover", "--to", "paris")], ("unfence", "london"), "DR-ROLE-011"),
             ([("swapover", "--to", "paris")], ("drain", "--to", "paris"), "DR-ROLE-012"),
         ],
     )
@@ -197,16 +197,16 @@ class TestReceipt:
         assert "7 to ship at london" in refused.document["summary"]
         assert opened.code == 0
 
-    def test_a_release_takes_it_away(self, dr_ctl: Shell, drained: Installation) -> None:
-        assert done(dr_ctl, "release", "london").code == 0
+    def test_an_unfence_takes_it_away(self, dr_ctl: Shell, drained: Installation) -> None:
+        assert done(dr_ctl, "unfence", "london").code == 0
         assert drained.paris.document("dr-ctl.receipt.paris") is None
 
-    def test_a_release_is_refused_while_the_other_holds_something(self, dr_ctl: Shell, drained: Installation) -> None:
+    def test_an_unfence_is_refused_while_the_other_holds_something(self, dr_ctl: Shell, drained: Installation) -> None:
         drained.paris.holds_back(4)
 
-        ended = done(dr_ctl, "release", "london")
+        ended = done(dr_ctl, "unfence", "london")
 
-        assert (ended.code, ended.ids[0]) == (10, "DR-RELEASE-001")
+        assert (ended.code, ended.ids[0]) == (10, "DR-UNFENCE-001")
 
 
 class TestWhatIsUnderWay:
@@ -216,9 +216,9 @@ class TestWhatIsUnderWay:
         done(dr_ctl, "fence", "london")
         installation.london.says("PendingMirrorAcks", 9)
 
-        ended = done(dr_ctl, "release", "london")
+        ended = done(dr_ctl, "unfence", "london")
 
-        assert (ended.code, ended.ids[0]) == (10, "DR-RELEASE-001")
+        assert (ended.code, ended.ids[0]) == (10, "DR-UNFENCE-001")
         assert doors(installation) == [False, False]
 
     def test_pauses_that_a_run_left_at_a_closed_site_are_lifted_without_opening_it(
@@ -228,7 +228,7 @@ class TestWhatIsUnderWay:
             assert done(dr_ctl, *words).code == 0
         left = paused(installation)
 
-        ended = done(dr_ctl, "release", "london")
+        ended = done(dr_ctl, "unfence", "london")
 
         assert left == [2, 0]
         assert (ended.code, paused(installation), doors(installation)) == (0, [0, 0], [False, True])
@@ -260,11 +260,11 @@ class TestFailing:
         assert doors(installation) == [False, False]
         assert installation.paris.document("dr-ctl.receipt.paris") is None
 
-    def test_a_release_that_does_not_open_leaves_it_closed(self, dr_ctl: Shell, installation: Installation) -> None:
+    def test_an_unfence_that_does_not_open_leaves_it_closed(self, dr_ctl: Shell, installation: Installation) -> None:
         done(dr_ctl, "fence", "london")
         installation.london.instead["start"] = NOT_NOW
 
-        ended = done(dr_ctl, "release", "london")
+        ended = done(dr_ctl, "unfence", "london")
 
         assert (ended.code, doors(installation)) == (20, [False, False])
         assert "no site serves, as before" in ended.document["summary"]

@@ -60,7 +60,7 @@ class TestLost:
         assert ended.document["data"]["pairs"] == [{"name": "orders-1", "serving": "paris"}]
         assert ended.document["data"]["bounds"] == {
             "lost": {**UNKNOWN, "because": None},
-            "twice": UNKNOWN,
+            "duplicates": UNKNOWN,
             "queues": [],
             "age_s": None,
             "because": None,
@@ -681,7 +681,7 @@ class TestAskedLate:
                 ended.code,
                 bounds["lost"]["at_most"],
                 bounds["lost"]["likely"],
-                bounds["twice"]["at_most"],
+                bounds["duplicates"]["at_most"],
             )
 
         assert prices[5][0] == 0

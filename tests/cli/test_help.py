@@ -18,8 +18,8 @@ from tests.cli.test_commands_in_texts import whole, why_not
 
 COMMON = ("--output", "--json", "--quiet", "--warn-exit", "-h, --help")
 OPERATION = ("--to", "--timeout", "--cut-in-flight", "--accept-difference", "--expect-serving")
-ALONE = ("--yes", "--dry-run", "--timeout", "--expect-serving", "--steal", "--reason")
-RUN = ("--yes", "--dry-run", "--step", "--plan", "--timeout", "--expect-serving", "--steal", "--reason")
+ALONE = ("--yes", "--dry-run", "--timeout", "--expect-serving", "--break-lock", "--reason")
+RUN = ("--yes", "--dry-run", "--step", "--plan", "--timeout", "--expect-serving", "--break-lock", "--reason")
 OPTIONS: dict[str, tuple[str, ...]] = {
     "init": ("[[SITE=]URL]...", "--topology", "--out", "--name", "--username", "--ca", "--examples"),
     "validate": ("--for", "--to", "--offline", "--verbose"),
@@ -34,14 +34,14 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "drain": ("--to", "--accept-difference", *ALONE),
     "verify": ("--to", "--timeout", "--accept-difference"),
     "activate": ("SITE", *ALONE),
-    "release": ("SITE", *ALONE),
+    "unfence": ("SITE", *ALONE),
     "link restart": ("SITE", *ALONE),
     "trim": ("SITE", "--queues", *ALONE),
-    "rehearse": ("[clean]", "--on", "--variations", "--seed", "--yes", "--dry-run", "--steal", "--reason"),
+    "rehearse": ("[clean]", "--on", "--variations", "--seed", "--yes", "--dry-run", "--break-lock", "--reason"),
     "resume": ("--step", *ALONE),
-    "abort": ("--yes", "--dry-run", "--expect-serving", "--steal", "--reason"),
+    "abort": ("--yes", "--dry-run", "--expect-serving", "--break-lock", "--reason"),
     "escalate": ("[RUN]", "--step", "--accept-loss", *ALONE),
-    "monitor": ("--for", "--pay-debts"),
+    "monitor": ("--for", "--auto-reinstate"),
     "sync": ("--metrics", "--hold", "--go-on"),
     "demo": ("--dir",),
     "check": ("--within",),

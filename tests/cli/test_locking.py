@@ -86,7 +86,7 @@ class TestKeptOut:
 
         assert (ended.code, ended.document["outcome"], installation.changes) == (13, "locked", [])
         assert f"at {site}/orders-1: {WHO}" in ended.document["summary"]
-        assert "--steal --reason" in ended.document["findings"][0]["remedy"]
+        assert "--break-lock --reason" in ended.document["findings"][0]["remedy"]
         assert not (dr_ctl.state / "runs").exists()
         assert installation.london.documents + installation.paris.documents == []
 
@@ -211,19 +211,22 @@ class TestTakenOver:
         ended = swapover(dr_ctl, "--yes")
 
         assert (ended.code, installation.changes) == (0, MOVE)
-        assert noted(dr_ctl, ended.document["run"])["stolen_from"] == []
+        assert noted(dr_ctl, ended.document["run"])["broken"] == []
 
-    def test_one_that_lives_needs_steal_and_a_reason(self, dr_ctl: Shell, installation: Installation) -> None:
+    def test_one_that_lives_needs_break_lock_and_a_reason(self, dr_ctl: Shell, installation: Installation) -> None:
         hold(installation.london)
         hold(installation.paris)
 
-        without, ended = swapover(dr_ctl, "--yes", "--steal"), swapover(dr_ctl, "--yes", "--steal", "--reason", "gone")
+        without, ended = (
+            swapover(dr_ctl, "--yes", "--break-lock"),
+            swapover(dr_ctl, "--yes", "--break-lock", "--reason", "gone"),
+        )
 
         assert (without.code, "--reason" in without.document["summary"]) == (2, True)
         assert (ended.code, installation.changes) == (0, MOVE)
         told = noted(dr_ctl, ended.document["run"])
         assert (told["epoch"], told["reason"]) == (5, "gone")
-        assert [WHO in each for each in told["stolen_from"]] == [True]
+        assert [WHO in each for each in told["broken"]] == [True]
 
     @pytest.mark.parametrize("verb", ["resume", "abort"])
     def test_a_dead_run_of_the_same_state_needs_nothing(
@@ -250,7 +253,7 @@ class TestTakenOver:
         path.write_bytes(copied)
 
         kept_out = dr_ctl(verb, "--yes", "--json")
-        ended = dr_ctl(verb, "--yes", "--json", "--steal", "--reason", "that host burnt down")
+        ended = dr_ctl(verb, "--yes", "--json", "--break-lock", "--reason", "that host burnt down")
 
         assert kept_out.code == 13
         assert ended.code == 0, ended.document
@@ -265,7 +268,7 @@ class TestLost:
         monkeypatch.setattr(holding, "FRESH_S", -1.0)
         impatient(monkeypatch, undo_s=0.0)
 
-    def stolen_at(self, installation: Installation, verb: str, document: LockDocument) -> None:
+    def broken_at(self, installation: Installation, verb: str, document: LockDocument) -> None:
         def before(operation: str) -> None:
             if operation == verb:
                 installation.london.before_change = lambda operation: None
@@ -278,7 +281,7 @@ class TestLost:
     def test_no_call_goes_out_any_more_whether_the_thief_has_ended_or_not(
         self, dr_ctl: Shell, installation: Installation, verb: str, released: bool
     ) -> None:
-        self.stolen_at(installation, verb, replace(OTHER, released=released))
+        self.broken_at(installation, verb, replace(OTHER, released=released))
 
         ended = swapover(dr_ctl, "--yes")
 
@@ -288,7 +291,7 @@ class TestLost:
         assert installation.changes == MOVE[:sent]
 
     def test_what_a_thief_holds_is_left_to_the_thief(self, dr_ctl: Shell, installation: Installation) -> None:
-        self.stolen_at(installation, "stop()", OTHER)
+        self.broken_at(installation, "stop()", OTHER)
 
         ended = swapover(dr_ctl, "--yes")
 
@@ -341,7 +344,7 @@ class TestShown:
         assert self.status(dr_ctl).document["data"]["locks"][0]["left_s"] is None
 
 
-STEAL = ("--steal", "--reason", "forged")
+BREAK = ("--break-lock", "--reason", "forged")
 FORGED = ("", OTHER.to_text(), "ERROR: no such attribute (class a.B)", '{"start": 1e999}', "[" * 100_000)
 
 
@@ -368,6 +371,6 @@ def test_a_lock_whose_text_is_nothing_to_read_ends_no_command(
     text = OTHER.to_text().replace(str(OTHER.start_ms), start)
     installation.london.queue("dr-ctl.lock.london.4", address="dr-ctl.lock.london", internal=True, user=text)
 
-    status, kept_out, stolen = dr_ctl("status"), swapover(dr_ctl, "--yes"), swapover(dr_ctl, "--yes", *STEAL)
+    status, kept_out, broken = dr_ctl("status"), swapover(dr_ctl, "--yes"), swapover(dr_ctl, "--yes", *BREAK)
 
-    assert (status.code, kept_out.code, stolen.code) == (0, 13, 0)
+    assert (status.code, kept_out.code, broken.code) == (0, 13, 0)

@@ -121,7 +121,7 @@ def test_status_says_it_in_words_too(
 @pytest.mark.parametrize(
     ("london", "paris", "summary", "typed"),
     [
-        (False, False, "no site serves", {"DR-ROLE-015": "dr-ctl release"}),
+        (False, False, "no site serves", {"DR-ROLE-015": "dr-ctl unfence"}),
         (True, True, "both sites let clients in", {"DR-ROLE-001": "dr-ctl fence"}),
         (False, True, "paris serves", {}),
     ],

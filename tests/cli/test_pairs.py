@@ -20,7 +20,7 @@ DEAD = "orders-2"
 
 @dataclass
 class Pairs:
-    """Eight pairs behind sixteen ports. `twice` notes every moment at which a pair was open at both sites."""
+    """Eight pairs behind sixteen ports. `duplicates` notes every moment at which a pair was open at both sites."""
 
     sites: dict[str, dict[str, Site]]
     twin: PlayedTwin
@@ -205,10 +205,10 @@ def test_one_whose_broker_died_while_its_site_serves_the_others_is_told_with_bot
     assert (check.code, check.document["summary"].count(f"london/{DEAD} is down")) == (2, 1)
     for ended in (status, validated):
         (remedy,) = (each["remedy"] for each in ended.document["findings"] if each["text"] == text)
-        assert "`dr-ctl release london` opens it" in remedy
+        assert "`dr-ctl unfence london` opens it" in remedy
         assert "`dr-ctl failover --to paris`" in remedy
     pairs.twin.start("london", DEAD)
-    assert dr_ctl("release", "london", "--yes", "--json").code == 0
+    assert dr_ctl("unfence", "london", "--yes", "--json").code == 0
     assert pairs.open_at("london") == list(NAMES)
 
 
@@ -298,21 +298,21 @@ class TestOneIsDead:
         assert (fenced.code, serving(fenced)) == (21, {**dict.fromkeys(NAMES, "london"), DEAD: None})
         assert DEAD in fenced.document["summary"]
         assert (pairs.open_at("paris"), pairs.twice) == ([], [])
-        assert "dr-ctl release london" in fenced.document["findings"][-1]["remedy"]
+        assert "dr-ctl unfence london" in fenced.document["findings"][-1]["remedy"]
 
-    def test_once_it_is_back_a_release_opens_it(self, dr_ctl: Shell, pairs: Pairs, fenced: Ended) -> None:
+    def test_once_it_is_back_an_unfence_opens_it(self, dr_ctl: Shell, pairs: Pairs, fenced: Ended) -> None:
         pairs.sites["london"][DEAD].twin.start("london", DEAD)
 
-        ended = dr_ctl("release", "london", "--yes", "--json")
+        ended = dr_ctl("unfence", "london", "--yes", "--json")
 
         assert (ended.code, serving(ended)) == (0, dict.fromkeys(NAMES, "london")), ended.document
         assert pairs.twice == []
 
-    def test_a_release_opens_those_that_answer(self, dr_ctl: Shell, pairs: Pairs) -> None:
+    def test_an_unfence_opens_those_that_answer(self, dr_ctl: Shell, pairs: Pairs) -> None:
         assert dr_ctl("fence", "london", "--yes", "--json").code == 0
         self.dies(pairs)
 
-        ended = dr_ctl("release", "london", "--yes", "--json")
+        ended = dr_ctl("unfence", "london", "--yes", "--json")
 
         assert (ended.code, serving(ended)) == (21, {**dict.fromkeys(NAMES, "london"), DEAD: None}), ended.document
         assert (pairs.open_at("paris"), pairs.twice) == ([], [])

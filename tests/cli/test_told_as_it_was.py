@@ -55,7 +55,7 @@ def test_a_failover_with_a_loss_is_amber_and_its_outage_is_told_from_the_history
     if watched:
         look(dr_ctl)
 
-    ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown", "--accept-twice", "unknown")
+    ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown")
 
     form = report(dr_ctl, ended)
     assert (ended.code, tone(form)) == (0, "owed"), ended.document

@@ -75,7 +75,7 @@ class TestDamaged:
         [row] = dr_ctl("runs", "list", "--json").document["data"]["runs"]
         assert row["outcome"] == "unknown"
         assert row["summary"] == "given up: nobody is served; nothing was undone"
-        assert dr_ctl("release", "london", "--yes").code == 0
+        assert dr_ctl("unfence", "london", "--yes").code == 0
         assert installation.london.open
 
     def test_a_failover_that_takes_its_place_need_not_read_it(self, dr_ctl: Shell, installation: Installation) -> None:

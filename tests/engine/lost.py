@@ -22,7 +22,7 @@ class Cost:
     asked: int = 0
 
     def bounds(self) -> Mapping[str, Json]:
-        return {"lost": {"at_most": self.lost[0], "read_at": None}, "twice": {"at_most": 0, "read_at": None}}
+        return {"lost": {"at_most": self.lost[0], "read_at": None}, "duplicates": {"at_most": 0, "read_at": None}}
 
     def findings(self) -> Sequence[Finding]:
         return ()

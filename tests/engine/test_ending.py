@@ -77,7 +77,7 @@ class TestSuccess:
             ),
             (
                 "failover",
-                {"bounds": {"lost": {"at_most": 0}, "twice": {"at_most": 12}}},
+                {"bounds": {"lost": {"at_most": 0}, "duplicates": {"at_most": 12}}},
                 "paris serves; at most 0 message(s) may be lost, at most 12 message(s) may come twice",
             ),
         ],
@@ -88,7 +88,7 @@ class TestSuccess:
         assert ended(operation, *roles, OK, **more) == End(OK, text, None)
 
     def test_what_is_not_known_is_never_zero(self) -> None:
-        assert price_text({"lost": {"at_most": None}, "twice": {"at_most": 0}}) == (
+        assert price_text({"lost": {"at_most": None}, "duplicates": {"at_most": 0}}) == (
             "an unknown number of messages may be lost, at most 0 message(s) may come twice"
         )
 
@@ -160,7 +160,7 @@ class TestUndone:
         [
             ("swapover", SERVING, STANDBY, "london serves, but not everything", "could not be undone"),
             ("swapover", STANDBY, SERVING, "paris was found open, so london was not", "Decide which site serves"),
-            ("swapover", STANDBY, STANDBY, "no site could be shown to serve", "`dr-ctl release london` opens london"),
+            ("swapover", STANDBY, STANDBY, "no site could be shown to serve", "`dr-ctl unfence london` opens london"),
             ("failover", DOWN, STANDBY, "what the failover had changed at paris", "the same failover again"),
         ],
     )
@@ -196,7 +196,7 @@ class TestStepsByThemselves:
             ("fence", DOWN, STANDBY, "clients are kept out of london"),
             ("drain", STANDBY, STANDBY, "nothing is under way to paris; `dr-ctl activate paris` is next"),
             ("activate", STANDBY, SERVING, "paris serves; nothing is under way"),
-            ("release", SERVING, STANDBY, "london serves again"),
+            ("unfence", SERVING, STANDBY, "london serves again"),
         ],
     )
     def test_each_is_believed_where_it_is_seen(self, operation: str, london: Role, paris: Role, text: str) -> None:
@@ -213,8 +213,8 @@ class TestStepsByThemselves:
             ("drain", UNKNOWN, STANDBY),
             ("activate", UNKNOWN, SERVING),
             ("activate", STANDBY, STANDBY),
-            ("release", STANDBY, STANDBY),
-            ("release", SERVING, SERVING),
+            ("unfence", STANDBY, STANDBY),
+            ("unfence", SERVING, SERVING),
         ],
     )
     def test_none_is_believed_where_it_is_not(self, operation: str, london: Role, paris: Role) -> None:
@@ -227,8 +227,8 @@ class TestStepsByThemselves:
     def test_undone_is_what_served_before(self, before: tuple[str, ...]) -> None:
         roles = (SERVING, STANDBY) if before else (STANDBY, STANDBY)
 
-        assert self.ended("release", before, *roles, undone=True).undone is True
-        assert self.ended("release", before, *reversed(roles), undone=True).undone is not bool(before)
+        assert self.ended("unfence", before, *roles, undone=True).undone is True
+        assert self.ended("unfence", before, *reversed(roles), undone=True).undone is not bool(before)
 
     def test_a_pair_that_does_not_serve_leaves_it_incomplete(self) -> None:
         units = (UnitSeen("orders-1", "paris"), UnitSeen("orders-2", None))
@@ -312,7 +312,7 @@ class TestUnitsThatNobodyAskedFor:
 
         assert (told.code, told.undone) == (to, None if undone is None else False)
         assert told.text.endswith("; served nowhere any more: orders & in of london")
-        assert "`dr-ctl release london --queues 'orders & in'`" in told.findings[-1].remedy
+        assert "`dr-ctl unfence london --queues 'orders & in'`" in told.findings[-1].remedy
 
     @pytest.mark.parametrize(
         ("open_at", "closed_at", "is_shut"),

@@ -24,7 +24,7 @@ class TestHolding:
             lease("second", shelves).take()
 
         assert raised.value.exit_code is ExitCode.LOCKED
-        assert "--steal" in raised.value.remedy
+        assert "--break-lock" in raised.value.remedy
 
     def test_what_was_taken_is_given_back_where_the_next_is_held(self) -> None:
         london, paris = pair()
@@ -96,7 +96,7 @@ class TestHolding:
         shelves = pair(time)
         run = lease("run", shelves)
         run.take()
-        lease("thief", shelves).take(steal=True)
+        lease("thief", shelves).take(break_lock=True)
 
         before = may_call(run, "london")
         time.s += FRESH_S + 0.01
@@ -142,7 +142,7 @@ class TestHolding:
         shelves = pair(time)
         run = lease("run", shelves)
         run.take()
-        lease("thief", shelves).take(steal=True)
+        lease("thief", shelves).take(break_lock=True)
         run.slots[0].store.look()  # type: ignore[attr-defined]
 
         run.tend(run.slots[0])
@@ -210,7 +210,7 @@ class TestHolding:
         shelves = pair(time)
         run, thief = lease("run", shelves), lease("thief", shelves)
         run.take()
-        thief.take(steal=True)
+        thief.take(break_lock=True)
         time.s += 2 * FRESH_S
         assert not may_call(run, "london")
 
@@ -222,7 +222,7 @@ class TestHolding:
             assert why is not None
             assert "was taken over by thief" in why
         assert not may_call(run, "london")
-        assert [document.run for document in thief.stolen] == ["run"]
+        assert [document.run for document in thief.broken] == ["run"]
 
     def test_while_another_has_it_nothing_is_created_beside_it(self) -> None:
         time = Time()

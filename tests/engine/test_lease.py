@@ -66,9 +66,9 @@ class TestDecisions:
     def test_a_run_without_a_state_takes_nobody_for_dead(self) -> None:
         assert against(seen(LockDocument.of_text(6, "?")), replace(MINE, state="")) is not None
 
-    def test_only_what_was_seen_when_stealing_is_stolen(self) -> None:
-        assert against(seen(OTHER), MINE, stolen=[OTHER]) is None
-        assert against(seen(OTHER, replace(OTHER, epoch=5)), MINE, stolen=[OTHER]) is not None
+    def test_only_what_was_seen_when_breaking_is_broken(self) -> None:
+        assert against(seen(OTHER), MINE, broken=[OTHER]) is None
+        assert against(seen(OTHER, replace(OTHER, epoch=5)), MINE, broken=[OTHER]) is not None
 
     @pytest.mark.parametrize(
         ("documents", "mine"),
@@ -126,25 +126,25 @@ ORDERS = st.lists(st.integers(0, 1), max_size=40)
 EPOCHS = st.lists(st.integers(1, 9), max_size=2, unique=True)
 
 
-def reaching(contender: Contender, run: Lease, got: list[Lease], *, steal: bool = False) -> None:
+def reaching(contender: Contender, run: Lease, got: list[Lease], *, break_lock: bool = False) -> None:
     """Let a contender reach for the lock, and note where it got it."""
 
     def act() -> None:
         with suppress(Locked):
-            run.take(steal=steal)
+            run.take(break_lock=break_lock)
             got.append(run)
 
     contender.does(act)
 
 
 def two(
-    shelves: tuple[Shelf, Shelf], order: list[int], cut: frozenset[str] = frozenset(), *, steal: bool = False
+    shelves: tuple[Shelf, Shelf], order: list[int], cut: frozenset[str] = frozenset(), *, break_lock: bool = False
 ) -> list[Lease]:
     """Two runs that reach for the lock at once; those that got it. The second does not reach the sites of `cut`."""
     got: list[Lease] = []
     first, second = Contender(), Contender()
-    reaching(first, lease("first", shelves, first), got, steal=steal)
-    reaching(second, lease("second", shelves, second, cut), got, steal=steal)
+    reaching(first, lease("first", shelves, first), got, break_lock=break_lock)
+    reaching(second, lease("second", shelves, second, cut), got, break_lock=break_lock)
     play([first, second], order)
     return got
 
@@ -208,7 +208,7 @@ class TestTwoAtOnce:
         victim = lease("victim", shelves)
         victim.take()
 
-        got = two(shelves, order, steal=True)
+        got = two(shelves, order, break_lock=True)
 
         time.s += 2 * FRESH_S
         for site in ("london", "paris"):

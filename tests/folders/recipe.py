@@ -44,7 +44,7 @@ class FoldersRecipe:
             "residue": self._residue,
             "reinstate": self._reinstate,
             "reconcile": lambda seen, move: Draft(move.target, "both sites hold the same"),
-            "release": self._release,
+            "unfence": self._unfence,
         }
 
     def verbs(self) -> frozenset[str]:
@@ -79,7 +79,7 @@ class FoldersRecipe:
         if move.ask.operation == FAILOVER:
             return f"{move.target} serves already"
         closed = seen.roles[move.source] is Role.STANDBY
-        return f"{move.source} is closed already" if closed and move.ask.operation != "release" else None
+        return f"{move.source} is closed already" if closed and move.ask.operation != "unfence" else None
 
     def not_replicated(self, seen: FoldersSeen, move: Move) -> Sequence[str]:
         return ("which queues are paused",)
@@ -144,7 +144,7 @@ class FoldersRecipe:
         )
         return Draft(move.target, "its residue is let in", (let_in, *struck), (shut,), _within(move))
 
-    def _release(self, seen: FoldersSeen, move: Move) -> Draft:
+    def _unfence(self, seen: FoldersSeen, move: Move) -> Draft:
         paused = [name for name, is_paused in _at(seen, move.source).paused.items() if is_paused]
         calls = [self._resume(move.source, name) for name in paused]
         closes = self._closes(seen, move.source, move)

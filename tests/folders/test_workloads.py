@@ -190,7 +190,7 @@ def test_what_cannot_be_read_is_not_taken_for_stopped(works: Works, inside: Comm
     assert fenced.code == 0, "a site is closed whatever runs there"
 
 
-def test_one_that_does_not_start_is_told_of_a_site_that_serves_and_release_starts_it(
+def test_one_that_does_not_start_is_told_of_a_site_that_serves_and_unfence_starts_it(
     sites: Sites, works: Works, inside: Command
 ) -> None:
     works.at["paris", BILLING].switch("start.fails")
@@ -198,19 +198,19 @@ def test_one_that_does_not_start_is_told_of_a_site_that_serves_and_release_start
     ended = inside("swapover", "--to", "paris", "--yes")
     after, status = works.running, inside("status")
     works.at["paris", BILLING].switch("start.fails", on=False)
-    released = inside("release", "paris", "--yes")
+    unfenced = inside("unfence", "paris", "--yes")
 
     assert (ended.code, ids(ended.document)) == (21, ["DR-WORK-004"]), ended.told
     assert (after, sites.serving) == ([("paris", MAILER)], ["paris"]), "the others are started all the same"
     assert ids(status.document) == ["DR-WORK-006"]
-    assert (released.code, works.running, sites.serving) == (0, PARIS, ["paris"]), released.told
+    assert (unfenced.code, works.running, sites.serving) == (0, PARIS, ["paris"]), unfenced.told
 
 
-def test_a_release_that_cannot_start_one_undoes_nothing(sites: Sites, works: Works, inside: Command) -> None:
+def test_an_unfence_that_cannot_start_one_undoes_nothing(sites: Sites, works: Works, inside: Command) -> None:
     works.at["london", MAILER].set(running=False)
     works.at["london", MAILER].switch("start.fails")
 
-    ended = inside("release", "london", "--yes")
+    ended = inside("unfence", "london", "--yes")
 
     assert (ended.code, sites.serving) == (21, ["london"]), ended.told
 
@@ -282,13 +282,13 @@ def test_an_undo_starts_nothing_beside_a_site_that_somebody_opened(
 def test_by_single_steps(sites: Sites, works: Works, inside: Command) -> None:
     quiesced = inside("quiesce", "london", "--yes")
     stopped = works.running
-    released = inside("release", "london", "--yes")
+    unfenced = inside("unfence", "london", "--yes")
     again = works.running
     for words in (("quiesce", "london"), ("fence", "london"), ("drain", "--to", "paris"), ("activate", "paris")):
         ended = inside(*words, "--yes")
         assert ended.code == 0, ended.told
 
-    assert (quiesced.code, stopped, released.code, again) == (0, [], 0, LONDON), released.told
+    assert (quiesced.code, stopped, unfenced.code, again) == (0, [], 0, LONDON), unfenced.told
     assert (works.running, sites.serving) == (PARIS, ["paris"])
 
 

@@ -56,9 +56,9 @@ def move(lab: Lab, queue: str, source: str, target: str) -> None:
     admin(lab, target).open_queue(queue)
 
 
-def twice(load: Load) -> int:
+def duplicates(load: Load) -> int:
     verdict = load.ledger.verdict(drained=False)
-    return len(verdict.consumed_twice) + len(verdict.processed_twice)
+    return len(verdict.duplicates) + len(verdict.redelivered)
 
 
 def test_both_sites_greet_and_only_one_serves(lab: Lab) -> None:
@@ -88,7 +88,7 @@ def test_messages_and_ids_arrive_at_the_site_that_waits_and_nothing_goes_back(la
     eventually(lambda: shipped(lab, "london", "paris"))
 
     assert verdict.clean
-    assert verdict.processed_twice == ()
+    assert verdict.redelivered == ()
     assert verdict.receive_gaps.keys() == set(QUEUES)
     sent = verdict.counts.sent
     after = lab.admin("paris").depths()
@@ -110,7 +110,7 @@ def test_one_queue_moves_and_back_and_the_others_do_not_notice(lab: Lab) -> None
     eventually(lambda: shipped(lab, "london", "paris"))
 
     assert verdict.clean
-    assert verdict.processed_twice == ()
+    assert verdict.redelivered == ()
     assert max(verdict.receive_gaps[name].seconds for name in ("B", ODD)) < verdict.receive_gaps["A"].seconds
     assert ids(lab, "paris") == ids(lab, "london")
 
@@ -229,7 +229,7 @@ def test_a_lost_site_comes_back_closed_and_ends_with_the_same_ids(tmp_path: Path
             assert lab.status().sites[0].processor is True
             lab.open_clients("paris")
             load.wait_for(load.counts().sent + 200)
-            assert twice(load) <= 2  # one of each consumer
+            assert duplicates(load) <= 2  # one of each consumer
 
             for queue in ("A", "B"):
                 admin(lab, "paris").close_queue(queue)  # until what the lost site holds is in, with its ids
@@ -238,7 +238,7 @@ def test_a_lost_site_comes_back_closed_and_ends_with_the_same_ids(tmp_path: Path
             london = lab.site("london")
             assert isinstance(greet(london.stomp, london.app, None, timeout_s=2), Closed)
             eventually(lambda: shipped(lab, "london", "paris"))
-            before = twice(load)
+            before = duplicates(load)
             lab.open_clients("london")
             load.wait_for(load.counts().sent + 200)
             verdict = load.stop()
@@ -246,7 +246,7 @@ def test_a_lost_site_comes_back_closed_and_ends_with_the_same_ids(tmp_path: Path
 
         assert verdict.lost == ()
         assert verdict.drained
-        assert len(verdict.consumed_twice) + len(verdict.processed_twice) == before
+        assert len(verdict.duplicates) + len(verdict.redelivered) == before
         assert ids(lab, "london") == ids(lab, "paris")
         processes = lab.processes()
 

@@ -13,7 +13,7 @@ from dr_ctl_lab import demonstration
 from dr_ctl_lab.demonstration import _judged, _Lost, _Teller
 from dr_ctl_lab.lab.ledger import Ledger, Verdict
 
-NOTHING: Any = {"lost": {"at_most": 0}, "twice": {"at_most": 0}}
+NOTHING: Any = {"lost": {"at_most": 0}, "duplicates": {"at_most": 0}}
 
 
 def drained(*, so: bool = True) -> Verdict:

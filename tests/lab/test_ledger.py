@@ -44,7 +44,7 @@ def judged(*events: Event) -> Verdict:
 
 
 @pytest.mark.parametrize(
-    ("events", "lost", "consumed_twice", "processed_twice", "in_doubt", "arrived"),
+    ("events", "lost", "duplicates", "redelivered", "in_doubt", "arrived"),
     [
         ((S, R, C), 0, 0, 0, 0, 0),
         ((R, C, S), 0, 0, 0, 0, 0),  # the consumer was quicker than the receipt
@@ -62,16 +62,16 @@ def judged(*events: Event) -> Verdict:
     ],
 )
 def test_what_became_of_a_message(
-    events: tuple[Event, ...], lost: int, consumed_twice: int, processed_twice: int, in_doubt: int, arrived: int
+    events: tuple[Event, ...], lost: int, duplicates: int, redelivered: int, in_doubt: int, arrived: int
 ) -> None:
     verdict = judged(*events)
 
     assert len(verdict.lost) == lost
-    assert len(verdict.consumed_twice) == consumed_twice
-    assert len(verdict.processed_twice) == processed_twice
+    assert len(verdict.duplicates) == duplicates
+    assert len(verdict.redelivered) == redelivered
     assert (verdict.in_doubt, verdict.in_doubt_arrived) == (in_doubt, arrived)
     assert verdict.unexpected == ()
-    assert verdict.clean is (not lost and not consumed_twice)
+    assert verdict.clean is (not lost and not duplicates)
 
 
 def test_a_message_nobody_sent_is_unexpected() -> None:
@@ -109,8 +109,8 @@ def test_awaited_is_what_would_be_lost_now(events: list[Event]) -> None:
 def test_a_message_is_twice_in_one_way_at_most(events: list[Event]) -> None:
     verdict = judged(*events)
 
-    assert not set(verdict.consumed_twice) & set(verdict.processed_twice)
-    assert bool(verdict.consumed_twice) <= (events.count(C) > 0)
+    assert not set(verdict.duplicates) & set(verdict.redelivered)
+    assert bool(verdict.duplicates) <= (events.count(C) > 0)
 
 
 def test_the_longest_gap_says_from_when_to_when() -> None:

@@ -39,7 +39,7 @@ ABOUT: dict[str, Json] = {
     "topology": "artemis-mirror",
     "settings": {"file": "dr-ctl.yaml", "sha256": "5e" * 32},
     "brokers": {"london": ["orders-1 at https://london-1:8161"], "paris": ["orders-1 at https://paris-1:8161"]},
-    "objectives": {"recovery_s": 120.0, "lost": 0, "twice": None},
+    "objectives": {"recovery_s": 120.0, "lost": 0, "duplicates": None},
 }
 ADA: dict[str, Json] = {
     "user": "ada",
@@ -47,7 +47,7 @@ ADA: dict[str, Json] = {
     "version": "0.1.0",
     "command": "dr-ctl swapover --to paris --yes --reason CHG-4711",
     "about": ABOUT,
-    "lock": {"epoch": 7, "at": ["london", "paris"], "stolen_from": [], "reason": None},
+    "lock": {"epoch": 7, "at": ["london", "paris"], "broken": [], "reason": None},
 }
 BOB: dict[str, Json] = {**ADA, "user": "bob", "host": "ops-2", "command": "dr-ctl abort --yes"}
 

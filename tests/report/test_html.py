@@ -68,7 +68,7 @@ def everything(folder: Path) -> Scribe:
     run.stop("drain").did("verify", 1, **{NASTY: {"samples": 3, "ids_compared": 2, "depths": {NASTY: 2}}})
     run.did("point-of-no-return", 0).did("activate", 1, proof="attempt")
     finding = {"id": "DR-X", "severity": "error", "text": NASTY, "remedy": f"Run `dr-ctl {NASTY}`."}
-    bounds = {"lost": {"at_most": None}, "queues": [{"name": NASTY, "lost": 1, "twice": None}]}
+    bounds = {"lost": {"at_most": None}, "queues": [{"name": NASTY, "lost": 1, "duplicates": None}]}
     return run.end(0, "ok", NASTY, [finding], pairs=[{"name": NASTY, "serving": NASTY}], bounds=bounds)
 
 

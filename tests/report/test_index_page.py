@@ -54,7 +54,7 @@ class Shelf:
 
     def loss(self, days: float, lost: int | None, out_s: dict[str, float | None]) -> None:
         run = self.scribe(days, "failover").did("observe", 0.3).did("activate", 0.5)
-        bounds = {"lost": {"at_most": lost, "likely": lost}, "twice": {"at_most": 0, "likely": 0}}
+        bounds = {"lost": {"at_most": lost, "likely": lost}, "duplicates": {"at_most": 0, "likely": 0}}
         pairs = [{"name": "orders-1", "serving": "paris"}]
         run.end(0, "ok", "paris serves", command="failover", pairs=pairs, bounds=bounds, out_s=out_s)
 
@@ -177,7 +177,7 @@ def test_an_undone_and_an_open_run_count_as_neither_well_nor_moved(shelf: Shelf)
 
 def test_objectives_are_those_of_the_run_itself(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
     shelf.move(30, 90.0)
-    tight = {**ABOUT, "objectives": {"recovery_s": 1.0, "lost": 0, "twice": None}}
+    tight = {**ABOUT, "objectives": {"recovery_s": 1.0, "lost": 0, "duplicates": None}}
     monkeypatch.setitem(scribe.ADA, "about", tight)
     shelf.move(10, 0.5)
 

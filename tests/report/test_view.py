@@ -396,14 +396,14 @@ def test_estimate_says_not_known_and_never_zero_for_null(tmp_path: Path) -> None
 def test_bounds_of_a_failover(tmp_path: Path) -> None:
     bounds = {
         "lost": {"at_most": 12, "read_at": "2026-11-21T02:00:00.000Z"},
-        "twice": {"at_most": None, "read_at": None},
-        "queues": [{"name": "orders", "lost": 12, "twice": None}],
+        "duplicates": {"at_most": None, "read_at": None},
+        "queues": [{"name": "orders", "lost": 12, "duplicates": None}],
     }
 
     page = page_of(Scribe(tmp_path).begin().end(0, "ok", "paris serves", bounds=bounds))
 
     assert page.bounds is not None
-    assert page.bounds.rows[1] == ("Twice, at most", "not known", "not known")
+    assert page.bounds.rows[1] == ("Duplicates, at most", "not known", "not known")
     assert page.bounds.queues == (("orders", "12", "not known"),)
     assert page.verdict.tone is Tone.OWED
     assert page.verdict.words.endswith(
@@ -412,7 +412,7 @@ def test_bounds_of_a_failover(tmp_path: Path) -> None:
 
 
 def test_a_failover_that_lost_nothing_is_as_good_as_a_move(tmp_path: Path) -> None:
-    bounds = {"lost": {"at_most": 0}, "twice": {"at_most": 0}, "queues": []}
+    bounds = {"lost": {"at_most": 0}, "duplicates": {"at_most": 0}, "queues": []}
 
     assert page_of(Scribe(tmp_path).begin().end(0, "ok", "paris serves", bounds=bounds)).verdict.tone is Tone.GOOD
 
@@ -525,7 +525,7 @@ class TestObjectives:
     ) -> None:
         run = Scribe(tmp_path).begin(plan(ask=Ask("failover", "paris", accept_loss=accepted)))
 
-        page = page_of(run.end(0, "ok", "paris serves", bounds={"lost": lost, "twice": {"at_most": 3}}))
+        page = page_of(run.end(0, "ok", "paris serves", bounds={"lost": lost, "duplicates": {"at_most": 3}}))
 
         assert judged(page)[-2:] == [said, ("none is set", "at most 3", "no objective", "info")]
 

@@ -133,5 +133,5 @@ class FifoSite:
 
     def truth(self, now: float) -> Truth:
         lost = [message for message in self.messages if not message.shipped and not message.consumed]
-        twice = [m for m in self.messages if m.consumed and m.shipped and not m.ack_shipped]
-        return Truth(len(lost), max((now - message.sent_at for message in lost), default=0.0), len(twice))
+        duplicates = [m for m in self.messages if m.consumed and m.shipped and not m.ack_shipped]
+        return Truth(len(lost), max((now - message.sent_at for message in lost), default=0.0), len(duplicates))

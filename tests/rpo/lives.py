@@ -103,12 +103,12 @@ class Traffic:
         """By queue lost and doubled, and the age of the oldest lost message in seconds."""
         sent, acked = self.shipped_of(step)
         lost = np.maximum(0, self.sent[step] - np.maximum(sent, self.acked[step]))
-        twice = np.maximum(0, np.minimum(self.acked[step], sent) - acked)
+        duplicates = np.maximum(0, np.minimum(self.acked[step], sent) - acked)
         ages = [
             (step - int(np.searchsorted(self.sent[:, queue], max(sent[queue], self.acked[step, queue]) + 1))) * STEP_S
             for queue in np.flatnonzero(lost)
         ]
-        return lost, twice, max(ages, default=0.0)
+        return lost, duplicates, max(ages, default=0.0)
 
 
 def _served(came: Ints, able: Ints) -> Ints:
@@ -279,7 +279,7 @@ class Judged:
     life: Life
     bounds: Bounds
     lost: int
-    twice: int
+    duplicates: int
 
     @classmethod
     def of(cls, life: Life, folder: Path) -> Judged:
@@ -287,8 +287,8 @@ class Judged:
         write_whole(life.table(down_s), folder_of((EPOCH.date(), "london"), folder), name_of(EPOCH))
         said = bounds(folder, site="london", now=at(down_s + 5))
         truths = [each.truth(life.died) for each in life.pairs]
-        lost, twice = (sum(int(each[of].sum()) for each in truths) for of in (0, 1))
-        return cls(life, said, lost, twice)
+        lost, duplicates = (sum(int(each[of].sum()) for each in truths) for of in (0, 1))
+        return cls(life, said, lost, duplicates)
 
     @property
     def below(self) -> list[str]:
@@ -297,14 +297,14 @@ class Judged:
         wrong = []
         for name, said, was in (
             ("lost", self.bounds.lost.at_most, self.lost),
-            ("twice", self.bounds.twice.at_most, self.twice),
+            ("duplicates", self.bounds.duplicates.at_most, self.duplicates),
         ):
             if said is not None and was > said:
                 wrong.append(f"{name}: {was} of at most {said}")
         for each in self.bounds.queues:
             place = int(each.name[1:])
             own = [truth for truth in truths if place < len(truth[0])]
-            for kind, number, said in (("lost", 0, each.lost), ("twice", 1, each.twice)):
+            for kind, number, said in (("lost", 0, each.lost), ("duplicates", 1, each.duplicates)):
                 was = sum(int(truth[number][place]) for truth in own)
                 if said is not None and was > said:
                     wrong.append(f"{each.name} {kind}: {was} of at most {said}")
@@ -315,7 +315,7 @@ class Judged:
 
     @property
     def is_known(self) -> bool:
-        return self.bounds.lost.at_most is not None and self.bounds.twice.at_most is not None
+        return self.bounds.lost.at_most is not None and self.bounds.duplicates.at_most is not None
 
     @property
     def width(self) -> float:

@@ -83,7 +83,7 @@ def test_what_lay_in_the_outflow_and_what_may_have_come_since_is_the_bound(tmp_p
     figures = {"at_most": 57, "likely": 7, "read_at": "2026-03-01T12:00:10.000Z"}
     assert found.as_json() == {
         "lost": {**figures, "because": because},
-        "twice": figures,
+        "duplicates": figures,
         "queues": [],
         "age_s": 5.0,
         "because": because,
@@ -200,7 +200,7 @@ def test_without_a_rate_what_came_since_is_not_known(tmp_path: Path, rows: list[
 
     found = asked(tmp_path, 14)
 
-    assert (found.lost.at_most, found.twice.at_most) == (None, None)
+    assert (found.lost.at_most, found.duplicates.at_most) == (None, None)
     assert found.lost.read_at == rows[-1].ts
     assert ids(found) == ["DR-RPO-011"]
 
@@ -310,7 +310,7 @@ def test_without_history_of_the_site_nothing_is_known(tmp_path: Path, rows: list
 
     assert found.as_json() == {
         "lost": {"at_most": None, "likely": None, "read_at": None, "because": None},
-        "twice": {"at_most": None, "likely": None, "read_at": None},
+        "duplicates": {"at_most": None, "likely": None, "read_at": None},
         "queues": [],
         "age_s": None,
         "because": None,
@@ -327,7 +327,7 @@ def test_a_site_that_never_answered_is_not_an_empty_one(tmp_path: Path) -> None:
 
     found = asked(tmp_path, 14, pairs=[ONE])
 
-    assert found.lost == found.twice
+    assert found.lost == found.duplicates
     assert found.lost.at_most is None
     assert ids(found) == ["DR-RPO-005"]
 
@@ -349,7 +349,7 @@ def test_of_two_pairs_one_unread_makes_the_total_unknown_and_is_named(tmp_path: 
         found = asked(tmp_path, 14, pairs=pairs)
 
         assert (found.lost.at_most, found.lost.read_at) == (None, at(10))
-        assert [(each.lost, each.twice) for each in found.queues] == [(None, None)]
+        assert [(each.lost, each.duplicates) for each in found.queues] == [(None, None)]
         assert ids(found) == ["DR-RPO-010", "DR-RPO-005"]
         assert TWO in found.findings[1].text
 
@@ -365,7 +365,7 @@ def test_a_side_that_nobody_reads_is_unknown_alone(tmp_path: Path) -> None:
 
     found = asked(tmp_path, 14)
 
-    assert (found.lost.at_most, found.twice.at_most) == (7 + came(4), None)
+    assert (found.lost.at_most, found.duplicates.at_most) == (7 + came(4), None)
     assert "acknowledgements" in found.findings[0].text
 
 
@@ -402,7 +402,7 @@ def test_acknowledgements_in_the_outflow_are_not_lost_messages(tmp_path: Path) -
 
     # Of 180 things in the outflow a hundred are messages, by what the queue counted since all was shipped.
     assert found.lost.at_most == 100
-    assert found.twice.at_most == 80
+    assert found.duplicates.at_most == 80
 
 
 def test_of_a_nearly_empty_queue_no_more_is_lost_than_lies_in_it(tmp_path: Path) -> None:
@@ -413,19 +413,19 @@ def test_of_a_nearly_empty_queue_no_more_is_lost_than_lies_in_it(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("told", "lost", "twice"),
+    ("told", "lost", "duplicates"),
     # At the cut: the counters say nothing of what came since. At the last look: what was put in since may be either.
     [((5, 10), 180, 180), ((0, 5), 50 + 90, 40 + 90), ((), 180, 180)],
     ids=["not where history is cut", "not at the last look", "never"],
 )
 def test_what_queues_that_were_not_read_would_have_told_counts_as_either(
-    tmp_path: Path, told: tuple[int, ...], lost: int, twice: int
+    tmp_path: Path, told: tuple[int, ...], lost: int, duplicates: int
 ) -> None:
     consuming(tmp_path, told=told)
 
     found = asked(tmp_path, 10)
 
-    assert (found.lost.at_most, found.twice.at_most) == (lost, twice)
+    assert (found.lost.at_most, found.duplicates.at_most) == (lost, duplicates)
 
 
 def test_what_no_queue_accounts_for_is_lost_too(tmp_path: Path) -> None:
@@ -436,9 +436,9 @@ def test_what_no_queue_accounts_for_is_lost_too(tmp_path: Path) -> None:
 
     at_the_look, later = asked(tmp_path, 10), asked(tmp_path, 12)
 
-    assert (at_the_look.lost.at_most, at_the_look.twice.at_most) == (100 + 70, 80 + 70)
+    assert (at_the_look.lost.at_most, at_the_look.duplicates.at_most) == (100 + 70, 80 + 70)
     # And it goes on getting more, which the queues that were read do not tell: ten seconds of both lie around any two.
-    assert (later.lost.at_most, later.twice.at_most) == (100 + 70 + 170, 80 + 70 + 150)
+    assert (later.lost.at_most, later.duplicates.at_most) == (100 + 70 + 170, 80 + 70 + 150)
 
 
 def test_an_outflow_that_got_nothing_since_a_restart_may_get_again_what_it_got_before(tmp_path: Path) -> None:
@@ -449,7 +449,7 @@ def test_an_outflow_that_got_nothing_since_a_restart_may_get_again_what_it_got_b
 
     found = asked(tmp_path, 22)
 
-    assert (found.lost.at_most, found.twice.at_most) == (200, 200)
+    assert (found.lost.at_most, found.duplicates.at_most) == (200, 200)
 
 
 def test_what_lay_there_before_a_restart_has_no_cut_and_its_depth_is_the_bound(tmp_path: Path) -> None:
@@ -466,8 +466,11 @@ def test_what_clients_had_in_delivery_may_come_twice_too(tmp_path: Path) -> None
     found = asked(tmp_path, 11)
 
     # Of three a second that clients acknowledged; the outflow alone got twenty.
-    assert found.twice.at_most == 600 + 22 + 8 + 4
-    assert {each.name: each.twice for each in found.queues} == {"audit.log": 600 + 20 + 4, "orders.in": 600 + 2 + 8}
+    assert found.duplicates.at_most == 600 + 22 + 8 + 4
+    assert {each.name: each.duplicates for each in found.queues} == {
+        "audit.log": 600 + 20 + 4,
+        "orders.in": 600 + 2 + 8,
+    }
 
 
 def test_deliveries_that_were_not_read_are_not_none(tmp_path: Path) -> None:
@@ -475,7 +478,7 @@ def test_deliveries_that_were_not_read_are_not_none(tmp_path: Path) -> None:
 
     found = asked(tmp_path, 14)
 
-    assert (found.lost.at_most, found.twice.at_most) == (7 + came(4), None)
+    assert (found.lost.at_most, found.duplicates.at_most) == (7 + came(4), None)
 
 
 def test_patterns_narrow_the_queues_and_never_the_total(tmp_path: Path) -> None:

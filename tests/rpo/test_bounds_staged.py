@@ -45,10 +45,10 @@ def test_what_they_have_left_comes_twice_beside_what_is_on_its_way(tmp_path: Pat
 
     found = asked(tmp_path, 10)
 
-    assert found.twice.at_most == LEFT
-    assert [each.twice for each in found.queues] == [LEFT]
+    assert found.duplicates.at_most == LEFT
+    assert [each.duplicates for each in found.queues] == [LEFT]
     assert found.lost.at_most == 0
-    assert asked(tmp_path, 11).twice.at_most == LEFT + 100  # as many as from look to look
+    assert asked(tmp_path, 11).duplicates.at_most == LEFT + 100  # as many as from look to look
     assert "orders: 40" in finding(found, "DR-RPO-022")[0]
 
 
@@ -59,14 +59,14 @@ def test_where_the_other_site_was_silent_all_that_was_acknowledged_since_may_hav
     silent = [row for second in range(15, 15 + 5 * unread, 5) for row in look(second, there=None)]
     write([*(row for second in range(0, 15, 5) for row in look(second)), *silent], tmp_path)
 
-    assert asked(tmp_path, 10 + 5 * unread).twice.at_most == LEFT + 50 * unread
+    assert asked(tmp_path, 10 + 5 * unread).duplicates.at_most == LEFT + 50 * unread
 
 
 def test_a_time_at_which_the_site_did_not_serve_says_nothing_of_it(tmp_path: Path) -> None:
     standby = [row for second in range(0, 15, 5) for row in look(second, there=9000, role="standby")]
     write([*standby, *(row for second in range(15, 30, 5) for row in look(second))], tmp_path)
 
-    assert asked(tmp_path, 25).twice.at_most == LEFT
+    assert asked(tmp_path, 25).duplicates.at_most == LEFT
 
 
 def test_the_most_of_the_last_looks_counts_and_of_none_before(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_the_most_of_the_last_looks_counts_and_of_none_before(tmp_path: Path) ->
     write([row for n, depth in enumerate(depths) for row in look(5 * n, there=depth, depth=0)], tmp_path)
 
     last_s = 5 * (len(depths) - 1)
-    assert asked(tmp_path, last_s).twice.at_most == LEFT + 3
+    assert asked(tmp_path, last_s).duplicates.at_most == LEFT + 3
 
 
 def test_what_was_never_read_is_said_and_is_no_zero(tmp_path: Path) -> None:

@@ -91,13 +91,13 @@ def test_the_truth_is_never_above_the_bound(tmp_path: Path, style: Style, seed: 
 
     found = bounds(tmp_path, site="london", now=at(died + dice.randint(0, 5) + (3600 if seed % 2 else 0)))
 
-    lost, twice = truth(site)
+    lost, duplicates = truth(site)
     assert found.lost.at_most is not None
-    assert found.twice.at_most is not None
+    assert found.duplicates.at_most is not None
     assert lost.total() <= found.lost.at_most
-    assert twice.total() <= found.twice.at_most
+    assert duplicates.total() <= found.duplicates.at_most
     for each in found.queues:
         assert each.lost is not None
-        assert each.twice is not None
+        assert each.duplicates is not None
         assert lost[each.name] <= each.lost
-        assert twice[each.name] <= each.twice
+        assert duplicates[each.name] <= each.duplicates

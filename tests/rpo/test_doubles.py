@@ -10,12 +10,12 @@ from dr_ctl.rpo.bounds.result import Bound, Bounds
 from dr_ctl.rpo.estimate.result import Objectives
 
 
-def bounds(twice: int | None, likely: int | None = None) -> Bounds:
-    return Bounds("london", Bound(0, None), Bound(twice, None, likely))
+def bounds(duplicates: int | None, likely: int | None = None) -> Bounds:
+    return Bounds("london", Bound(0, None), Bound(duplicates, None, likely))
 
 
 @pytest.mark.parametrize(
-    ("twice", "objective", "accept", "why"),
+    ("duplicates", "objective", "accept", "why"),
     [
         (4100, None, None, None),  # no limit was set
         (4100, 4100, None, None),
@@ -32,8 +32,8 @@ def bounds(twice: int | None, likely: int | None = None) -> Bounds:
     ],
 )
 def test_above_the_limit_is_refused(
-    twice: int | None, objective: int | None, accept: int | Literal["unknown"] | None, why: str | None
+    duplicates: int | None, objective: int | None, accept: int | Literal["unknown"] | None, why: str | None
 ) -> None:
-    limits = Objectives(twice=objective) if objective is not None else None
+    limits = Objectives(duplicates=objective) if objective is not None else None
 
-    assert bounds(twice, 80 if twice is not None else None).doubles(limits, accept) == why
+    assert bounds(duplicates, 80 if duplicates is not None else None).doubles(limits, accept) == why

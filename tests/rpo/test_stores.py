@@ -193,7 +193,7 @@ def test_nobody_waits_for_a_store_that_does_not_answer(
         never.set()
 
     assert asks.count(place.where) == 1  # it is not asked again at once
-    assert (first.lost, first.twice) == (again.lost, again.twice) == (whole.lost, whole.twice)
+    assert (first.lost, first.duplicates) == (again.lost, again.duplicates) == (whole.lost, whole.duplicates)
     assert [each.id for each in first.findings] == ["DR-RPO-032", *(each.id for each in whole.findings)]
     assert "no answer within 0.05 s" in first.findings[0].text
     last, findings = newest_look(place, ["london"])

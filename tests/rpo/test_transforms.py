@@ -69,10 +69,10 @@ def bounds(
 def bound(course: Course, told: Figures, n: int, *, covered: bool, is_floor: bool) -> Bound:
     rates = course.rates[int(told.waits_acks[n])][int(told.waits_flow[n])]
     took = drain_ms(told.waits[n : n + 1], rates)
-    loss, age_ms, twice, drain = (None if each == NA else int(each)
+    loss, age_ms, duplicates, drain = (None if each == NA else int(each)
                                   for each in (told.loss[n], told.age_ms[n], told.duplicates[n], took[0]))  # fmt: skip
     age_s, drain_s = (None if each is None else each / 1000 for each in (age_ms, drain))
-    return Bound(loss, age_s, twice, drain_s, covered, is_floor)
+    return Bound(loss, age_s, duplicates, drain_s, covered, is_floor)
 
 
 def queue(
@@ -297,12 +297,12 @@ def test_the_bound_is_never_below_the_truth_between_two_looks(tmp_path: Path) ->
                 continue
             loss = sum(flow.loss or 0 for flow in flows)
             age_s = max(flow.age_s or 0 for flow in flows)
-            twice = sum(flow.duplicates or 0 for flow in flows)
+            duplicates = sum(flow.duplicates or 0 for flow in flows)
             uncertain = any(flow.is_floor for flow in flows)
             for truth in truths:
                 assert loss >= truth.loss, (pair, n)
                 assert uncertain or age_s >= truth.age_s - 1e-6, (pair, n)
-                assert twice >= truth.duplicates, (pair, n)
+                assert duplicates >= truth.duplicates, (pair, n)
                 checked += 1
             bounded += loss
     assert checked > 10_000

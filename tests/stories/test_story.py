@@ -145,23 +145,23 @@ def test_a_service_moves_there_and_back_loses_a_site_and_takes_it_in_again(
         # All that was sent was consumed: nothing of it is left; an agent may take a moment.
         until(lambda: not left(stage, topology), why=f"nothing is left: {left(stage, topology)}")
     bounds = refused.document["data"]["bounds"]
-    print(verdict.as_json(), bounds, len(lost.lost), len(lost.consumed_twice))
+    print(verdict.as_json(), bounds, len(lost.lost), len(lost.duplicates))
 
     assert there.document["data"]["pairs"][0]["serving"] == "paris", there.told
     assert (back.code, back.document["data"]["pairs"][0]["serving"]) == (0, "london"), back.told
-    assert (moved.consumed_twice, moved.processed_twice, moved.unexpected) == ((), (), ())
+    assert (moved.duplicates, moved.redelivered, moved.unexpected) == ((), (), ())
     # What is lost and what comes twice is within what was said beforehand, and was agreed to.
     first = (0, "ok") if topology in SAFE else (11, "loss_refused")
     assert (refused.code, refused.document["outcome"]) == first, refused.told
     assert taken_over.code == 0, taken_over.told
     assert (topology not in SAFE) <= len(lost.lost) <= bounds["lost"]["at_most"]
-    assert len(lost.consumed_twice) <= bounds["twice"]["at_most"]
+    assert len(lost.duplicates) <= bounds["duplicates"]["at_most"]
     assert {debt["site"] for debt in owed} == {"london"} or (topology in BY_ITSELF and owed == [])
     # The return brings back what was lost, and doubles no more than it said.
     assert verdict.lost == ()
     assert verdict.drained
-    doubled = set(verdict.consumed_twice) - set(lost.consumed_twice)
-    assert len(doubled) <= planned["data"].get("residue", {}).get("twice_at_most", 0)
+    doubled = set(verdict.duplicates) - set(lost.duplicates)
+    assert len(doubled) <= planned["data"].get("residue", {}).get("duplicates_at_most", 0)
     london, paris = (stage.site(site) for site in ("london", "paris"))
     assert isinstance(greet(london.stomp, london.app, None, timeout_s=5), Connected)
     assert isinstance(greet(paris.stomp, paris.app, None, timeout_s=5), Connected if topology in BY_QUEUE else Closed)

@@ -65,7 +65,7 @@ WORK: dict[str, Callable[[ContinuitySeen], Any]] = {
     "quiesce": drafted("quiesce"),
     "drain": drafted("drain"),
     "activate": drafted("activate"),
-    "release": drafted("release", "release"),
+    "unfence": drafted("unfence", "unfence"),
     "reinstate": drafted("reinstate", "reinstate"),
     "checks": lambda told: RECIPE.why_not(told, asked(told)),
     "stake": lambda told: told.stake("london"),

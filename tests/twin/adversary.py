@@ -289,12 +289,12 @@ class Siege:
             return  # what a fault killed since is no lie
         now = self.serving()
         wanted = typed[typed.index("--to") + 1] if "--to" in typed else typed[1] if len(typed) > 1 else ""
-        lifted = name == "release" and "stays closed" in ended.document["summary"]  # pauses, and nothing else
+        lifted = name == "unfence" and "stays closed" in ended.document["summary"]  # pauses, and nothing else
         # A lost site that was not shown to be kept out may serve: the debt says so.
         owed = (
             {each["site"] for each in ended.document["debts"] if each["kind"] == "fence"} if "failover" in name else {}
         )
-        if ended.code == 0 and name in ("swapover", "failover", "failback", "activate", "release") and not lifted:
+        if ended.code == 0 and name in ("swapover", "failover", "failback", "activate", "unfence") and not lifted:
             self._is(wanted in now and not {*now} - {wanted, *owed}, typed, ended, now)
         if ended.code == 0 and name == "fence":
             self._is(wanted not in now, typed, ended, now)
@@ -318,7 +318,7 @@ class Siege:
         bounds = ended.document["data"].get("bounds")
         if bounds is None:
             return
-        lost, twice = (bounds[each]["at_most"] for each in ("lost", "twice"))
+        lost, twice = (bounds[each]["at_most"] for each in ("lost", "duplicates"))
         if (run := ended.document["run"]) in self.counted and run is not None:
             return
         self.counted.add(run)
@@ -336,7 +336,7 @@ class Siege:
 
     def _returned(self, ended: Ended) -> None:
         residue = ended.document["data"].get("residue") or {}
-        at_most = residue.get("twice_at_most", 0)
+        at_most = residue.get("duplicates_at_most", 0)
         self.may_double += float("inf") if at_most is None else at_most
 
     # the judge
@@ -405,10 +405,10 @@ class Siege:
             if self.serving() != serves:
                 tried.clear()  # what was refused may be done now
             advised[:] = [(who, words) for words in self._advice(ended)] if ended is not None and ended.code else []
-            if ended is not None and ended.code == 13 and "--steal" not in typed:
-                advised.append((who, [*typed, "--steal", "--reason", "because"]))  # whose process is gone
+            if ended is not None and ended.code == 13 and "--break-lock" not in typed:
+                advised.append((who, [*typed, "--break-lock", "--reason", "because"]))  # whose process is gone
             if ended is not None and ended.code == 11 and typed[0] != "resume":
-                accepting = re.findall(r"--accept-(?:loss|twice) \w+", str(ended.document["findings"]))
+                accepting = re.findall(r"--accept-(?:loss|duplicates) \w+", str(ended.document["findings"]))
                 advised.insert(0, (who, [*typed, *shlex.split(" ".join(accepting))]))
         else:
             raise Found(f"no way out within {MOST_COMMANDS} commands: {self._state()}")
@@ -477,7 +477,7 @@ class Siege:
                 f"{len(awaited)} were lost, at most {self.may_lose} were said ({where}): "
                 f"{verdict.told} {sorted(awaited)[:5]}"
             )
-        twice = {ident for _, ident in verdict.consumed_twice}
+        twice = {ident for _, ident in verdict.duplicates}
         if len(twice) > self.may_double:
             raise Found(
                 f"{len(twice)} came twice, at most {self.may_double} were said: {verdict.told} {sorted(twice)[:5]}"

@@ -222,7 +222,7 @@ OPERATIONS = {
         Operation(("fence", "london"), nothing, ()),
         Operation(("drain", "--to", "paris"), fence, ()),
         Operation(("activate", "paris"), drain, ("paris",)),
-        Operation(("release", "london"), fence, ("london",)),
+        Operation(("unfence", "london"), fence, ("london",)),
         Operation(("failover", "--to", "paris", *ACCEPTED), lose, ("paris",), owed=True),
         Operation(("reinstate", "london"), lose_and_return, ("paris",)),
         Operation(("failback", "--to", "london"), lose_and_return, ("london",)),

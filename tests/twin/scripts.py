@@ -117,7 +117,7 @@ def _typed(topology: str, chance: random.Random) -> str:
         f"drain --to {target} --yes --timeout 2s",
         f"verify --to {target}",
         f"activate {site} --yes",
-        f"release {site} --yes",
+        f"unfence {site} --yes",
         "resume --yes",
         "abort --yes",
         f"escalate --yes --accept-loss {chance.choice(ANY)} --reason because",

@@ -42,14 +42,14 @@ def test_without_a_limit_what_comes_twice_is_told_and_refuses_nothing(twin: Play
     ended = dr_ctl(*LOST, "--yes")
 
     assert (ended.code, serving(twin)) == (ExitCode.OK, ("paris",)), ended.document
-    assert ended.document["data"]["bounds"]["twice"]["at_most"] is None
+    assert ended.document["data"]["bounds"]["duplicates"]["at_most"] is None
 
 
-@pytest.mark.parametrize("accepted", [(), ("--accept-twice", "5")])
+@pytest.mark.parametrize("accepted", [(), ("--accept-duplicates", "5")])
 def test_what_is_not_known_is_above_every_limit_but_a_persons_word(
     twin: PlayedTwin, dr_ctl: Command, accepted: tuple[str, ...]
 ) -> None:
-    limited(twin, **({} if accepted else {"twice": {"messages": 1000}}))
+    limited(twin, **({} if accepted else {"duplicates": {"messages": 1000}}))
     twin.kill("london")
 
     refused = dr_ctl(*LOST, *accepted, "--yes")
@@ -58,7 +58,7 @@ def test_what_is_not_known_is_above_every_limit_but_a_persons_word(
     [finding] = [each for each in refused.document["findings"] if each["id"] == "DR-LOSS-005"]
     assert finding["text"].startswith("how many messages come twice is not known")
     told = finding["remedy"].rpartition("add ")[2].rstrip(".")
-    assert told == "--accept-twice unknown"
+    assert told == "--accept-duplicates unknown"
 
     ended = dr_ctl(*LOST, *shlex.split(told), "--yes")
 
@@ -66,25 +66,27 @@ def test_what_is_not_known_is_above_every_limit_but_a_persons_word(
 
 
 def test_validate_says_what_a_failover_would_need(twin: PlayedTwin, dr_ctl: Command) -> None:
-    limited(twin, twice={"messages": 1000})
+    limited(twin, duplicates={"messages": 1000})
     twin.kill("london")
 
     told = dr_ctl("validate", "--for", "failover", "--to", "paris")
 
-    assert "refused without --accept-loss unknown --accept-twice unknown" in json.dumps(told.document), told.document
+    assert "refused without --accept-loss unknown --accept-duplicates unknown" in json.dumps(told.document), (
+        told.document
+    )
 
 
 def test_it_is_a_number_or_unknown(twin: PlayedTwin, dr_ctl: Command) -> None:
-    ended = dr_ctl(*LOST, "--accept-twice", "few", "--yes")
+    ended = dr_ctl(*LOST, "--accept-duplicates", "few", "--yes")
 
-    assert (ended.code, "--accept-twice few: not a number" in ended.told) == (ExitCode.USAGE, True)
+    assert (ended.code, "--accept-duplicates few: not a number" in ended.told) == (ExitCode.USAGE, True)
     assert serving(twin) == ("london",)
 
 
 @pytest.mark.parametrize("topology", [BROKERSYNC])
 def test_copies_that_no_agent_has_removed_are_what_decides(twin: PlayedTwin, dr_ctl: Command) -> None:
     """Clients consumed 40 messages, whose copies lie at the other site: the agent is dead."""
-    limited(twin, twice={"messages": 5})
+    limited(twin, duplicates={"messages": 5})
     for broker in twin.brokers(BrokerSyncBroker):
         if broker.agent is not None:
             broker.agent.stop()
@@ -95,16 +97,16 @@ def test_copies_that_no_agent_has_removed_are_what_decides(twin: PlayedTwin, dr_
     with recording(load(twin.settings_path), every_s=0.1):
         until(lambda: (dr_ctl("status").document["data"]["last_look"]) is not None)
         twin.kill("london")
-        until(lambda: dr_ctl(*dry).document["data"]["bounds"]["twice"]["at_most"] is not None)
+        until(lambda: dr_ctl(*dry).document["data"]["bounds"]["duplicates"]["at_most"] is not None)
         refused = dr_ctl(*dry)
-        bound = refused.document["data"]["bounds"]["twice"]
-        ended = dr_ctl(*dry[:3], *dry[4:], "--accept-twice", str(bound["at_most"]), "--yes")
+        bound = refused.document["data"]["bounds"]["duplicates"]
+        ended = dr_ctl(*dry[:3], *dry[4:], "--accept-duplicates", str(bound["at_most"]), "--yes")
 
     assert refused.code == ExitCode.LOSS_REFUSED
     assert 40 <= bound["likely"] <= bound["at_most"]
     [finding] = [each for each in refused.document["findings"] if each["id"] == "DR-LOSS-005"]
     assert finding["text"].startswith(f"up to {bound['at_most']} message(s) may come twice, likely {bound['likely']}")
-    assert f"add --accept-twice {bound['at_most']}" in finding["remedy"]
+    assert f"add --accept-duplicates {bound['at_most']}" in finding["remedy"]
     assert "lies at the other site although london has it no more, at most: orders.in: 40" in finding["text"]
     assert (ended.code, serving(twin)) == (ExitCode.OK, ("paris",)), ended.document
 
@@ -121,7 +123,7 @@ def test_where_its_host_refuses_connections_the_start_of_its_broker_is_named_fir
     begin = "Whoever owns that limit decides: start the broker of london again (its host answers, its ports refuse)"
     assert finding["remedy"].startswith(begin)
     twin.start("london")
-    ended = dr_ctl("release", "london", "--yes")
+    ended = dr_ctl("unfence", "london", "--yes")
     assert (ended.code, serving(twin)) == (ExitCode.OK, ("london",)), ended.document
 
 

@@ -63,7 +63,7 @@ def test_the_remedy_for_a_copy_that_takes_sends_closes_it_and_nothing_else(twin:
 
 
 @pytest.mark.parametrize("split", [False, True])
-def test_one_queue_that_is_closed_while_its_site_serves_others_is_opened_by_a_release(
+def test_one_queue_that_is_closed_while_its_site_serves_others_is_opened_by_an_unfence(
     twin: PlayedTwin, dr_ctl: Command, split: bool
 ) -> None:
     if split:
@@ -71,7 +71,7 @@ def test_one_queue_that_is_closed_while_its_site_serves_others_is_opened_by_a_re
     assert dr_ctl("fence", "london", "--queues", IN, "--yes").code == ExitCode.OK
     assert open_at(twin, IN) == []
 
-    ended = dr_ctl("release", "london", "--queues", IN, "--yes")
+    ended = dr_ctl("unfence", "london", "--queues", IN, "--yes")
 
     assert ended.code == ExitCode.OK, ended.document
     assert (open_at(twin, IN), open_at(twin, OUT)) == (["london"], ["paris" if split else "london"])
@@ -162,7 +162,7 @@ def sending(twin: PlayedTwin, site: str, queue: str) -> Iterator[None]:
     ("worked", "steps"),
     [
         ("london", [["fence", "london"], ["activate", "paris"]]),
-        ("paris", [["swapover", "--to", "paris"], ["fence", "paris"], ["release", "london"]]),
+        ("paris", [["swapover", "--to", "paris"], ["fence", "paris"], ["unfence", "london"]]),
     ],
 )
 def test_no_site_is_opened_by_a_single_step_while_processed_ids_are_not_shipped(

@@ -54,12 +54,12 @@ def test_status_tells_that_all_bridges_are_gone(twin: PlayedTwin, dr_ctl: Comman
     assert ids_of(dr_ctl("status")) == ["DR-BRIDGE-002"]
 
 
-def test_a_site_whose_broker_was_restarted_is_released(twin: PlayedTwin, dr_ctl: Command) -> None:
+def test_a_site_whose_broker_was_restarted_is_unfenced(twin: PlayedTwin, dr_ctl: Command) -> None:
     twin.kill("london")
     twin.start("london")
     twin.wait_mirrored()
 
-    ended = dr_ctl("release", "london", "--yes")
+    ended = dr_ctl("unfence", "london", "--yes")
 
     assert (ended.code, ended.document["summary"]) == (ExitCode.OK, "london serves again")
 

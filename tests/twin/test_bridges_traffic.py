@@ -63,5 +63,5 @@ def test_a_queue_moves_there_and_back_under_load(twin: PlayedTwin) -> None:
     eventually(lambda: shipped(twin, "london", "paris"))
 
     assert verdict.clean
-    assert verdict.processed_twice == ()
+    assert verdict.redelivered == ()
     assert ids(twin, "london") == ids(twin, "paris")

@@ -40,7 +40,7 @@ def test_whatever_fails_nothing_is_lost_and_never_do_both_sites_serve(
         unharmed = {site for site in twin.sites if twin.host(site).broker.start_ms == lives[site]}
         if not served:
             # By dr-ctl: beyond its doors a fence keeps clients' roles out.
-            dr_ctl("release", "london", "--yes")
+            dr_ctl("unfence", "london", "--yes")
         if not serving(twin):
             twin.open_clients("london")
         verdict = traffic.stop(drain_s=10)
@@ -49,4 +49,4 @@ def test_whatever_fails_nothing_is_lost_and_never_do_both_sites_serve(
     assert ended.code != 1, ended.document
     assert "paris" in served or "paris" not in unharmed or ended.code != 0
     assert "london" in served or "london" not in unharmed or ended.code in (0, 21, 22, 23)
-    assert (verdict.lost, verdict.consumed_twice) == ((), ())
+    assert (verdict.lost, verdict.duplicates) == ((), ())

@@ -119,8 +119,8 @@ def test_open_doors_behind_which_clients_may_do_nothing_are_critical(twin: Playe
     text = "clients may connect to london/orders-1, and their roles may neither send nor consume there"
     assert (check.code, text in check.document["summary"]) == (Health.CRITICAL, True), check.document
     (remedy,) = (each["remedy"] for each in status.document["findings"] if each["text"] == text)
-    assert "`dr-ctl release london`" in remedy
-    assert dr_ctl("release", "london", "--yes").code == 0
+    assert "`dr-ctl unfence london`" in remedy
+    assert dr_ctl("unfence", "london", "--yes").code == 0
     assert text not in dr_ctl(*CHECK).document["summary"]
 
 

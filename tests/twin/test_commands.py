@@ -42,7 +42,7 @@ def test_acknowledgements_that_the_plugin_loses_double_nothing(twin: PlayedTwin,
     removed = [each for each in twin.changes() if each.operation.startswith("removeMessages(")]
     assert any("orders.in.in.mirror" in each.bean or "orders.out.in.mirror" in each.bean for each in removed)
     assert verdict.clean
-    assert (verdict.lost, verdict.consumed_twice) == ((), ())
+    assert (verdict.lost, verdict.duplicates) == ((), ())
 
 
 @pytest.mark.parametrize("topology", [CONTINUITY])
@@ -67,9 +67,9 @@ def test_a_failover_brings_no_more_twice_than_it_said_however_many_acknowledgeme
         verdict = traffic.stop()
 
     assert ok(moved)
-    at_most = moved.document["data"]["bounds"]["twice"]["at_most"]
+    at_most = moved.document["data"]["bounds"]["duplicates"]["at_most"]
     assert at_most is not None, moved.document
-    assert LEFT <= len(verdict.consumed_twice) <= at_most, at_most
+    assert LEFT <= len(verdict.duplicates) <= at_most, at_most
     assert "DR-RPO-022" in [each["id"] for each in moved.document["findings"]]
 
 

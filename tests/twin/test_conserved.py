@@ -197,7 +197,7 @@ def test_what_a_queue_refuses_that_is_idle_or_may_be_full_stays_where_it_is(
         "swapover",
         "failback",
         "failover",
-        "release",
+        "unfence",
         *(pytest.param(each, marks=pytest.mark.deep) for each in ("activate", "reinstate")),
     ],
 )

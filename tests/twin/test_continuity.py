@@ -155,7 +155,7 @@ def test_confirmations_that_come_late_are_waited_for(
 
     done(moved)
     assert verdict.clean
-    assert (verdict.lost, verdict.consumed_twice) == ((), ())
+    assert (verdict.lost, verdict.duplicates) == ((), ())
 
 
 def test_a_console_that_is_slower_than_the_first_look_of_a_drain_is_given_more_time(
@@ -246,7 +246,7 @@ def test_what_came_back_to_where_it_was_is_removed_while_clients_are_served(
     assert "orders.in" not in ends["drain"]["removed"]
     assert PluginSubject(twin).depths_at("london", "orders.in", "orders.in.in.mirror") == [120, 0]
     assert verdict.clean
-    assert not verdict.processed_twice
+    assert not verdict.redelivered
 
 
 def test_what_was_answered_and_not_removed_is_not_said_to_be(twin: PlayedTwin, dr_ctl: Command, tmp_path: Path) -> None:
@@ -270,7 +270,7 @@ def test_what_a_return_brings_stands_in_the_result_that_its_journal_seals(
     told = done(dr_ctl("reinstate", "london", "--yes")).document
 
     sealed = json.loads((tmp_path / "state" / "runs" / told["run"] / "result.json").read_text(encoding="utf-8"))
-    assert told["data"]["residue"] == {"messages": 1, "acknowledgements": 1, "twice_at_most": 1}
+    assert told["data"]["residue"] == {"messages": 1, "acknowledgements": 1, "duplicates_at_most": 1}
     assert sealed["data"]["residue"] == told["data"]["residue"]
 
 
@@ -383,7 +383,7 @@ def test_whatever_the_call_meets_that_opens_or_closes_a_site_its_end_is_said(
 
     twin.host(site).faults.clear()
     until(lambda: all(twin.host(each).broker.alive for each in twin.sites))
-    assert judge.twice == []
+    assert judge.duplicates == []
     assert ended.code in codes, ended.document
     match ended.code:
         case 0:

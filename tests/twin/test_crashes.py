@@ -145,7 +145,7 @@ def test_a_run_that_was_killed_once_its_target_was_open_is_finished_although_cli
     assert (twin.depth("london", ORDERS), twin.depth("paris", ORDERS)) == (10, 0)
 
 
-KILLED = ("swapover", "failover", "failback", "fence", "drain", "activate", "release")
+KILLED = ("swapover", "failover", "failback", "fence", "drain", "activate", "unfence")
 
 
 @SOME_AND_ALL

@@ -134,10 +134,10 @@ def test_what_is_at_stake_stands_on_one_screen_in_four_figures(person: Person) -
     lines = person.types("status").out.splitlines()
 
     [at] = [number for number, line in enumerate(lines) if line.startswith("if london died: ")]
-    now = "messages lost 7, age of the oldest 500 ms, messages twice 3, drain 250 ms (by the look of 1 min 3"
+    now = "messages lost 7, age of the oldest 500 ms, duplicates 3, drain 250 ms (by the look of 1 min 3"
     assert lines[at].startswith(f"if london died: {now}")
     assert lines[at + 1] == (
-        "  p99 of all looks: messages lost 9, age of the oldest 1.50 s, messages twice 4, drain 2.00 s; objectives "
+        "  p99 of all looks: messages lost 9, age of the oldest 1.50 s, duplicates 4, drain 2.00 s; objectives "
         "missed: 9 message(s) lost where 0 are allowed"
     )
 

@@ -191,7 +191,7 @@ def test_an_agent_counts_nothing_twice_after_a_run(
     with monkeypatch.context() as once:
         Beside(once, lambda: take(pair, "london", 15))
         assert follow(capsys, "--for", "4s")[1][-1]["data"]["deleted"] == 15
-    for verb in ("quiesce", "release"):
+    for verb in ("quiesce", "unfence"):
         assert dr_ctl(verb, "london", "--yes").code == 0
     pair.done("london", pair.queue("london", ORDERS), "purge()")
 
@@ -283,7 +283,7 @@ def test_what_a_run_browsed_and_removed_is_no_evidence_for_the_next(pair: Classi
     assert "4 message(s)" in of(ended, "DR-SYNC-004")[0]
 
 
-CLOSED_FOR_A_WHILE = (("fence", "london"), ("drain", "--to", "paris"), ("release", "london"))
+CLOSED_FOR_A_WHILE = (("fence", "london"), ("drain", "--to", "paris"), ("unfence", "london"))
 
 
 def test_a_failovers_price_counts_what_the_target_lacks_and_what_nothing_copies(
@@ -303,7 +303,7 @@ def test_a_failovers_price_counts_what_the_target_lacks_and_what_nothing_copies(
 
     bounds = refused.document["data"]["bounds"]
     lost = {each["name"]: each["lost"] for each in bounds["queues"]}
-    assert (refused.code, bounds["lost"]["at_most"], bounds["twice"]["at_most"]) == (11, 50, 0)
+    assert (refused.code, bounds["lost"]["at_most"], bounds["duplicates"]["at_most"]) == (11, 50, 0)
     assert (lost[ORDERS], lost["plain.q"]) == (20, 30)
 
 

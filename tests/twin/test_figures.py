@@ -111,7 +111,7 @@ def test_a_rehearsal_and_an_objective_are_shown(twin: PlayedTwin, dr_ctl: Comman
 
     assert value(shown, "dr_ctl_objective_loss_messages") == 250
     assert value(shown, "dr_ctl_objective_recovery_seconds") == 30
-    assert math.isnan(value(shown, "dr_ctl_objective_twice_messages"))
+    assert math.isnan(value(shown, "dr_ctl_objective_duplicate_messages"))
     assert value(shown, "dr_ctl_rehearsal_timestamp_seconds") > 0
     assert value(shown, "dr_ctl_last_run_exit_code", operation="rehearse") == 0
 

@@ -71,13 +71,13 @@ def closed(twin: PlayedTwin, dr_ctl: Command) -> None:
 
 @pytest.mark.parametrize("topology", [BROKERSYNC])
 @pytest.mark.usefixtures("closed")
-def test_a_site_with_copies_of_what_the_other_consumed_is_not_released(twin: PlayedTwin, dr_ctl: Command) -> None:
-    ended = dr_ctl("release", "paris", "--yes")
+def test_a_site_with_copies_of_what_the_other_consumed_is_not_unfenced(twin: PlayedTwin, dr_ctl: Command) -> None:
+    ended = dr_ctl("unfence", "paris", "--yes")
 
     assert ended.code == 10, ended.document
     assert "10 message(s) of orders.in lie at paris and not at london" in ended.document["summary"]
     assert serving(twin) == ()
-    done(dr_ctl("release", "london", "--yes"))
+    done(dr_ctl("unfence", "london", "--yes"))
     assert serving(twin) == ("london",)
 
 
@@ -100,15 +100,15 @@ def test_a_lost_site_is_not_opened_in_place_of_the_one_that_has_served_since(twi
     lose_and_return(twin, dr_ctl)
     done(dr_ctl("fence", "paris", "--yes"))
 
-    for words in (("release", "london"), ("activate", "london")):
+    for words in (("unfence", "london"), ("activate", "london")):
         ended = dr_ctl(*words, "--yes")
         assert (ended.code, "DR-RETURN-008" in found(ended)) == (10, True), ended.document
     assert serving(twin) == ()
     told = [each["remedy"] for each in dr_ctl("status").document["findings"] if each["id"] == "DR-ROLE-015"]
-    assert "`dr-ctl release paris`" in told[0]
+    assert "`dr-ctl unfence paris`" in told[0]
 
     # The plugin lets clients wait for commands of its peer, which are kept out here.
-    done(dr_ctl("release", "paris", "--yes"))
+    done(dr_ctl("unfence", "paris", "--yes"))
     assert serving(twin) == ("paris",)
     done(dr_ctl("reinstate", "london", "--yes"))
 
@@ -138,7 +138,7 @@ def test_a_failover_that_is_gone_on_with_says_what_it_said_before_clients_worked
         consume_all(twin, "london")
         twin.kill("london")
         dry = ("failover", "--to", "paris", "--dry-run")
-        until(lambda: dr_ctl(*dry).document["data"]["bounds"]["twice"]["at_most"] != 0)
+        until(lambda: dr_ctl(*dry).document["data"]["bounds"]["duplicates"]["at_most"] != 0)
         with monkeypatch.context() as patch:
             dies_once_open(patch)
             with pytest.raises(Died):
@@ -210,8 +210,8 @@ def test_a_closed_holder_of_the_store_is_opened_by_what_status_and_a_refusal_nam
     refused = dr_ctl("activate", "london", "--yes")
 
     assert (refused.code, "DR-STORE-011" in found(refused)) == (10, True), refused.document
-    assert remedies(refused) == remedies(dr_ctl("status")) == {"release london"}
-    done(dr_ctl("release", "london", "--yes"))
+    assert remedies(refused) == remedies(dr_ctl("status")) == {"unfence london"}
+    done(dr_ctl("unfence", "london", "--yes"))
     assert serving(twin) == ("london",)
 
 

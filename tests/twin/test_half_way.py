@@ -124,7 +124,7 @@ def first(got: list[str]) -> list[str]:
 
 def told_of_it(ended: Ended) -> None:
     assert "DR-RETURN-006" in ended.told, ended.document
-    assert ended.document["data"]["left"] == {"taken_out": {NAME: HALF}, "twice_at_most": 0}
+    assert ended.document["data"]["left"] == {"taken_out": {NAME: HALF}, "duplicates_at_most": 0}
 
 
 def next_one_succeeds(half: Half, consumer: Consumer, dr_ctl: Command, *words: str) -> None:
@@ -198,7 +198,7 @@ def test_what_cannot_be_named_is_counted(
     ended = stalls(half, dr_ctl)
 
     assert "DR-RETURN-007" in ended.told
-    assert ended.document["data"]["left"] == {"taken_out": {}, "twice_at_most": HALF}
+    assert ended.document["data"]["left"] == {"taken_out": {}, "duplicates_at_most": HALF}
     until(lambda: len(consumer.got) == HALF)
 
 
@@ -213,12 +213,12 @@ def test_pauses_that_a_return_holds_are_not_lifted_while_its_way_is_open(
     with killed(half, pytest.MonkeyPatch()), pytest.raises(Died):
         dr_ctl("reinstate", "london", "--yes")
     monkeypatch.setenv("DR_CTL_STATE_DIR", str(tmp_path / "another state"))
-    stolen = ("--steal", "--reason", "its process is gone")
+    broken = ("--break-lock", "--reason", "its process is gone")
 
-    ended = dr_ctl("release", "paris", "--yes", *stolen)
+    ended = dr_ctl("unfence", "paris", "--yes", *broken)
 
-    assert (ended.code, ended.document["findings"][0]["id"]) == (10, "DR-RELEASE-002"), ended.document
-    next_one_succeeds(half, consumer, dr_ctl, *stolen)
+    assert (ended.code, ended.document["findings"][0]["id"]) == (10, "DR-UNFENCE-002"), ended.document
+    next_one_succeeds(half, consumer, dr_ctl, *broken)
 
 
 def test_a_residue_that_moves_is_not_timed_out(

@@ -74,11 +74,11 @@ def test_a_move_that_fails_gives_the_role_back(twin: PlayedTwin, dr_ctl: Command
     assert kept(twin, "london") == kept(twin, "paris") == {}
 
 
-def test_a_fence_by_itself_lasts_and_its_release_lifts_it(twin: PlayedTwin, dr_ctl: Command) -> None:
+def test_a_fence_by_itself_lasts_and_its_unfence_lifts_it(twin: PlayedTwin, dr_ctl: Command) -> None:
     done(dr_ctl("fence", "london", "--yes"))
     assert kept(twin, "london") == KEPT_OUT
 
-    done(dr_ctl("release", "london", "--yes"))
+    done(dr_ctl("unfence", "london", "--yes"))
     assert serving(twin) == ("london",)
     assert kept(twin, "london") == {}
 
@@ -98,7 +98,7 @@ def test_a_restart_that_opens_the_doors_is_told_and_mended(twin: PlayedTwin, dr_
 
     assert found(dr_ctl("validate"))["DR-FENCE-004"] == "error"
     assert found(dr_ctl("swapover", "--to", "paris", "--yes"))["DR-FENCE-004"] == "error"
-    done(dr_ctl("release", "london", "--yes"))
+    done(dr_ctl("unfence", "london", "--yes"))
 
     assert serving(twin) == ("london",)
     assert "DR-FENCE-004" not in found(dr_ctl("validate"))

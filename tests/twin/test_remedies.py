@@ -37,7 +37,7 @@ LOOKS = (
     *((name, "--to", site) for name in ("swapover", "failover", "failback", "drain") for site in ("london", "paris")),
     *(
         (name, site)
-        for name in ("reinstate", "fence", "activate", "release", "quiesce")
+        for name in ("reinstate", "fence", "activate", "unfence", "quiesce")
         for site in ("london", "paris")
     ),
     *(("verify", "--to", site) for site in ("london", "paris")),

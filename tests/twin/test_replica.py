@@ -152,12 +152,12 @@ def test_a_source_that_nobody_fetches_from_says_so(twin: PlayedTwin, dr_ctl: Com
 def test_the_doors_of_a_replica_are_not_opened(twin: PlayedTwin, dr_ctl: Command) -> None:
     done(dr_ctl("fence", "london", "--yes"))
 
-    ended = dr_ctl("release", "paris", "--yes")
+    ended = dr_ctl("unfence", "paris", "--yes")
 
     assert ended.code in (10, 23), ended.document
     assert "replica" in ended.document["summary"]
     assert serving(twin) == ()
-    done(dr_ctl("release", "london", "--yes"))
+    done(dr_ctl("unfence", "london", "--yes"))
     assert serving(twin) == ("london",)
 
 

@@ -69,14 +69,14 @@ class TestBridges:
         assert kept(twin, "london") == given
         assert at(twin, "london").serves_queue(IN)
 
-    def test_a_release_from_elsewhere_gives_them_back(
+    def test_an_unfence_from_elsewhere_gives_them_back(
         self, twin: PlayedTwin, dr_ctl: Command, given: dict[str, object], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         assert dr_ctl("fence", "london", "--yes").code == ExitCode.OK
         assert not at(twin, "london").serves_queue(IN)
         monkeypatch.setenv("DR_CTL_STATE_DIR", str(twin.directory / "another host"))
 
-        assert dr_ctl("release", "london", "--yes").code == ExitCode.OK
+        assert dr_ctl("unfence", "london", "--yes").code == ExitCode.OK
 
         assert kept(twin, "london") == given
 

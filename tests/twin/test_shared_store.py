@@ -215,7 +215,7 @@ def test_a_store_that_nobody_takes_ends_with_a_command_that_helps(
     shown = dr_ctl("status")
 
     assert (stranded.code, serving(twin)) == (23, ()), stranded.document
-    assert "release" not in finding(stranded, "DR-RUN-001")["remedy"]
+    assert "unfence" not in finding(stranded, "DR-RUN-001")["remedy"]
     assert (shown.code, ids(shown)) == (22, ["DR-STORE-012"])
     assert "start broker paris on its host" in finding(shown, "DR-STORE-012")["remedy"]
     twin.start("paris")

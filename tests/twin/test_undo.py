@@ -100,7 +100,7 @@ def test_whichever_call_fails_both_sites_are_as_they_were(
             assert had <= unprocessed(twin), (call, ended.document)
 
 
-@pytest.mark.parametrize("repair", ["resume", "abort", "release"])
+@pytest.mark.parametrize("repair", ["resume", "abort", "unfence"])
 @pytest.mark.parametrize(
     ("topology", "at"),
     [
@@ -125,7 +125,7 @@ def test_a_site_that_somebody_opened_meanwhile_stays_the_only_one(
     judge = Judge(twin, monkeypatch)
     open_before = serving(twin)
 
-    words = ("release", "london") if repair == "release" else (repair,)
+    words = ("unfence", "london") if repair == "unfence" else (repair,)
     ended = dr_ctl(*words, "--yes")
 
     assert judge.twice == []

@@ -261,12 +261,12 @@ def test_what_its_end_says_to_type_starts_one_that_did_not(
         played.work("paris", "billing").switch("start.fails", on=False)
         again = inside("swapover", "--to", "paris", "--yes")
 
-        released = done(inside("release", "paris", "--yes"))
+        unfenced = done(inside("unfence", "paris", "--yes"))
 
         assert (moved.code, again.code) == (21, 0), moved.document
         assert "DR-WORK-006" in [each["id"] for each in again.document["findings"]]
-        assert (played.running, at_rest(twin), serving(twin)) == (at("paris"), before, ("paris",)), released.document
-        assert inside("release", "paris", "--yes").document["summary"].endswith("nothing was changed")
+        assert (played.running, at_rest(twin), serving(twin)) == (at("paris"), before, ("paris",)), unfenced.document
+        assert inside("unfence", "paris", "--yes").document["summary"].endswith("nothing was changed")
 
 
 def test_with_one_queue_of_a_site_goes_what_works_on_it(

@@ -153,7 +153,7 @@ class LookDocument(TypedDict):
     history: dict[str, Any]
 
 
-class PaidDocument(TypedDict):
+class ReinstatedDocument(TypedDict):
     run: str | None
     outcome: str
     exit_code: int
@@ -162,7 +162,7 @@ class PaidDocument(TypedDict):
 class MonitorData(TypedDict):
     looks: int
     rows: int
-    paid: NotRequired[list[PaidDocument]]
+    reinstated: NotRequired[list[ReinstatedDocument]]
 
 
 @with_config({"extra": "allow"})

@@ -86,7 +86,7 @@ class BoundsDocument(TypedDict):
     """What a failover costs: messages lost, and messages that come twice."""
 
     lost: LostDocument
-    twice: BoundDocument
+    duplicates: BoundDocument
     queues: list[QueueBound]
     age_s: float | None
     because: str | None
@@ -147,7 +147,7 @@ class AskDocument(TypedDict):
     units: NotRequired[list[str]]
     silent_since: NotRequired[Moment]
     queues: NotRequired[str]
-    accept_twice: NotRequired[int | Literal["unknown"]]
+    accept_duplicates: NotRequired[int | Literal["unknown"]]
 
 
 class PlanDocument(TypedDict):

@@ -43,7 +43,7 @@ DATA: Final[Mapping[str, Any]] = {
             "fence",
             "drain",
             "activate",
-            "release",
+            "unfence",
             "link restart",
             "trim",
             "resume",

@@ -79,9 +79,9 @@ def bounds(
     classes = () if objectives is None else objectives.classes
     parts = [pair.lost for pair in bounded]
     lost = _bound([None if each is None else each.at_most for each in parts], [pair.lost_read_us for pair in bounded])
-    twice = _bound([pair.twice for pair in bounded], [pair.twice_read_us for pair in bounded])
-    likely_lost, likely_twice = likely(bounded, death.us)
-    lost, twice = _likely(lost, likely_lost), _likely(twice, likely_twice)
+    duplicates = _bound([pair.duplicates for pair in bounded], [pair.duplicates_read_us for pair in bounded])
+    likely_lost, likely_duplicates = likely(bounded, death.us)
+    lost, duplicates = _likely(lost, likely_lost), _likely(duplicates, likely_duplicates)
     why = because(bounded, death, lost.likely)
     if why is not None and death.how is How.WORD:
         unsaid_lost = total(None if each.lost is None else each.lost.at_most for each in _pairs_until(seen, unsaid.us))
@@ -89,7 +89,7 @@ def bounds(
     return Bounds(
         site=site,
         lost=lost,
-        twice=twice,
+        duplicates=duplicates,
         queues=tuple(_queue(name, bounded) for name in names),
         classes=tuple(_class(each.queues, each.loss, bounded) for each in classes),
         findings=(*seen.findings, *findings(site, bounded, death, later=seen.later, is_summed=why is not None)),
@@ -133,8 +133,8 @@ def _growing(pairs: Sequence[Pair]) -> tuple[float, float]:
     """How fast the loss, and what comes twice, grow for who asks later."""
     messages = [pair.lost for pair in pairs]
     acknowledgements = [None if pair.acknowledgements is None else pair.acknowledgements.whole for pair in pairs]
-    lost, twice = (sum(each.rate for each in parts if each is not None) for parts in (messages, acknowledgements))
-    return lost, twice
+    lost, duplicates = (sum(each.rate for each in parts if each is not None) for parts in (messages, acknowledgements))
+    return lost, duplicates
 
 
 def _oldest(ages: Iterable[int | None]) -> float | None:
@@ -160,7 +160,7 @@ def _likely(bound: Bound, likely_count: int | None) -> Bound:
 
 def _queue(name: str, pairs: Sequence[Pair]) -> QueueBound:
     return QueueBound(
-        name, total(pair.queue_lost(name) for pair in pairs), total(pair.queue_twice(name) for pair in pairs)
+        name, total(pair.queue_lost(name) for pair in pairs), total(pair.queue_duplicates(name) for pair in pairs)
     )
 
 

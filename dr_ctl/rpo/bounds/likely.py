@@ -28,7 +28,7 @@ class Likely:
     """`unshipped` messages, of which the lost ones lie in the queues, beside all that do (`lying`)."""
 
     lost: float
-    twice: float
+    duplicates: float
     unshipped: float = 0.0
     lying: float = 0.0
 
@@ -39,7 +39,7 @@ def likely(pairs: Sequence[Pair], end_us: int) -> tuple[int | None, int | None]:
     known = [each for each in found if each is not None]
     if not known or len(known) < len(found):
         return None, None
-    return round(sum(each.lost for each in known)), round(sum(each.twice for each in known))
+    return round(sum(each.lost for each in known)), round(sum(each.duplicates for each in known))
 
 
 def _of_pair(pair: Pair, end_us: int) -> Likely | None:
@@ -53,10 +53,11 @@ def _of_pair(pair: Pair, end_us: int) -> Likely | None:
     if places[0] != last:
         seen.insert(0, _nearer(looks, pair.messages, pair.acknowledgements, seen[0], places[0], last))
         us = np.insert(us, 0, looks.us[last])
-    lost, twice = (
-        _ahead(us, np.array(values), end_us) for values in zip(*((each.lost, each.twice) for each in seen), strict=True)
+    lost, duplicates = (
+        _ahead(us, np.array(values), end_us)
+        for values in zip(*((each.lost, each.duplicates) for each in seen), strict=True)
     )
-    return Likely(lost, twice)
+    return Likely(lost, duplicates)
 
 
 def _places(looks: Looks) -> Iterator[int]:

@@ -42,7 +42,7 @@ class Pair:
         return None if self.messages is None else self.messages.whole
 
     @property
-    def twice(self) -> int | None:
+    def duplicates(self) -> int | None:
         shipping = None if self.acknowledgements is None else self.acknowledgements.whole
         return total([None if shipping is None else shipping.at_most, *self.delivering.values()])
 
@@ -51,7 +51,7 @@ class Pair:
         return _read_us(self.messages, self.lost)
 
     @property
-    def twice_read_us(self) -> int | None:
+    def duplicates_read_us(self) -> int | None:
         shipping = self.acknowledgements
         return _read_us(shipping, None if shipping is None else shipping.whole)
 
@@ -65,13 +65,13 @@ class Pair:
             return None
         return self.messages.by_queue.get(name, 0)
 
-    def queue_twice(self, name: str) -> int | None:
+    def queue_duplicates(self, name: str) -> int | None:
         """At most what lay in the outflow, what clients acknowledged since and what they had in delivery."""
         if self.acknowledgements is None:
             return None
         if name not in self.delivering:
             return 0
-        return least([total([self.acknowledgements.by_queue.get(name), self.delivering[name]]), self.twice])
+        return least([total([self.acknowledgements.by_queue.get(name), self.delivering[name]]), self.duplicates])
 
     def class_lost(self, patterns: Sequence[str]) -> int | None:
         return None if self.messages is None else self.messages.of_class(patterns)

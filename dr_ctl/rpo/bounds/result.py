@@ -44,7 +44,7 @@ class QueueBound:
 
     name: str
     lost: int | None
-    twice: int | None
+    duplicates: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Bounds:
 
     site: str
     lost: Bound
-    twice: Bound
+    duplicates: Bound
     queues: tuple[QueueBound, ...] = ()
     classes: tuple[ClassBound, ...] = ()
     findings: tuple[Finding, ...] = ()
@@ -81,7 +81,7 @@ class Bounds:
         """Make `data.bounds` of the envelope; the findings belong to the envelope's own."""
         queues: list[Json] = [asdict(queue) for queue in self.queues]
         lost: dict[str, Json] = {**self.lost.as_json(), "because": self.because}
-        document: dict[str, Json] = {"lost": lost, "twice": self.twice.as_json(), "queues": queues}
+        document: dict[str, Json] = {"lost": lost, "duplicates": self.duplicates.as_json(), "queues": queues}
         return {**document, "age_s": self.age_s, "because": self.because}
 
     def without_loss(self, at: datetime) -> Bounds:
@@ -129,25 +129,25 @@ class Bounds:
     def doubles(self, objectives: Objectives | None, accept: int | Literal["unknown"] | None = None) -> str | None:
         """The reason to refuse the failover for what may come twice; None if allowed. `accept` replaces the limit;
         without either there is none."""
-        is_known = self.twice.at_most is not None
+        is_known = self.duplicates.at_most is not None
         if accept == "unknown" and not is_known:
             return None
         accept = None if accept == "unknown" else accept
-        limit = accept if accept is not None else objectives.twice if objectives is not None else None
+        limit = accept if accept is not None else objectives.duplicates if objectives is not None else None
         if limit is None:
             return None
-        if self.twice.at_most is None:
+        if self.duplicates.at_most is None:
             return f"how many messages come twice is not known; a limit of {limit} does not cover the unknown"
-        if self.twice.at_most <= limit:
+        if self.duplicates.at_most <= limit:
             return None
         allowed = f"{limit} are accepted" if accept is not None else f"the objectives allow {limit}"
-        likely = "" if self.twice.likely is None else f", likely {self.twice.likely}"
-        return f"up to {self.twice.at_most} message(s) may come twice{likely}; {allowed}"
+        likely = "" if self.duplicates.likely is None else f", likely {self.duplicates.likely}"
+        return f"up to {self.duplicates.at_most} message(s) may come twice{likely}; {allowed}"
 
     def quoted(self) -> tuple[str, str]:
         """What accepts the loss, and what comes twice, also where it is typed minutes later: where a bound grows,
         rounded up to two digits of what it is by then."""
-        return _quoted(self.lost, self.growing[0]), _quoted(self.twice, self.growing[1])
+        return _quoted(self.lost, self.growing[0]), _quoted(self.duplicates, self.growing[1])
 
     def _too_old(self, limit_s: float | None, of: str) -> list[str]:
         if limit_s is None or (self.age_s is not None and self.age_s <= limit_s):

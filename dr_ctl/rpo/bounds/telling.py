@@ -71,7 +71,7 @@ def findings(site: str, pairs: Sequence[Pair], death: Death, *, later: int, is_s
 
 def _of_pair(site: str, pair: Pair, death: Death, *, is_summed: bool) -> Iterator[Finding]:
     where = f"the outflow of {site}, pair {pair.name}"
-    if pair.lost_read_us is None or pair.twice_read_us is None:
+    if pair.lost_read_us is None or pair.duplicates_read_us is None:
         missing = "messages" if pair.lost_read_us is None else "acknowledgements"
         text = f"the history holds no recent look at {where}: how many {missing} it takes with it is not known"
         remedy = "Let `dr-ctl monitor` run while the site answers; now only the unknown can be accepted."
@@ -82,7 +82,7 @@ def _of_pair(site: str, pair: Pair, death: Death, *, is_summed: bool) -> Iterato
     if elapsed_us > STALE_US:
         text = f"the last look at {where} was {elapsed_us / US:.0f} s before {death.text}"
         yield NEWEST_LOOK_OLD(text, "The bounds grow with this time.")
-    if pair.lost is None or pair.twice is None:
+    if pair.lost is None or pair.duplicates is None:
         yield _unbounded(pair.lost_read_us, where, elapsed_us)
     elif not is_summed:
         yield _rests_on(pair.lost, where, death)

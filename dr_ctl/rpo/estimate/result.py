@@ -51,11 +51,11 @@ class LossClass:
 
 @dataclass(frozen=True, slots=True)
 class Objectives:
-    """The limits to judge by. `twice` limits a failover alone; None sets no limit."""
+    """The limits to judge by. `duplicates` limits a failover alone; None sets no limit."""
 
     loss: LossLimit = field(default_factory=LossLimit)
     classes: tuple[LossClass, ...] = ()
-    twice: int | None = None
+    duplicates: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

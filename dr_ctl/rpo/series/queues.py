@@ -271,8 +271,8 @@ def _between(q: _Looks, flows: Outflows, cut: _Cut, acked: _Cut, b: Ints, e: Int
     loss = np.maximum(np.where(cut.known[b], np.minimum(q.sent[e] - q.sent[cut.at[b]], held), held), 0)
     here = np.arange(len(q.us))
     passed = np.where(cut.known, np.minimum(q.passed[np.minimum(cut.at + 1, here)], q.passed), q.passed)
-    twice = np.maximum(np.minimum(q.consumed, passed)[e] - q.consumed[acked.at[b]], 0)
-    twice, twice_known = _or_all(twice, acked.known[b], flows, q.acks[b], q.acks[e])
+    duplicates = np.maximum(np.minimum(q.consumed, passed)[e] - q.consumed[acked.at[b]], 0)
+    duplicates, duplicates_known = _or_all(duplicates, acked.known[b], flows, q.acks[b], q.acks[e])
     took = q.us[e] - q.us[b]
     # No message in the queue can be older than what was oldest at the start.
     in_queue = np.where(q.depth[b] == 0, took, np.where(q.oldest_us[b] == NA, NA, q.oldest_us[b] + took))
@@ -280,20 +280,20 @@ def _between(q: _Looks, flows: Outflows, cut: _Cut, acked: _Cut, b: Ints, e: Int
     age, is_floor = _age(loss, since, in_queue, flows.is_floor[q.place[b]])
     place = q.place[e]
     wide = place - q.place[b]
-    return OfQueues(place, e, wide, loss, goes_on, age, twice, goes_on & twice_known, is_floor & goes_on)
+    return OfQueues(place, e, wide, loss, goes_on, age, duplicates, goes_on & duplicates_known, is_floor & goes_on)
 
 
-def _or_all(twice: Ints, known: Flags, flows: Outflows, begin: Ints, end: Ints) -> tuple[Ints, Flags]:
+def _or_all(duplicates: Ints, known: Flags, flows: Outflows, begin: Ints, end: Ints) -> tuple[Ints, Flags]:
     """Where the cut of the acknowledgements is not known: everything their outflow held between two of its looks."""
     some = np.flatnonzero(~known)
     begin, end = begin[some], end[some]
     there = (begin >= 0) & (end >= 0)
     there &= flows.series[begin] == flows.series[end]
     acks = flows.acks
-    twice, known = twice.copy(), known.copy()
-    twice[some] = np.where(there, acks.depth[begin] + acks.added[end] - acks.added[begin], 0)
+    duplicates, known = duplicates.copy(), known.copy()
+    duplicates[some] = np.where(there, acks.depth[begin] + acks.added[end] - acks.added[begin], 0)
     known[some] = there
-    return twice, known
+    return duplicates, known
 
 
 def _age(loss: Ints, since: Ints, in_queue: Ints, is_floor: Flags) -> tuple[Ints, Flags]:
@@ -305,15 +305,15 @@ def _likely(q: _Looks, flows: Outflows, cut: _Cut, acked: _Cut) -> OfQueues:
     loss = np.minimum(np.rint(q.sent - cut.likely(q.sent)), q.depth)
     loss = np.maximum(np.where(cut.known, loss, q.depth), 0).astype(np.int64)
     shipped = np.where(cut.known, cut.likely(q.passed), q.passed)
-    twice = np.maximum(np.rint(np.minimum(q.consumed, shipped) - acked.likely(q.consumed)), 0).astype(np.int64)
-    twice, twice_known = _or_all(twice, acked.known, flows, q.acks, q.acks)
+    duplicates = np.maximum(np.rint(np.minimum(q.consumed, shipped) - acked.likely(q.consumed)), 0).astype(np.int64)
+    duplicates, duplicates_known = _or_all(duplicates, acked.known, flows, q.acks, q.acks)
     likely_us = flows.sends.likely_us[q.place]
     since = q.us - np.where(likely_us == NA, flows.oldest_us[q.place], likely_us)
     since = np.minimum(since, _since_sent(q, loss, since))
     age, is_floor = _age(loss, since, q.oldest_us, flows.is_floor[q.place])
     known = np.ones(len(loss), bool)
     return OfQueues(
-        q.place, np.arange(len(loss)), known.astype(np.int64), loss, known, age, twice, twice_known, is_floor
+        q.place, np.arange(len(loss)), known.astype(np.int64), loss, known, age, duplicates, duplicates_known, is_floor
     )
 
 

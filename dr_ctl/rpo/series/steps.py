@@ -173,14 +173,16 @@ class Course:
         found = self.figures(scope, sums, places, unread, sends, acks, age, np.zeros(len(age), bool))[0]
         if not alone.any():
             return found
-        loss, twice = (
+        loss, duplicates = (
             np.where(alone, self._shared(told, most), told)
             for told, most in ((found.loss, sends), (found.duplicates, acks))
         )
         since = flows.us - np.where(flows.sends.likely_us == NA, flows.oldest_us, flows.sends.likely_us)
         age_ms = np.minimum(np.where(loss > 0, -(-since // 1000), loss), self._aged(found.age_ms))
         told = {each.name: getattr(found, each.name) for each in fields(found)}
-        return Figures(**{**told, "loss": loss, "duplicates": twice, "age_ms": np.where(alone, age_ms, found.age_ms)})
+        return Figures(
+            **{**told, "loss": loss, "duplicates": duplicates, "age_ms": np.where(alone, age_ms, found.age_ms)}
+        )
 
     def _shared(self, figure: Ints, most: Ints) -> Ints:
         """A figure where it was not told: the part of the most that it was where told last with something there."""
@@ -207,15 +209,15 @@ class Course:
         """With a queue not known, or in the total none read: the outflow's whole content. Otherwise: their sum. `at`:
         where the sums of each stand."""
         flow = self.flows.flow[at] if len(sums.age[0]) == len(self.flows.us) else at
-        queues, lost, twice, age, lost_unknown, twice_unknown, is_floor = (
+        queues, lost, duplicates, age, lost_unknown, duplicates_unknown, is_floor = (
             each[scope][at]
             for each in (
                 sums.queues,
                 sums.loss,
-                sums.twice,
+                sums.duplicates,
                 sums.age,
                 sums.loss_unknown,
-                sums.twice_unknown,
+                sums.duplicates_unknown,
                 sums.is_floor,
             )
         )
@@ -226,7 +228,7 @@ class Course:
             return np.where(none, 0 if scope else most, np.where(is_unknown | unread, most, least))
 
         loss = within(lost, lost_unknown, np.where(self.has_sends[flow], sends, 0))
-        duplicates = within(twice, twice_unknown, acks)
+        duplicates = within(duplicates, duplicates_unknown, acks)
         of_queues = ~none & ~lost_unknown & ~unread
         age = np.where(of_queues, np.where(flow_age == NA, age, np.minimum(age, flow_age)), flow_age)
         age = np.where(loss == 0, 0, age)

@@ -19,13 +19,13 @@ class Sums:
     loss: Ints
     loss_unknown: Flags
     age: Ints
-    twice: Ints
-    twice_unknown: Flags
+    duplicates: Ints
+    duplicates_unknown: Flags
     is_floor: Flags
 
     @classmethod
     def none(cls, scopes: int, looks: int) -> Self:
-        flags = ("loss_unknown", "twice_unknown", "is_floor")
+        flags = ("loss_unknown", "duplicates_unknown", "is_floor")
         kinds = {each.name: bool if each.name in flags else np.int64 for each in fields(cls)}
         return cls(**{name: np.zeros((scopes, looks), kind) for name, kind in kinds.items()})
 
@@ -51,8 +51,8 @@ class OfQueues:
     loss: Ints
     loss_known: Flags
     age: Ints
-    twice: Ints
-    twice_known: Flags
+    duplicates: Ints
+    duplicates_known: Flags
     is_floor: Flags
 
 
@@ -63,7 +63,7 @@ def added_up(rows: OfQueues, counts: Flags, looks: int) -> Sums:
     found = Sums.none(scopes, looks)
     spread = Spread.of(rows.place, rows.wide, looks)
     at, many = spread.at, spread.many
-    loss, twice = rows.loss * rows.loss_known, rows.twice * rows.twice_known
+    loss, duplicates = rows.loss * rows.loss_known, rows.duplicates * rows.duplicates_known
     for scope in range(scopes):
         inside = counts[scope][rows.row]
         is_all = bool(inside.all())
@@ -76,9 +76,9 @@ def added_up(rows: OfQueues, counts: Flags, looks: int) -> Sums:
         sums = {
             "queues": np.bincount(at if scope == 0 else place, minlength=many),
             "loss": added(loss),
-            "twice": added(twice),
+            "duplicates": added(duplicates),
             "loss_unknown": added(~rows.loss_known) > 0,
-            "twice_unknown": added(~rows.twice_known) > 0,
+            "duplicates_unknown": added(~rows.duplicates_known) > 0,
             "is_floor": added(rows.is_floor) > 0,
         }
         age = np.zeros(many, np.int64)

@@ -114,7 +114,7 @@ COPY_OPEN_TO_CLIENTS: Final = FindingKind(
     "there before everything has arrived.",
     "`dr-ctl fence SITE --queues QUEUE` closes it at the site that waits.",
     "Clients that are connected to that queue there are cut off.",
-    undo="`dr-ctl release SITE --queues QUEUE`.",
+    undo="`dr-ctl unfence SITE --queues QUEUE`.",
     check="nobody is let in to a copy",
 )
 COPY_TAKES_SENDS: Final = FindingKind(
@@ -123,7 +123,7 @@ COPY_TAKES_SENDS: Final = FindingKind(
     "A copy is paused, and its clients may send to it all the same.",
     "`dr-ctl fence SITE --queues QUEUE` at the site that waits keeps them out.",
     "Clients that are connected to that queue there are cut off.",
-    undo="`dr-ctl release SITE --queues QUEUE`.",
+    undo="`dr-ctl unfence SITE --queues QUEUE`.",
     check="nobody may send to a copy",
 )
 COPY_HOLDS_PROCESSED: Final = FindingKind(

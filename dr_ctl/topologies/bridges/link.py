@@ -155,10 +155,10 @@ class BridgesLink(Link["BrokerView"]):
             yield replace(row, kind="acks", name="*", link=view.ids.attached, pending=pending)
 
     def stake(self, peer: BrokerView | None) -> Stake:
-        twice = total((self.view.ids_to_ship, peer.link.unapplied if peer is not None else None))
+        duplicates = total((self.view.ids_to_ship, peer.link.unapplied if peer is not None else None))
         lost = {flow.unit: flow.to_ship for flow in self.view.flows}
         queues = {unit: (depth, None) for unit, depth in lost.items() if depth is not None}
-        return Stake(self.to_ship, twice, queues if len(queues) == len(lost) else None)
+        return Stake(self.to_ship, duplicates, queues if len(queues) == len(lost) else None)
 
     @property
     def residue(self) -> Residue | None:

@@ -36,7 +36,7 @@ PROCEDURE: Final[Procedure[Rules, Seen[BrokerView], BridgesTools]] = Procedure(
     Row("probe", drafts.proving.probe, acts.proving.probe),
     Row("canary", drafts.canary.draft, acts.canary.act, acts.canary.undo),
     Row("clean-canary", drafts.canary.clean, acts.canary.clean),
-    Row("release", own_drafts.release.draft, own_acts.release.act, acts.put_back),
+    Row("unfence", own_drafts.unfence.draft, own_acts.unfence.act, acts.put_back),
     Row("restart-link", own_drafts.shipping.restart, own_acts.shipping.restart, own_acts.shipping.start),
     Row("trim", own_drafts.trim.draft, own_acts.trim.act),
     # How a lost site is taken in again.

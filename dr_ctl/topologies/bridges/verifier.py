@@ -10,9 +10,9 @@ from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.bridges.access import Observer
 from dr_ctl.topologies.bridges.barrier import IdBarrier
+from dr_ctl.topologies.bridges.duplicates import lacking, not_compared, told
 from dr_ctl.topologies.bridges.findings import TOO_MANY_TO_COMPARE
 from dr_ctl.topologies.bridges.missing import Side, missing
-from dr_ctl.topologies.bridges.twice import lacking, not_compared, told
 from dr_ctl.topologies.bridges.view import BrokerView, lying
 from dr_ctl.topologies.common.findings import SAME_COUNT_OTHER_MESSAGES
 from dr_ctl.topologies.common.gate import Sample
@@ -67,9 +67,9 @@ class BridgesVerifier(Verifier[BrokerView]):
                 text = f"{lacks} message(s) of {queue.name} lie at {here.site} and not at {there.site}"
                 remedy = "Find out why before moving; --accept-difference QUEUE=N moves with exactly that difference."
                 return Refused(text, findings=(SAME_COUNT_OTHER_MESSAGES(text, remedy),))
-        twice, found = self._twice(here, there, move)
-        if twice:
-            return Refused(twice[0].text, findings=twice)
+        duplicates, found = self._duplicates(here, there, move)
+        if duplicates:
+            return Refused(duplicates[0].text, findings=duplicates)
         if unread:
             text = f"not looked for in their copies, one by one: the messages of {some(unread)}"
             remedy = "They are too many, or no id store says what was processed; that all buffers are empty was seen."
@@ -77,7 +77,7 @@ class BridgesVerifier(Verifier[BrokerView]):
         figures: dict[str, Json] = {"ids_compared": compared, "depths": depths, "not_compared": [*unread]}
         return Done("the gate holds", figures, tuple(found))
 
-    def _twice(self, here: BrokerView, there: BrokerView, move: Move) -> tuple[tuple[Finding, ...], list[Finding]]:
+    def _duplicates(self, here: BrokerView, there: BrokerView, move: Move) -> tuple[tuple[Finding, ...], list[Finding]]:
         """The ids of before the gate are applied, so that one which the target's store lacks does not come any more:
         what is refused, and what is only told."""
         brokers = self._brokers.brokers

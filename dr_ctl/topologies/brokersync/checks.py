@@ -8,7 +8,7 @@ from typing import Final
 
 from dr_ctl.core.model import Finding, Role, some
 from dr_ctl.engine.debts import DebtKind
-from dr_ctl.engine.operations import ACTIVATE, RELEASE, SWAPOVER
+from dr_ctl.engine.operations import ACTIVATE, SWAPOVER, UNFENCE
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.brokersync import in_time, parity
 from dr_ctl.topologies.brokersync.findings import (
@@ -136,32 +136,32 @@ def of_both(rules: Rules, seen: SyncSeen, move: Move, source: BrokerView, target
 def of_opening(rules: Rules, seen: SyncSeen, move: Move) -> Iterator[Finding]:
     """Find copies at the site to be opened whose messages clients of the other site, which is closed now, may have
     consumed."""
-    release = move.ask.operation == RELEASE
-    if not release and move.ask.operation != ACTIVATE:
+    unfence = move.ask.operation == UNFENCE
+    if not unfence and move.ask.operation != ACTIVATE:
         return
-    opened, other = (move.source, move.target) if release else (move.target, move.source)
+    opened, other = (move.source, move.target) if unfence else (move.target, move.source)
     for pair in seen.sites[opened]:
         here, there = seen.view(opened, pair), seen.view(other, pair)
         if here is None or there is None or here.open or there.open or receipts.held_at(here) is not None:
             continue
         for each in parity.counts(here, there, rules.queues):
-            if each.lacks and release:
+            if each.lacks and unfence:
                 text = f"{each.lacks} message(s) of {each.queue} lie at {opened} and not at {other}"
                 remedy = (
-                    f"If {other} served last, `dr-ctl release {other}`; else `dr-ctl drain --to {opened}` compares "
+                    f"If {other} served last, `dr-ctl unfence {other}`; else `dr-ctl drain --to {opened}` compares "
                     f"both, then `dr-ctl activate {opened}`."
                 )
                 yield ONLY_AT_STANDBY(f"{text}, whose clients may have consumed them", remedy)
             elif each.lacks:
                 text = f"{each.lacks} message(s) of {each.queue} lie at {opened} alone: so many may come twice"
-                yield LEFT_AT_NEW_SITE(text, f"If {other} served last: `dr-ctl release {other}` opens that instead.")
+                yield LEFT_AT_NEW_SITE(text, f"If {other} served last: `dr-ctl unfence {other}` opens that instead.")
 
 
 def _residue(rules: Rules, seen: SyncSeen, move: Move, source: BrokerView, target: BrokerView) -> Iterator[Finding]:
     """Copies at the waiting site that the run would have to remove, and may not."""
     for each, copies, why in parity.unproven(source, target, rules.queues, seen.moved.get(source.pair, {})):
         if move.ask.accept_difference.get(each.queue) == each.target - each.source:
-            yield may_come_twice(each.queue, each.target - each.source, target.site)
+            yield possible_duplicates(each.queue, each.target - each.source, target.site)
         else:
             yield unproven(each, copies, why, source, target)
 
@@ -189,7 +189,7 @@ def not_compared(each: parity.Counts, source: str, target: str) -> Finding:
     return NOT_COMPARED(text, remedy)
 
 
-def may_come_twice(queue: str, copies: int, site: str) -> Finding:
+def possible_duplicates(queue: str, copies: int, site: str) -> Finding:
     text = f"{copies} message(s) of {queue} that lay at {site} alone were left there: so many may come twice"
     return LEFT_AT_NEW_SITE(text, "Nothing: that was accepted. What clients of both sites got is in their ids.")
 

@@ -169,10 +169,10 @@ class SyncLink(Link["BrokerView"]):
             yield replace(row, kind="acks", depth=count, added=here.removed, removed=there.removed, link=self.attached)
 
     def stake(self, peer: BrokerView | None) -> Stake:
-        twice = self.ahead(peer)
-        lost = {name: self._lacks(name, peer) for name in twice}
-        known = {name: (count, twice[name]) for name, count in lost.items() if count is not None}
-        return Stake(total(lost.values()), total(twice.values()), known if len(known) == len(lost) else None)
+        duplicates = self.ahead(peer)
+        lost = {name: self._lacks(name, peer) for name in duplicates}
+        known = {name: (count, duplicates[name]) for name, count in lost.items() if count is not None}
+        return Stake(total(lost.values()), total(duplicates.values()), known if len(known) == len(lost) else None)
 
     @property
     def residue(self) -> Residue | None:

@@ -45,7 +45,7 @@ PROCEDURE: Final[Procedure[Rules, Seen[BrokerView], SyncTools]] = Procedure(
     Row("probe", classic.probe, probe),
     Row("canary", drafts.canary.draft, acts.canary.act, acts.canary.undo),
     Row("clean-canary", drafts.canary.clean, acts.canary.clean),
-    Row("release", drafts.release.draft, acts.release.act, acts.put_back),
+    Row("unfence", drafts.unfence.draft, acts.unfence.act, acts.put_back),
     Row("restart-link", own_drafts.shipping.restart, own_acts.shipping.restart, own_acts.shipping.start),
     Row("keep-aside", own_drafts.settling.keep_aside, own_acts.settling.keep_aside),
     Row("put-back", own_drafts.settling.put_back, own_acts.settling.put_back),

@@ -18,29 +18,29 @@ from dr_ctl.topologies.common.tools import Tools
 class TakenIn:
     """Messages of the returned site, sorted by a return, by queue. `recovered` ones were shipped late. `done_there`
     ones were not shipped and had left their queue there: they are kept aside. `done_here` ones still lay there, the
-    other site had consumed them since, and they were removed. `twice`: so many more lie there that nothing proves."""
+    other site had consumed them since, and they were removed. `duplicates`: so many more that nothing proves."""
 
     recovered: dict[str, int] = field(default_factory=dict)
     done_there: dict[str, int] = field(default_factory=dict)
     done_here: dict[str, int] = field(default_factory=dict)
-    twice: dict[str, int] = field(default_factory=dict)
+    duplicates: dict[str, int] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
-        every = (self.recovered, self.done_there, self.done_here, self.twice)
-        recovered, there, here, twice = (sum(each.values()) for each in every)
+        every = (self.recovered, self.done_there, self.done_here, self.duplicates)
+        recovered, there, here, duplicates = (sum(each.values()) for each in every)
         text = (
             f"{recovered} message(s) recovered; not delivered again: {there} that had left their queue there before "
             f"the loss, {here} that were consumed since"
         )
-        return f"{text}; {twice} may come twice" if twice else text
+        return f"{text}; {duplicates} may come twice" if duplicates else text
 
     def as_json(self) -> dict[str, Json]:
         return {
             "recovered": sum(self.recovered.values()),
             "consumed_before_the_loss": dict(self.done_there),
             "consumed_since": dict(self.done_here),
-            "may_come_twice": dict(self.twice),
+            "possible_duplicates": dict(self.duplicates),
         }
 
 

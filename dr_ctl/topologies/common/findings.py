@@ -149,7 +149,7 @@ FENCE_ENDS_AT_RESTART: Final = FindingKind(
     "The doors are closed, and the roles are not kept out: a restart would end the fence.",
     "Let the user of dr-ctl call addSecuritySettings; type `dr-ctl fence SITE` again.",
     "Nothing; the doors are closed already.",
-    undo="`dr-ctl release SITE`.",
+    undo="`dr-ctl unfence SITE`.",
 )
 ADDRESSES_LEFT_OUT: Final = FindingKind(
     "DR-FENCE-008",
@@ -322,7 +322,7 @@ MOVED_SINCE_DRAIN: Final = FindingKind(
     "A counter or a start of a broker is not as the receipt says: something moved since the drain.",
     "`dr-ctl drain --to SITE`, then `dr-ctl activate SITE`.",
     "Clients are out for the time of the drain.",
-    undo="`dr-ctl release SITE` of the fenced site instead.",
+    undo="`dr-ctl unfence SITE` of the fenced site instead.",
 )
 NO_RECEIPT: Final = FindingKind(
     "DR-RECEIPT-002",
@@ -355,7 +355,7 @@ LIE_ASIDE: Final = FindingKind(
     undo="Messages that were delivered stay delivered.",
 )
 OTHER_SITE_HOLDS_MORE: Final = FindingKind(
-    "DR-RELEASE-001",
+    "DR-UNFENCE-001",
     Severity.ERROR,
     "The other site holds messages that this site lacks, so this site is not opened again.",
     "`dr-ctl drain --to SITE`, then `dr-ctl activate SITE`.",
@@ -363,7 +363,7 @@ OTHER_SITE_HOLDS_MORE: Final = FindingKind(
     undo="`dr-ctl fence SITE`.",
 )
 RETURN_HOLDS_PAUSES: Final = FindingKind(
-    "DR-RELEASE-002",
+    "DR-UNFENCE-002",
     Severity.ERROR,
     "A return holds pauses or a link, and they are not lifted: messages that the return has let in would be delivered"
     " a second time.",
@@ -396,12 +396,12 @@ NOT_TAKEN_IN: Final = FindingKind(
     "DR-RETURN-008",
     Severity.ERROR,
     "A site that was lost and is not taken in again is not opened: the other site has served since.",
-    "`dr-ctl release SITE` of the site that served last, then `dr-ctl reinstate SITE` of the lost one; where that "
+    "`dr-ctl unfence SITE` of the site that served last, then `dr-ctl reinstate SITE` of the lost one; where that "
     "other site is lost now, `dr-ctl failover --to SITE` for the one that is left.",
     "Clients get in at the site that served last.",
     undo="`dr-ctl fence SITE`.",
 )
-UNDONE_TWICE: Final = FindingKind(
+UNDONE_DUPLICATES: Final = FindingKind(
     "DR-RETURN-007",
     Severity.WARNING,
     "A return was undone half way: the messages that the finding counts came in, and may come twice.",

@@ -13,13 +13,13 @@ from dr_ctl.topologies.common.evidence import total
 class Residue:
     """Messages and acknowledgements that a returned broker still holds for its peer.
 
-    `twice`: at most so many of its messages were done by a client there without leaving an acknowledgement. `acked`
-    names messages by queue that were acknowledged there and are not in the outflow too. `done` names every message
-    acknowledged there, `since` only those since its last start. A figure of None is not known."""
+    `duplicates`: at most so many of its messages were done by a client there without leaving an acknowledgement.
+    `acked` names messages by queue that were acknowledged there and are not in the outflow too. `done` names every
+    message acknowledged there, `since` only those since its last start. A figure of None is not known."""
 
     messages: int
     acks: int
-    twice: int | None = None
+    duplicates: int | None = None
     acked: Mapping[str, frozenset[tuple[str, int]]] | None = None
     done: Mapping[str, frozenset[tuple[str, int]]] | None = None
     since: Mapping[str, frozenset[tuple[str, int]]] = field(default_factory=dict)
@@ -28,8 +28,8 @@ class Residue:
     def together(cls, several: Collection[Residue]) -> Residue:
         """Of several brokers, by count."""
         messages, acks = sum(each.messages for each in several), sum(each.acks for each in several)
-        return cls(messages, acks, total(each.twice for each in several))
+        return cls(messages, acks, total(each.duplicates for each in several))
 
     def figures(self) -> dict[str, Json]:
         figures: dict[str, Json] = {"messages": self.messages, "acknowledgements": self.acks}
-        return figures if self.twice is None else {**figures, "twice_at_most": self.twice}
+        return figures if self.duplicates is None else {**figures, "duplicates_at_most": self.duplicates}

@@ -12,7 +12,7 @@ from typing import Final
 from dr_ctl.core.model import Finding, Role, Weight, some
 from dr_ctl.engine.debts import DebtKind, lost_alone
 from dr_ctl.engine.findings import OTHER_SITE_OPEN
-from dr_ctl.engine.operations import ACTIVATE, DRAIN, FENCE, QUIESCE, RELEASE, RESTART
+from dr_ctl.engine.operations import ACTIVATE, DRAIN, FENCE, QUIESCE, RESTART, UNFENCE
 from dr_ctl.engine.parts import part_of
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.common import receipts
@@ -51,18 +51,18 @@ def findings(
                 continue
             is_uncounted = move.ask.operation == QUIESCE and each.id == COUNTED_BELOW_ZERO.id
             yield each if is_uncounted else weighed(each, Weight.RESTART if restarts else Weight.SINGLE_STEP)
-    if move.ask.operation in (ACTIVATE, RELEASE):
+    if move.ask.operation in (ACTIVATE, UNFENCE):
         yield from _replaced(seen, move)
     if move.ask.operation == ACTIVATE:
         yield from _unproven(seen, move)
-    if move.ask.operation == RELEASE:
+    if move.ask.operation == UNFENCE:
         yield from _coming_in(seen, move)
-    if move.ask.operation == RELEASE and part_of(seen, move.ask).roles[move.target] is Role.SERVING:
+    if move.ask.operation == UNFENCE and part_of(seen, move.ask).roles[move.target] is Role.SERVING:
         if not paused_at(seen, move.source):
             text = f"{move.source} must not be opened while {move.target} is"
             remedy = f"`dr-ctl swapover --to {move.source}` moves the service."
             yield OTHER_SITE_OPEN(text, remedy)
-    elif move.ask.operation == RELEASE:
+    elif move.ask.operation == UNFENCE:
         yield from _moved_on(seen, move)
 
 
@@ -75,10 +75,10 @@ def not_taken_in(seen: Seen[Broker], move: Move) -> Iterator[Finding]:
 
 def _replaced(seen: Seen[Broker], move: Move) -> Iterator[Finding]:
     """Where both sites are closed, the one that was lost last has not what clients of the other did since."""
-    release = move.ask.operation == RELEASE
-    opened, other = (move.source, move.target) if release else (move.target, move.source)
+    unfence = move.ask.operation == UNFENCE
+    opened, other = (move.source, move.target) if unfence else (move.target, move.source)
     if lost_alone(seen.debts) == opened and part_of(seen, move.ask).roles[other] is Role.STANDBY:
-        remedy = f"`dr-ctl release {other}`, or `dr-ctl failover --to {other}`; then `dr-ctl reinstate {opened}`."
+        remedy = f"`dr-ctl unfence {other}`, or `dr-ctl failover --to {other}`; then `dr-ctl reinstate {opened}`."
         yield NOT_TAKEN_IN(f"{opened} was lost and is not taken in again: {other} has served since", remedy)
 
 
@@ -149,7 +149,7 @@ def holds_already(seen: Seen[Broker], move: Move) -> str | None:
     served = all(unit.open_at for unit in seen.units if move.ask.includes(unit.name))
     whole = served and all(view.open for view in views)
     if (
-        move.ask.operation == RELEASE
+        move.ask.operation == UNFENCE
         and role is Role.SERVING
         and whole
         and not (kept_out or paused_at(seen, move.source))

@@ -26,7 +26,7 @@ def lying(view: SiteView, queue: str) -> int | None:
     return total(depth_of(each) for each in view.lying(queue))
 
 
-def twice(view: SiteView, flow: Flow, peer: SiteView | None) -> int | None:
+def duplicates(view: SiteView, flow: Flow, peer: SiteView | None) -> int | None:
     """How much of one flow may come twice at the peer."""
     other = peer.flow(flow.queue) if peer is not None else None
     if peer is None or other is None:

@@ -16,7 +16,7 @@ from dr_ctl.topologies.common.evidence import total
 from dr_ctl.topologies.common.link import Link
 from dr_ctl.topologies.common.residue import Residue
 from dr_ctl.topologies.common.view import Acceptor, Queue
-from dr_ctl.topologies.continuity.figures import depth_of, late, lying, said, twice
+from dr_ctl.topologies.continuity.figures import depth_of, duplicates, late, lying, said
 from dr_ctl.topologies.topology import LinkSeen, Stake, drain_s
 
 if TYPE_CHECKING:
@@ -182,11 +182,11 @@ class ContinuityLink(Link["SiteView"]):
         view = self.view
         if view.service is None:
             return Stake(None, None, None)
-        flows = {flow.queue: (depth_of(flow.out_mirror), twice(view, flow, peer)) for flow in view.flows}
-        queues = {name: (lost, twice) for name, (lost, twice) in flows.items() if lost is not None}
+        flows = {flow.queue: (depth_of(flow.out_mirror), duplicates(view, flow, peer)) for flow in view.flows}
+        queues = {name: (lost, duplicates) for name, (lost, duplicates) in flows.items() if lost is not None}
         return Stake(
             total(lost for lost, _ in flows.values()),
-            total(twice for _, twice in flows.values()),
+            total(duplicates for _, duplicates in flows.values()),
             queues if len(queues) == len(flows) else None,
         )
 

@@ -43,7 +43,7 @@ PROCEDURE: Final[Procedure[Rules, ContinuitySeen, ContinuityTools]] = Procedure(
     Row("probe", own_drafts.probe.draft, own_acts.activate.probe),
     Row("canary", drafts.canary.draft, acts.canary.act, acts.canary.undo),
     Row("clean-canary", drafts.canary.clean, acts.canary.clean),
-    Row("release", drafts.release.draft, acts.release.act, acts.put_back),
+    Row("unfence", drafts.unfence.draft, acts.unfence.act, acts.put_back),
     # How a lost site is taken in again.
     Row("residue", drafts.fence.of_returned, own_acts.residue.act),
     Row("reinstate", own_drafts.reinstate.draft, own_acts.reinstate.act, own_acts.reinstate.undo),

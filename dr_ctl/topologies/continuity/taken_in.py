@@ -47,11 +47,11 @@ def _price(seen: ContinuitySeen, move: Move) -> Iterator[Finding]:
         return
     text = (
         f"{move.target} came back with {residue.messages} message(s) and {residue.acks} acknowledgement(s) for "
-        f"{move.source}: at most {residue.twice} of the messages come twice, those that a client of {move.target} did "
-        "without an acknowledgement"
+        f"{move.source}: at most {residue.duplicates} of the messages come twice, those that a client of {move.target} "
+        "did without an acknowledgement"
     )
     found = BROUGHT_BACK(text, "The clients must recognise what they have done.")
-    yield found if residue.twice else replace(found, severity=Severity.INFO)
+    yield found if residue.duplicates else replace(found, severity=Severity.INFO)
 
 
 def nothing_owed(seen: ContinuitySeen, move: Move) -> bool:

@@ -18,7 +18,12 @@ from dr_ctl.topologies.common.checks import of_doors, of_pair, of_queues
 from dr_ctl.topologies.common.findings import COUNTS_DIFFER
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.fanout import parity
-from dr_ctl.topologies.fanout.findings import MAY_COME_TWICE, NO_OWN_CONNECTOR, ONE_SIDED_SENDS, PRODUCERS_DOOR_CLOSED
+from dr_ctl.topologies.fanout.findings import (
+    NO_OWN_CONNECTOR,
+    ONE_SIDED_SENDS,
+    POSSIBLE_DUPLICATES,
+    PRODUCERS_DOOR_CLOSED,
+)
 from dr_ctl.topologies.fanout.view import BrokerView, FanoutSeen
 
 # Findings that a return itself mends.
@@ -48,10 +53,10 @@ def of_return(seen: FanoutSeen, move: Move) -> Iterator[Finding]:
 def of_untold(seen: FanoutSeen, move: Move, source: BrokerView, target: BrokerView) -> Iterator[Finding]:
     """Find messages of the waiting site that may come twice; only a move opens it for clients."""
     untold = {each.queue: each.more for each in parity.untold(source, target, seen.moved.get(source.pair, {}))}
-    yield from may_come_twice(untold, move, target.site)
+    yield from possible_duplicates(untold, move, target.site)
 
 
-def may_come_twice(untold: Mapping[str, int], move: Move, site: str) -> list[Finding]:
+def possible_duplicates(untold: Mapping[str, int], move: Move, site: str) -> list[Finding]:
     """Messages by queue that lie at that site, and that nothing proves to be consumed: refused where a move opens the
     site, unless a person accepts as many."""
     if not any(untold.values()):
@@ -67,7 +72,7 @@ def may_come_twice(untold: Mapping[str, int], move: Move, site: str) -> list[Fin
         "most so many come twice."
     )
     refuses = bool(over) and move.ask.operation in _LEADS_TO_OPEN
-    return [MAY_COME_TWICE(text, remedy, severity=Severity.ERROR if refuses else Severity.WARNING)]
+    return [POSSIBLE_DUPLICATES(text, remedy, severity=Severity.ERROR if refuses else Severity.WARNING)]
 
 
 def nothing_owed(seen: FanoutSeen, move: Move) -> bool:

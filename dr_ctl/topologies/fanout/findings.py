@@ -54,7 +54,7 @@ ONLY_AT_RETURNED: Final = FindingKind(
     " must not come.",
     "A look at them.",
 )
-MAY_COME_TWICE: Final = FindingKind(
+POSSIBLE_DUPLICATES: Final = FindingKind(
     "DR-FAN-007",
     Severity.ERROR,
     "Messages lie at the waiting site, and nothing proves that clients consumed them at the serving site: no store of "

@@ -61,11 +61,13 @@ class FanoutLink(NoLink["BrokerView"]):
             if peer is None or view.alone:
                 yield replace(row, start=f"{view.start} alone")
                 continue
-            lacks, twice = _apart(queue, peer.named.get(name))
-            if lacks is not None and twice is not None:
+            lacks, duplicates = _apart(queue, peer.named.get(name))
+            if lacks is not None and duplicates is not None:
                 yield replace(row, depth=lacks, added=0, removed=0)
-                yield replace(row, kind="acks", depth=twice, added=queue.removed, removed=queue.removed - twice)
-                yield replace(row, kind="staged", depth=queue.depth - lacks + twice)
+                yield replace(
+                    row, kind="acks", depth=duplicates, added=queue.removed, removed=queue.removed - duplicates
+                )
+                yield replace(row, kind="staged", depth=queue.depth - lacks + duplicates)
 
     def stake(self, peer: BrokerView | None) -> Stake:
         """While a site that was lost is not taken in again no count tells that any message lies at both: producers are
@@ -77,9 +79,9 @@ class FanoutLink(NoLink["BrokerView"]):
             for name, queue in self.view.business.items()
             if queue.dead_letter_address is None
         }
-        lost, twice = (total(each[at] for each in by_queue.values()) for at in (0, 1))
+        lost, duplicates = (total(each[at] for each in by_queue.values()) for at in (0, 1))
         known = {name: (lacks, again) for name, (lacks, again) in by_queue.items() if lacks is not None}
-        return Stake(lost, twice, known if len(known) == len(by_queue) else None)
+        return Stake(lost, duplicates, known if len(known) == len(by_queue) else None)
 
     @property
     def residue(self) -> Residue | None:

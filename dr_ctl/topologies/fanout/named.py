@@ -8,7 +8,12 @@ from typing import Final
 from dr_ctl.topologies.classic.named import BY_CONSOLE
 from dr_ctl.topologies.common.findings import COUNTS_DIFFER
 from dr_ctl.topologies.common.named import Named, doors
-from dr_ctl.topologies.fanout.findings import MAY_COME_TWICE, NO_OWN_CONNECTOR, ONE_SIDED_SENDS, PRODUCERS_DOOR_CLOSED
+from dr_ctl.topologies.fanout.findings import (
+    NO_OWN_CONNECTOR,
+    ONE_SIDED_SENDS,
+    POSSIBLE_DUPLICATES,
+    PRODUCERS_DOOR_CLOSED,
+)
 from dr_ctl.topologies.fanout.view import BrokerView
 
 BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
@@ -23,5 +28,5 @@ BY_PAIR: Final[Sequence[Named[BrokerView]]] = (
         lambda view: f"{view.site} {sum(each.depth for each in view.business.values())} message(s)",
         "the waiting site holds no fewer than the serving one",
     ),
-    Named(MAY_COME_TWICE, lambda view: "by the store of ids" if view.own.stored else "by counters"),
+    Named(POSSIBLE_DUPLICATES, lambda view: "by the store of ids" if view.own.stored else "by counters"),
 )

@@ -37,7 +37,7 @@ PROCEDURE: Final[Procedure[Rules, Seen[BrokerView], FanoutTools]] = Procedure(
     Row("probe", classic.probe, probe),
     Row("canary", drafts.canary.draft, acts.canary.act, acts.canary.undo),
     Row("clean-canary", drafts.canary.clean, acts.canary.clean),
-    Row("release", drafts.release.draft, acts.release.act, acts.put_back),
+    Row("unfence", drafts.unfence.draft, acts.unfence.act, acts.put_back),
     Row("trim", own_drafts.levelling.trim, own_acts.levelling.trim),
     # How a lost site is taken in again.
     Row("residue", drafts.fence.of_returned, own_acts.reinstate.residue),

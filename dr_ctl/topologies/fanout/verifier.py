@@ -11,7 +11,7 @@ from dr_ctl.topologies.common.gate import Sample
 from dr_ctl.topologies.common.verifier import Verifier
 from dr_ctl.topologies.fanout import parity
 from dr_ctl.topologies.fanout.access import Observer
-from dr_ctl.topologies.fanout.checks import may_come_twice
+from dr_ctl.topologies.fanout.checks import possible_duplicates
 from dr_ctl.topologies.fanout.ids import Comparing
 from dr_ctl.topologies.fanout.view import BrokerView
 
@@ -40,14 +40,14 @@ class FanoutVerifier(Verifier[BrokerView]):
             if apart.done.ids and accepted.get(name) != len(apart.done.ids):
                 wrong.append(f"{name}: {len(apart.done.ids)} consumed at {here.site} lie at {there.site}")
             untold |= {name: len(apart.alone)} if self._comparing.store is None else {}
-        twice = may_come_twice({name: count for name, count in untold.items() if count}, move, there.site)
-        if any(each.severity is Severity.ERROR for each in twice):
-            return Refused(twice[0].text, findings=tuple(twice))
+        duplicates = possible_duplicates({name: count for name, count in untold.items() if count}, move, there.site)
+        if any(each.severity is Severity.ERROR for each in duplicates):
+            return Refused(duplicates[0].text, findings=tuple(duplicates))
         if wrong:
             return Refused(
                 some(wrong), findings=(SAME_COUNT_OTHER_MESSAGES(some(wrong), "Find out why before moving."),)
             )
-        return Done("the gate holds", {"compared_by_id": compared}, tuple(twice))
+        return Done("the gate holds", {"compared_by_id": compared}, tuple(duplicates))
 
     def _pause(self) -> None:
         self._brokers.clock.sleep(self._poll_s)

@@ -101,7 +101,7 @@ def _lasting(name: str, view: BrokerView) -> Iterator[Finding]:
     if view.open and (shut := [match for match in lasting.matches if not view.lets_in(match)]):
         yield ROLES_KEPT_OUT_BESIDE_OPEN_DOORS(
             f"{name}: role {roles} may neither send nor consume at {', '.join(shut)}, and the doors are open",
-            f"If a lasting fence still stands there, `dr-ctl release {view.site}` lifts it; else correct the roles or "
+            f"If a lasting fence still stands there, `dr-ctl unfence {view.site}` lifts it; else correct the roles or "
             "matches under `lasting_fence:`.",
         )
     if view.users is None:

@@ -21,7 +21,7 @@ ROLES_KEPT_OUT_BESIDE_OPEN_DOORS: Final = FindingKind(
     Severity.ERROR,
     "The doors are open, and the roles of the lasting fence have no rights: the fence still stands, or names the "
     "wrong roles.",
-    "`dr-ctl release SITE` lifts a fence that still stands; otherwise correct roles or matches under `lasting_fence:`.",
+    "`dr-ctl unfence SITE` lifts a fence that still stands; otherwise correct roles or matches under `lasting_fence:`.",
     "Clients may send and consume there again.",
     undo="`dr-ctl fence SITE` keeps them out again.",
     check="no lasting fence stands beside open doors",

@@ -29,7 +29,7 @@ CALM: Final = 5
 def withheld(tools: MirrorTools, move: Move, hand: Hand) -> HalfWay | Refused:
     """Take out of the serving site what the returned one has done. The way between them is shut. Twice is once."""
     half_way = tools.half_way
-    half_way.twice, half_way.why = 0, None
+    half_way.duplicates, half_way.why = 0, None
     _settled(tools, move, hand)
     for view in tools.observer.look_at(move.source):
         residue, why = _still_held(tools, move.target, view.pair)
@@ -79,7 +79,7 @@ def _done(
     for name in [name for name in done if name in view.business and view.business[name].depth]:
         queue = view.business[name]
         if queue.depth > origins.RESIDUE_UP_TO:
-            half_way.twice += min(queue.depth, len(done[name]))
+            half_way.duplicates += min(queue.depth, len(done[name]))
             half_way.why = f"{name} is too deep to look at each message"
             continue
         here = origins.numbered(reader, view, queue, limit=origins.RESIDUE_UP_TO)
@@ -93,5 +93,5 @@ def _done(
 def _count(half_way: HalfWay, view: BrokerView, acks: int | None, why: str) -> None:
     """No more than lies here, and than is acknowledged there where that is known."""
     lying = sum(max(0, queue.depth) for queue in view.business.values())
-    half_way.twice += lying if acks is None else min(lying, acks)
+    half_way.duplicates += lying if acks is None else min(lying, acks)
     half_way.why = why

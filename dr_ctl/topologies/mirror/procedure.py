@@ -35,7 +35,7 @@ PROCEDURE: Final[Procedure[Rules, MirrorSeen, MirrorTools]] = Procedure(
     Row("probe", drafts.proving.probe, acts.proving.probe),
     Row("canary", drafts.canary.draft, acts.canary.act, acts.canary.undo),
     Row("clean-canary", drafts.canary.clean, acts.canary.clean),
-    Row("release", drafts.release.draft, acts.release.act, acts.put_back),
+    Row("unfence", drafts.unfence.draft, acts.unfence.act, acts.put_back),
     Row("restart-link", own_drafts.shipping.restart, own_acts.shipping.restart, own_acts.shipping.start),
     # How a lost site is taken in again.
     Row("residue", drafts.fence.of_returned, own_acts.residue.act),

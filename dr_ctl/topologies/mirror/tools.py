@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from dr_ctl.core.model import Finding, Json, some
 from dr_ctl.engine.ports import Move
-from dr_ctl.topologies.common.findings import UNDONE_TWICE
+from dr_ctl.topologies.common.findings import UNDONE_DUPLICATES
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.residue import Residue
 from dr_ctl.topologies.common.sender import Sender
@@ -65,7 +65,7 @@ class TakenIn:
             return f"at least {seen} message(s) recovered; too deep to look at each: {some(self.not_read)}"
         return f"{seen} message(s) recovered"
 
-    def twice(self, returned: str) -> str:
+    def duplicates(self, returned: str) -> str:
         """Say how many messages may have come twice by the loss, and which acknowledgements only look like it."""
         if self.acks is None:
             return ""
@@ -104,7 +104,7 @@ class HalfWay:
     come twice."""
 
     taken_out: dict[str, int] = field(default_factory=dict)
-    twice: int = 0
+    duplicates: int = 0
     why: str | None = None
 
     def findings(self, move: Move) -> tuple[Finding, ...]:
@@ -116,14 +116,14 @@ class HalfWay:
             )
             remedy = f"`dr-ctl reinstate {move.target}` brings the rest; then compare what lies there, and remove it."
             found.append(UNDONE_SET_ASIDE(text, remedy))
-        if self.twice:
-            text = f"at most {self.twice} message(s) that came in of {move.target} may come twice: {self.why}"
+        if self.duplicates:
+            text = f"at most {self.duplicates} message(s) that came in of {move.target} may come twice: {self.why}"
             remedy = f"Clients must recognise what they have done; `dr-ctl reinstate {move.target}` brings the rest."
-            found.append(UNDONE_TWICE(text, remedy))
+            found.append(UNDONE_DUPLICATES(text, remedy))
         return tuple(found)
 
     def as_json(self) -> dict[str, Json]:
-        return {"taken_out": dict(self.taken_out), "twice_at_most": self.twice}
+        return {"taken_out": dict(self.taken_out), "duplicates_at_most": self.duplicates}
 
 
 class MirrorTools(Tools[BrokerView]):

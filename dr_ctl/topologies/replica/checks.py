@@ -117,5 +117,5 @@ def _parts(source: BrokerView, target: BrokerView) -> Iterator[Finding]:
     elif source.is_replica and target.is_replica:
         remedy = "Neither ships: look which one has everything; setReplicationRole(source, true) in its console."
     else:
-        remedy = f"{target.site} is the source already; `dr-ctl release {target.site}` opens it."
+        remedy = f"{target.site} is the source already; `dr-ctl unfence {target.site}` opens it."
     yield NO_SOURCE_AND_REPLICA(f"{source.pair}: {text}: it cannot be handed over", remedy)

@@ -37,7 +37,7 @@ PROCEDURE: Final[Procedure[Rules, Seen[BrokerView], ReplicaTools]] = Procedure(
     Row("probe", classic.probe, probe),
     Row("canary", drafts.canary.draft, acts.canary.act, acts.canary.undo),
     Row("clean-canary", drafts.canary.clean, acts.canary.clean),
-    Row("release", drafts.release.draft, own_acts.doors.release, acts.put_back),
+    Row("unfence", drafts.unfence.draft, own_acts.doors.unfence, acts.put_back),
     # How a lost site is taken in again.
     Row("residue", drafts.fence.of_returned, own_acts.reinstate.residue),
     Row("reinstate", own_drafts.reinstate.draft, own_acts.reinstate.act, acts.put_back),

@@ -22,18 +22,18 @@ from dr_ctl.topologies.replica.view import BrokerView
 @dataclass
 class TakenIn:
     """The counts of a return by queue: messages that only the returned site has, because they were never shipped
-    (`kept`), and messages that only the serving site has, which may come `twice`."""
+    (`kept`), and messages that only the serving site has, which may come `duplicates`."""
 
     kept: dict[str, int] = field(default_factory=dict)
-    twice: dict[str, int] = field(default_factory=dict)
+    duplicates: dict[str, int] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
-        kept, twice = sum(self.kept.values()), sum(self.twice.values())
-        return f"{kept} message(s) recovered; {twice} may come twice"
+        kept, duplicates = sum(self.kept.values()), sum(self.duplicates.values())
+        return f"{kept} message(s) recovered; {duplicates} may come twice"
 
     def as_json(self) -> dict[str, Json]:
-        return {"recovered": sum(self.kept.values()), "may_come_twice": dict(self.twice)}
+        return {"recovered": sum(self.kept.values()), "possible_duplicates": dict(self.duplicates)}
 
 
 class ReplicaTools(Tools[BrokerView]):

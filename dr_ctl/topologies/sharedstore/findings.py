@@ -106,7 +106,7 @@ HOLDS_AND_SERVES_NOBODY: Final = FindingKind(
     "DR-STORE-011",
     Severity.ERROR,
     "A site answers, lets nobody in and holds the store: nobody can take it from there, and it has nothing to take.",
-    "`dr-ctl drain --to SITE`, then `dr-ctl activate SITE`, makes it give up the store; or `dr-ctl release SITE` lets "
+    "`dr-ctl drain --to SITE`, then `dr-ctl activate SITE`, makes it give up the store; or `dr-ctl unfence SITE` lets "
     "its clients in again.",
     "Clients are out until it is done.",
 )

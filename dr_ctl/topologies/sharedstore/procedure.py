@@ -45,7 +45,7 @@ PROCEDURE: Final[Procedure[Rules, Seen[BrokerView], StoreTools]] = Procedure(
     Row("probe", classic.probe, acts.proving.probe),
     Row("canary", drafts.canary.draft, acts.canary.act, acts.canary.undo),
     Row("clean-canary", drafts.canary.clean, acts.canary.clean),
-    Row("release", drafts.release.draft, acts.release.act, acts.put_back),
+    Row("unfence", drafts.unfence.draft, acts.unfence.act, acts.put_back),
     # How a lost site is taken in again.
     Row("residue", drafts.nothing("it holds nothing of its own"), acts.nothing),
     Row("reinstate", own_drafts.reinstate.draft, own_acts.reinstate.act, acts.put_back),
@@ -63,7 +63,7 @@ class StoreRecipe(common.Recipe[BrokerView]):
         found = super().why_not(seen, move)
         if move.ask.operation == ACTIVATE and _holds_closed(seen, move.target) and not move.sent:
             text = f"{move.target} holds the store already, and is closed: there is nothing to take"
-            return [HOLDS_AND_SERVES_NOBODY(text, f"`dr-ctl release {move.target}` lets clients in there."), *found]
+            return [HOLDS_AND_SERVES_NOBODY(text, f"`dr-ctl unfence {move.target}` lets clients in there."), *found]
         if move.ask.operation != FAILOVER or not _holds_closed(seen, move.source):
             return found
         text = f"{move.source} answers, is closed and holds the store: {move.target} cannot take it"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dr_ctl.core.model import Finding, Role, Severity
-from dr_ctl.engine.operations import ACTIVATE, DRAIN, FAILBACK, FAILOVER, FENCE, QUIESCE, RELEASE, RESTART, SWAPOVER
+from dr_ctl.engine.operations import ACTIVATE, DRAIN, FAILBACK, FAILOVER, FENCE, QUIESCE, RESTART, SWAPOVER, UNFENCE
 from dr_ctl.engine.ports import Check, Move
 from dr_ctl.topologies.topology import PartState, WorkloadSeen
 from dr_ctl.topologies.workloads.findings import (
@@ -21,7 +21,7 @@ from dr_ctl.topologies.workloads.findings import (
 )
 
 # A run that closes a site, or moves nothing, goes on whatever runs where.
-_SAFE: Final = (FENCE, RELEASE, RESTART)
+_SAFE: Final = (FENCE, UNFENCE, RESTART)
 # A run that stops workloads, or needs them stopped, reads all of them first.
 _MUST_READ: Final = (SWAPOVER, FAILBACK, QUIESCE, DRAIN, ACTIVATE)
 
@@ -144,4 +144,4 @@ def did_not_start(each: WorkloadSeen, why: str) -> Finding:
 
 
 def _starting(each: WorkloadSeen) -> str:
-    return f"Where both sites answer, `dr-ctl release {each.site}` starts it; else start it there by hand."
+    return f"Where both sites answer, `dr-ctl unfence {each.site}` starts it; else start it there by hand."

@@ -36,9 +36,9 @@ WORKLOAD_NOT_STARTED: Final = FindingKind(
     Severity.ERROR,
     "The site serves, and a workload could not be started there, or was not because it is a singleton that may run at"
     " the other site.",
-    "Mend what keeps the workload from starting. Where both sites answer, `dr-ctl release SITE` starts it; otherwise "
+    "Mend what keeps the workload from starting. Where both sites answer, `dr-ctl unfence SITE` starts it; otherwise "
     "start it there by hand.",
-    "`release` starts the workloads that do not run at the serving site, and lifts pauses that runs have left there.",
+    "`unfence` starts the workloads that do not run at the serving site, and lifts pauses that runs have left there.",
     undo="`dr-ctl quiesce SITE` stops it, and pauses the queues.",
 )
 WORKLOAD_AT_STANDBY: Final = FindingKind(
@@ -52,9 +52,9 @@ WORKLOAD_NOT_RUNNING: Final = FindingKind(
     "DR-WORK-006",
     Severity.WARNING,
     "A workload does not run at the site that serves, or not all of it.",
-    "`dr-ctl release SITE` starts it where both sites answer, else start it there by hand, unless somebody stopped it"
+    "`dr-ctl unfence SITE` starts it where both sites answer, else start it there by hand, unless somebody stopped it"
     " on purpose.",
-    "`release` starts the workloads that do not run at the serving site, and lifts pauses that runs have left there.",
+    "`unfence` starts the workloads that do not run at the serving site, and lifts pauses that runs have left there.",
     undo="`dr-ctl quiesce SITE` stops it, and pauses the queues.",
 )
 WORKLOAD_CANNOT_BE_ASKED: Final = FindingKind(
@@ -71,5 +71,5 @@ WORKLOAD_SHUTS_GATE: Final = FindingKind(
     "The gate is shut because a workload runs at the site that was left, or may.",
     "Stop it there by hand; by single steps, `dr-ctl quiesce SITE` stops it while its site serves.",
     "The effect of the workload's own stop command; `quiesce` also pauses the queues.",
-    undo="`dr-ctl release SITE` lifts the pauses and starts it again.",
+    undo="`dr-ctl unfence SITE` lifts the pauses and starts it again.",
 )

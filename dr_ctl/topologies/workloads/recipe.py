@@ -10,7 +10,7 @@ from typing import Any, Final, Generic, TypeVar
 from dr_ctl.core.model import Finding, Json, Role, Severity
 from dr_ctl.engine import ports
 from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.operations import ACTIVATE, FAILOVER, MOVING, RELEASE, RETURNS
+from dr_ctl.engine.operations import ACTIVATE, FAILOVER, MOVING, RETURNS, UNFENCE
 from dr_ctl.engine.parts import part_of
 from dr_ctl.engine.plan import Ask, Call
 from dr_ctl.engine.ports import Check, Draft, Move
@@ -71,7 +71,7 @@ class RecipeWithWorkloads(Generic[S]):
         return Beside(move, part.roles, already)
 
     def holds_already(self, seen: SeenWithWorkloads[S], move: Move) -> str | None:
-        waits = move.ask.operation == RELEASE and self._starts(seen, move.ask, move.source)
+        waits = move.ask.operation == UNFENCE and self._starts(seen, move.ask, move.source)
         return None if waits else self._bare.holds_already(seen.bare, move)
 
     def not_replicated(self, seen: SeenWithWorkloads[S], move: Move) -> Sequence[str]:
@@ -102,7 +102,7 @@ class RecipeWithWorkloads(Generic[S]):
                 # No quiesce came before: a workload that answers there, beside brokers that do not serve, must stop.
                 stops = self._stops(seen, ask, source) if ask.operation in (FAILOVER, ACTIVATE) else []
                 return _last(bare, [*stops, *self._starts(seen, ask, target)], self._rested(move, seen, target))
-            case "release" if part_of(seen, ask).roles[target] is not Role.SERVING:
+            case "unfence" if part_of(seen, ask).roles[target] is not Role.SERVING:
                 return _last(bare, self._starts(seen, ask, source), self._rested(move, seen, source))
             case _:
                 return bare

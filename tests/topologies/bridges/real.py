@@ -46,7 +46,7 @@ def shipped(lab: Lab, *sites: str) -> bool:
 def assert_clean(verdict: Verdict) -> None:
     """Nothing lost, nothing worked on twice, and the queues were seen empty."""
     assert verdict.drained
-    assert (verdict.lost, verdict.consumed_twice, verdict.processed_twice, verdict.unexpected) == ((), (), (), ())
+    assert (verdict.lost, verdict.duplicates, verdict.redelivered, verdict.unexpected) == ((), (), (), ())
 
 
 def now() -> str:

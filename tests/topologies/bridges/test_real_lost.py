@@ -37,21 +37,21 @@ def test_a_lost_site_is_replaced_and_taken_in_again(bridges_lab: Lab, operator: 
         traffic.wait_for(traffic.counts().sent + RATE)
         verdict = traffic.stop(drain_s=60)
     bounds = refused.document["data"]["bounds"]
-    twice = came_twice(lost)
+    duplicates = doubled(lost)
     print(
-        f"{held} held up: lost {len(lost.lost)} of {bounds['lost']}, twice {len(twice)} of {bounds['twice']}; the "
-        f"return doubled {len(came_twice(verdict) - twice)}"
+        f"{held} held up: lost {len(lost.lost)} of {bounds['lost']}, twice {len(duplicates)} of "
+        f"{bounds['duplicates']}; the return doubled {len(doubled(verdict) - duplicates)}"
     )
 
     assert (refused.code, moved.code) == (11, 0), moved.told
     assert lost.lost or False not in bridges
-    assert twice or True not in bridges
+    assert duplicates or True not in bridges
     assert len(lost.lost) <= bounds["lost"]["at_most"]
-    assert len(twice) <= bounds["twice"]["at_most"]
+    assert len(duplicates) <= bounds["duplicates"]["at_most"]
     assert returned.code == 0, returned.told
     assert verdict.drained
     assert verdict.lost == ()
-    assert came_twice(verdict) == twice
+    assert doubled(verdict) == duplicates
     until(lambda: shipped(bridges_lab, "london", "paris"), why="all ids are applied")
     assert ids(bridges_lab, "london") == ids(bridges_lab, "paris")
     assert operator.run("status").document["debts"] == []
@@ -84,6 +84,6 @@ def came_to_rest(lab: Lab, traffic: Load) -> Verdict:
     return traffic.ledger.verdict()
 
 
-def came_twice(verdict: Verdict) -> set[Key]:
+def doubled(verdict: Verdict) -> set[Key]:
     """What clients worked on again, whether or not they had been told that the first time counted."""
-    return {*verdict.consumed_twice, *verdict.processed_twice}
+    return {*verdict.duplicates, *verdict.redelivered}

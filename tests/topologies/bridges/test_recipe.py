@@ -185,20 +185,20 @@ def test_what_the_serving_site_does_not_deliver_is_not_held_and_not_let_go() -> 
     assert {call.thing for call in draft.calls if call.goal in (Goal.PAUSE, Goal.RESUME)} == {"orders"}
 
 
-def release(look: BridgesSeen, **more: Any) -> Draft:
+def unfence(look: BridgesSeen, **more: Any) -> Draft:
     """Of London: its own site is the source of a step at one site."""
-    return drafted("release", "release", look=look, **more)
+    return drafted("unfence", "unfence", look=look, **more)
 
 
-def test_a_release_opens_what_is_closed_at_both_sites_and_nothing_else() -> None:
+def test_an_unfence_opens_what_is_closed_at_both_sites_and_nothing_else() -> None:
     fenced = broker("london", closed=True)
     served = with_queue(with_role(PARIS, "audit", OPEN), "audit", paused=False)
 
-    assert told(release(seen(fenced, PARIS)).calls) == opening("london", *UNITS)
-    assert told(release(seen(fenced, served)).calls) == opening("london", "orders")
-    assert told(release(seen(fenced, PARIS), units=("audit",)).calls) == opening("london", "audit")
-    assert told(release(seen(fenced, PARIS), units=("audit",)).inverse) == closing("london", "audit")
-    assert release(BOTH).calls == ()
+    assert told(unfence(seen(fenced, PARIS)).calls) == opening("london", *UNITS)
+    assert told(unfence(seen(fenced, served)).calls) == opening("london", "orders")
+    assert told(unfence(seen(fenced, PARIS), units=("audit",)).calls) == opening("london", "audit")
+    assert told(unfence(seen(fenced, PARIS), units=("audit",)).inverse) == closing("london", "audit")
+    assert unfence(BOTH).calls == ()
 
 
 def test_a_wait_may_restart_the_bridges_of_what_moves_and_of_the_ids_only() -> None:
@@ -210,12 +210,12 @@ def test_a_wait_may_restart_the_bridges_of_what_moves_and_of_the_ids_only() -> N
     assert {call.goal for call in draft.inverse} == {Goal.LINK_UP}
 
 
-def test_a_release_opens_no_door_behind_which_a_queue_of_the_other_site_would_be_open() -> None:
+def test_an_unfence_opens_no_door_behind_which_a_queue_of_the_other_site_would_be_open() -> None:
     restarted = replace(LONDON, acceptors=(door("clients", CLIENTS, "london", started=False), *LONDON.acceptors[1:]))
     beside = with_queue(with_role(PARIS, "audit", OPEN), "audit", paused=False)  # Paris serves it
 
     def opened(london: BrokerView, paris: BrokerView) -> bool:
-        calls = drafted("release", "release", look=seen(london, paris)).calls
+        calls = drafted("unfence", "unfence", look=seen(london, paris)).calls
         return "clients" in [each.thing for each in calls]
 
     assert opened(restarted, PARIS)

@@ -145,7 +145,7 @@ def test_what_is_under_way_is_what_the_buffers_hold() -> None:
     )
 
     assert (view.link.to_ship, view.ids_to_ship, view.link.unapplied) == (7, 5, 6)
-    assert (view.link.stake(None).lost, view.link.stake(PARIS).twice) == (7, 5)
+    assert (view.link.stake(None).lost, view.link.stake(PARIS).duplicates) == (7, 5)
 
 
 def test_what_cannot_be_read_is_not_zero() -> None:

@@ -50,7 +50,7 @@ def test_it_moves_there_and_back_five_times_and_nothing_is_lost_doubled_or_left(
         print(verdict.as_json())
 
         assert verdict.drained
-        assert (verdict.lost, verdict.consumed_twice, verdict.processed_twice) == ((), (), ())
+        assert (verdict.lost, verdict.duplicates, verdict.redelivered) == ((), (), ())
         until(lambda: left(sync_lab) == {}, why="no copy of what was consumed is left")
 
 
@@ -69,16 +69,18 @@ def test_a_lost_site_is_replaced_within_its_price_and_its_return_doubles_nothing
         verdict = traffic.stop(drain_s=60)
     bounds = refused.document["data"]["bounds"]
     # What a client had worked on and could not acknowledge comes again, wherever it is served then.
-    twice, again = {*lost.consumed_twice}, {*verdict.consumed_twice}
-    print(f"lost {len(lost.lost)} of at most {bounds['lost']}, twice {len(twice)} of at most {bounds['twice']}")
-    print(f"the return doubled {len(again - twice)}; {returned.document['data']}")
+    duplicates, again = {*lost.duplicates}, {*verdict.duplicates}
+    print(
+        f"lost {len(lost.lost)} of at most {bounds['lost']}, twice {len(duplicates)} of at most {bounds['duplicates']}"
+    )
+    print(f"the return doubled {len(again - duplicates)}; {returned.document['data']}")
 
     assert (refused.code, moved.code, returned.code) == (11, 0, 0), (moved.told, returned.told)
     assert 0 < len(lost.lost) <= bounds["lost"]["at_most"]
-    assert len(twice) <= bounds["twice"]["at_most"]
+    assert len(duplicates) <= bounds["duplicates"]["at_most"]
     assert verdict.drained
     assert verdict.lost == ()
-    assert again == twice
+    assert again == duplicates
     assert operator.run("status").document["debts"] == []
 
 
@@ -140,7 +142,7 @@ def test_copies_in_one_direction_move_one_way_and_say_what_the_way_back_needs(tm
         assert "DR-SYNC-003" in [each["id"] for each in there.document["findings"]]
         assert (back.code, "DR-SYNC-001" in back.told) == (10, True), back.told
         assert verdict.drained
-        assert (verdict.lost, verdict.consumed_twice) == ((), ())
+        assert (verdict.lost, verdict.duplicates) == ((), ())
 
 
 def test_without_management_its_figures_are_told_and_nothing_is_moved(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def test_what_the_peer_lacks_would_be_lost_shipped_or_never_copied() -> None:
     stake = here.link.stake(there)
     rows = {(row.kind, row.name): row.depth for row in here.link.rows(there, AT)}
 
-    assert (stake.lost, stake.twice) == (53, 0)
+    assert (stake.lost, stake.duplicates) == (53, 0)
     assert stake.queues == {"orders": (23, 0), "plain": (30, 0)}
     assert (rows["mirror", "orders"], rows["mirror", "plain"], rows["acks", "plain"]) == (23, 30, 0)
     assert here.link.stake(None).queues == {"orders": (3, None), "plain": (30, 0)}

@@ -58,15 +58,15 @@ def test_the_estimate_bounds_what_was_under_way(plugin_lab: Lab, tmp_path: Path)
     ended = operator.run("rpo", "estimate")
 
     total, flows = ended.document["data"]["total"], ended.document["data"]["flows"]
-    lost, twice = (
+    lost, duplicates = (
         sum(after[f"{q}.out.{kind}"] - before[f"{q}.out.{kind}"] for q in SLOW) for kind in ("mirror", "acks")
     )
-    print(f"under way {lost} messages and {twice} acknowledgements of the two, of at most {total}")
+    print(f"under way {lost} messages and {duplicates} acknowledgements of the two, of at most {total}")
     assert {(flow["from"], flow["name"]) for flow in flows} == {
         ("london", name) for name in (*FAST, *SLOW, "DLQ", "ExpiryQueue")
     }
     assert lost <= total["loss"]["max"]
-    assert twice <= total["duplicates"]["max"]
+    assert duplicates <= total["duplicates"]["max"]
     assert total["age_s"]["max"] >= STILL_S
     assert {name: total[name] for name in FIGURES} == dict.fromkeys(FIGURES, 0)
     for scope in (total, *flows):

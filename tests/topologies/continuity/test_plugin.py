@@ -39,8 +39,8 @@ def test_there_and_back_under_load_nothing_is_lost_and_nothing_twice(
         print(verdict.as_json())
         assert verdict.drained
         assert not verdict.lost
-        assert not verdict.consumed_twice
-        assert not verdict.processed_twice
+        assert not verdict.duplicates
+        assert not verdict.redelivered
     # All that was sent was consumed: once both sites have been the target nothing of it is left anywhere.
     for target in ("paris", "london"):
         ended = operator.run("swapover", "--to", target, "--yes")
@@ -90,7 +90,7 @@ def test_two_pairs_move_side_by_side(tmp_path: Path) -> None:
         assert [activated(lab, "london", pair) for pair in lab.pairs] == [(False, False)] * 2
         conserved(operator)
         assert verdict.clean
-        assert not verdict.processed_twice
+        assert not verdict.redelivered
 
 
 def test_what_is_seen_of_it(plugin_lab: Lab, operator: Operator) -> None:

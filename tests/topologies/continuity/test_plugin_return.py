@@ -43,7 +43,7 @@ def test_the_lost_site_and_its_return(tmp_path: Path) -> None:
             refused = operator.run("failover", "--to", "paris", "--yes")
             at_most = refused.document["data"]["bounds"]
             ended = operator.run("failover", "--to", "paris", "--yes", "--accept-loss", "1000000")
-            lost, twice = both.without()
+            lost, duplicates = both.without()
             lab.start("london")
             planned = operator.run("plan", "failback", "--to", "london")
             both.go_on()
@@ -51,22 +51,22 @@ def test_the_lost_site_and_its_return(tmp_path: Path) -> None:
             both.go_on()
             after = fast.stop(), slow.stop(drain_s=120)
 
-        doubled = {key for each in after for key in each.consumed_twice} - twice
+        doubled = {key for each in after for key in each.duplicates} - duplicates
         stated = planned.document["data"]["residue"]
-        print(f"lost {len(lost)}, consumed twice {len(twice)}, of {at_most['lost']}, {at_most['twice']}")
+        print(f"lost {len(lost)}, consumed twice {len(duplicates)}, of {at_most['lost']}, {at_most['duplicates']}")
         print(f"failback: {len(doubled)} doubled, of {stated}")
         assert refused.code == 11, refused.told
         assert ended.code == 0, ended.told
         assert 0 < len(lost) <= at_most["lost"]["at_most"]
-        assert 0 < len(twice) <= at_most["twice"]["at_most"]
+        assert 0 < len(duplicates) <= at_most["duplicates"]["at_most"]
         assert "DR-RETURN-005" in planned.told
         assert stated["messages"] >= len(lost)
-        assert stated["twice_at_most"] < stated["messages"] + stated["acknowledgements"]
+        assert stated["duplicates_at_most"] < stated["messages"] + stated["acknowledgements"]
         assert returned.code == 0, returned.told
         assert returned.document["data"]["residue"] == stated
         assert all(each.drained for each in after)
         assert not any(each.lost for each in after)
-        assert len(doubled) <= stated["twice_at_most"]
+        assert len(doubled) <= stated["duplicates_at_most"]
         assert not operator.run("status").document["debts"]
 
 
@@ -88,7 +88,7 @@ class Both:
         for each in self._loads:
             each.wait_until(self._done, within_s=120, what="the queues are empty")
         told = [each.ledger.verdict(drained=True) for each in self._loads]
-        return {key for each in told for key in each.lost}, {key for each in told for key in each.consumed_twice}
+        return {key for each in told for key in each.lost}, {key for each in told for key in each.duplicates}
 
     def _done(self, counts: Counts) -> bool:
         idle = counts.received == counts.consumed + counts.ack_in_doubt
@@ -117,7 +117,7 @@ class Behind:
         after = self.traffic.stop()
         assert after.drained
         assert not after.lost
-        return set(after.consumed_twice) - self.before
+        return set(after.duplicates) - self.before
 
 
 @contextmanager
@@ -158,7 +158,7 @@ def test_a_return_that_fails_half_way_is_undone_and_doubles_nothing(tmp_path: Pa
     assert owed
     assert shut
     assert done.code == 0, done.told
-    assert len(doubled) <= stated["twice_at_most"]
+    assert len(doubled) <= stated["duplicates_at_most"]
     assert paid
 
 
@@ -184,7 +184,7 @@ def test_a_site_that_is_lost_again_in_its_return_has_nothing_delivered_that_was_
     assert failed.code in (22, 23), failed.told
     assert "DR-CONT-015" in held
     assert done.code == 0, done.told
-    assert len(doubled) <= stated["twice_at_most"]
+    assert len(doubled) <= stated["duplicates_at_most"]
     assert paid
 
 

@@ -142,11 +142,11 @@ def test_an_undone_return_shuts_the_way_before_anything_is_delivered() -> None:
 
 
 @pytest.mark.parametrize(
-    ("to_ship", "lies_there", "twice", "severity"),
+    ("to_ship", "lies_there", "duplicates", "severity"),
     [(279, 4, 4, Severity.WARNING), (40, 867, 40, Severity.WARNING), (30, 0, 0, Severity.INFO)],
 )
 def test_what_comes_twice_at_most_is_said_before_a_return(
-    to_ship: int, lies_there: int, twice: int, severity: Severity
+    to_ship: int, lies_there: int, duplicates: int, severity: Severity
 ) -> None:
     """What was done and has its acknowledgement is recognised: only what still lies in its queue can come twice."""
     london = broker("london", flow("orders", to_ship=to_ship, acks=9), depths={"orders": lies_there}, active=False)
@@ -154,8 +154,8 @@ def test_what_comes_twice_at_most_is_said_before_a_return(
 
     [told] = [each for each in RECIPE.why_not(both, move("reinstate", "london")) if each.id == "DR-RETURN-005"]
 
-    assert london.link.residue == Residue(to_ship, 9, twice)
-    assert f"at most {twice} of the messages" in told.text
+    assert london.link.residue == Residue(to_ship, 9, duplicates)
+    assert f"at most {duplicates} of the messages" in told.text
     assert told.severity is severity
 
 

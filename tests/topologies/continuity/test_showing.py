@@ -72,8 +72,8 @@ def test_a_closed_site_says_itself_what_it_takes_with_it() -> None:
 
     known, alone = london.link.stake(paris), london.link.stake(None)
 
-    assert (known.lost, known.twice, known.queues) == (4, 6, {"orders": (3, 6), "bulk": (1, 0)})
-    assert (alone.lost, alone.twice) == (4, None)
+    assert (known.lost, known.duplicates, known.queues) == (4, 6, {"orders": (3, 6), "bulk": (1, 0)})
+    assert (alone.lost, alone.duplicates) == (4, None)
     assert replace(london, service=None).link.stake(paris).lost is None
 
 
@@ -93,4 +93,4 @@ def test_a_closed_site_tells_of_lost_acknowledgements_by_what_lies_at_the_other(
     london = broker("london", flow("orders", to_ship=3), depths={"orders": 10}, active=False)
     paris = broker("paris", flow("orders", staged=20))
 
-    assert london.link.stake(paris).twice == 13
+    assert london.link.stake(paris).duplicates == 13

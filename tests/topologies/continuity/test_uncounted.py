@@ -47,6 +47,6 @@ def test_acknowledgements_that_are_miscounted_are_not_known() -> None:
     london = site("london", flow("orders"), flow("audit"))
 
     assert paris.link.unapplied is None
-    assert london.link.stake(paris).twice is None
+    assert london.link.stake(paris).duplicates is None
     pending = {row.name: row.pending for row in london.link.rows(paris, AT) if row.kind == "acks"}
     assert pending == {"orders": None, "audit": 0}

@@ -54,7 +54,7 @@ def test_it_moves_there_and_back_while_producers_go_on_and_nothing_is_lost_or_do
     print(verdict.as_json())
 
     assert verdict.drained
-    assert (verdict.lost, verdict.consumed_twice, verdict.processed_twice) == ((), (), ())
+    assert (verdict.lost, verdict.duplicates, verdict.redelivered) == ((), (), ())
     assert operator.run("trim", "paris", "--yes").code == 0
     assert {site: sum(fanout_lab.admin(site).depths().values()) for site in ("london", "paris")} == {
         "london": 0,
@@ -87,10 +87,10 @@ def test_one_site_lost_and_back_loses_nothing_and_lists_each_duplicate_before_it
     print(verdict.as_json(), bounds, f"{len(listed)} duplicates listed")
 
     assert (moved.code, returned.code) == (0, 0), (moved.told, returned.told)
-    assert (bounds["lost"]["at_most"], bounds["twice"]["at_most"] > 0) == (0, True)
+    assert (bounds["lost"]["at_most"], bounds["duplicates"]["at_most"] > 0) == (0, True)
     assert (lowered, least.read_text().strip()) == ("1", "2")
     assert verdict.drained
-    assert (verdict.lost, verdict.consumed_twice, verdict.processed_twice) == ((), (), ())
+    assert (verdict.lost, verdict.duplicates, verdict.redelivered) == ((), (), ())
     assert listed
     assert operator.run("status").document["debts"] == []
 

@@ -74,15 +74,17 @@ def rows(here: BrokerView, peer: BrokerView | None) -> dict[str, Row]:
 
 
 @pytest.mark.parametrize(
-    ("here", "there", "lost", "twice"), [(5, 5, 0, 0), (5, 9, 0, 4), (9, 5, 4, 0)], ids=["even", "residue", "lacking"]
+    ("here", "there", "lost", "duplicates"),
+    [(5, 5, 0, 0), (5, 9, 0, 4), (9, 5, 4, 0)],
+    ids=["even", "residue", "lacking"],
 )
 def test_beside_its_peer_what_that_lacks_may_be_lost_and_what_it_has_more_may_come_twice(
-    here: int, there: int, lost: int, twice: int
+    here: int, there: int, lost: int, duplicates: int
 ) -> None:
     told = rows(view("london", queue("q", here)), view("paris", queue("q", there), is_open=False))
 
-    assert {kind: row.depth for kind, row in told.items()} == {"mirror": lost, "acks": twice, "staged": there}
-    assert (told["mirror"].added, told["acks"].added, told["acks"].removed) == (0, 40, 40 - twice)
+    assert {kind: row.depth for kind, row in told.items()} == {"mirror": lost, "acks": duplicates, "staged": there}
+    assert (told["mirror"].added, told["acks"].added, told["acks"].removed) == (0, 40, 40 - duplicates)
 
 
 def test_alone_all_that_lies_there_may_be_lost_and_no_rate_joins_that_to_looks_beside_the_peer() -> None:
@@ -104,8 +106,8 @@ def test_of_a_peer_that_was_lost_and_is_back_equal_counts_are_no_equal_messages(
 
     told, back = london.link.stake(paris), paris.link.stake(london)
 
-    assert (told.lost, told.twice, told.queues) == (7, 5, {"q": (7, 5)})
-    assert (back.lost, back.twice) == (5, 7)
+    assert (told.lost, told.duplicates, told.queues) == (7, 5, {"q": (7, 5)})
+    assert (back.lost, back.duplicates) == (5, 7)
 
 
 def test_a_site_that_waits_records_no_outflow_and_dead_letters_none_at_all() -> None:
@@ -118,7 +120,7 @@ def test_a_site_that_waits_records_no_outflow_and_dead_letters_none_at_all() -> 
 def test_a_queue_that_counts_below_zero_is_not_read() -> None:
     told = view("london", queue("q", -1)).link.stake(view("paris", queue("q", 5)))
 
-    assert (told.lost, told.twice, told.queues) == (None, None, None)
+    assert (told.lost, told.duplicates, told.queues) == (None, None, None)
     assert rows(view("london", queue("q", -1)), view("paris", queue("q", 5))) == {}
 
 

@@ -20,7 +20,7 @@ from dr_ctl.topologies.bridges.view import whole
 from dr_ctl.topologies.bridges.waiting import Direction, wait
 from dr_ctl.topologies.common.effects import still, to_undo
 from dr_ctl.topologies.common.evidence import total
-from dr_ctl.topologies.common.findings import SET_ASIDE, UNDONE_TWICE
+from dr_ctl.topologies.common.findings import SET_ASIDE, UNDONE_DUPLICATES
 from dr_ctl.topologies.common.idstore import NotRead, Store
 
 
@@ -85,7 +85,7 @@ def _undo_here(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -
         within_s=tools.patience.settle_s,
         poll_s=tools.patience.settle_poll_s,
     )
-    return replace(tools.put_back(step, move.source, hand), findings=tuple(_twice(tools, move, waited.look)))
+    return replace(tools.put_back(step, move.source, hand), findings=tuple(_duplicates(tools, move, waited.look)))
 
 
 def _undo_there(tools: BridgesTools, calls: Sequence[Call], move: Move, hand: Hand) -> Refused | None:
@@ -97,7 +97,7 @@ def _undo_there(tools: BridgesTools, calls: Sequence[Call], move: Move, hand: Ha
     return still(mine, tools.views_of(mine))
 
 
-def _twice(tools: BridgesTools, move: Move, unapplied: int | None) -> list[Finding]:
+def _duplicates(tools: BridgesTools, move: Move, unapplied: int | None) -> list[Finding]:
     """Report messages that came in without their ids: at most as many as ids are left there, and as messages came; what
     lies in the returned site's buffers did not come."""
     views = tools.observer.answering(move.target)
@@ -113,7 +113,7 @@ def _twice(tools: BridgesTools, move: Move, unapplied: int | None) -> list[Findi
         f"{most} message(s) that came in of {move.target} may come twice: the ids that say they are done did not come"
     )
     remedy = f"Clients must recognise what they have done; `dr-ctl reinstate {move.target}` brings the rest."
-    return [UNDONE_TWICE(text, remedy)]
+    return [UNDONE_DUPLICATES(text, remedy)]
 
 
 def reconcile(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:

@@ -15,8 +15,8 @@ from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.engine.waiting import until
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.bridges.barrier import IdBarrier
+from dr_ctl.topologies.bridges.duplicates import Lacking, lacking, told
 from dr_ctl.topologies.bridges.tools import BridgesTools
-from dr_ctl.topologies.bridges.twice import Lacking, lacking, told
 from dr_ctl.topologies.bridges.view import BrokerView, Chosen
 from dr_ctl.topologies.bridges.waiting import Direction, Views, wait
 from dr_ctl.topologies.common.effects import holds, left_of, still

@@ -122,13 +122,13 @@ class _Return:
                 f"{len(before)} message(s) of {name} that came from {there.site} lie at {here.site}, and none at "
                 f"{there.site}: they stay, and those that {there.site} had consumed come twice"
             )
-            taken_in.twice[name] = len(before)
+            taken_in.duplicates[name] = len(before)
             self.findings.append(COPIES_UNPROVEN(text, "Nothing; clients get them."))
             return None
         text = (
             f"{len(before)} message(s) of {name} that came from {there.site} lie at {here.site} still, and no longer "
             f"at {there.site}: consumed there before the loss, as it seems. They were moved aside, and do not come "
-            "twice"
+            "duplicates"
         )
         return self._aside(self._serving, here.named[name], frozenset(before), text)
 
@@ -160,7 +160,7 @@ def reconcile(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
                     return refused
                 tools.taken_in.done_here[name] = len(gone.ids)
             elif (more := queue.depth - _depth(here, name)) > 0:
-                tools.taken_in.twice[name] = tools.taken_in.twice.get(name, 0) + more
+                tools.taken_in.duplicates[name] = tools.taken_in.duplicates.get(name, 0) + more
                 text = (
                     f"{more} message(s) of {name} lie at {view.site} beyond those at {here.site}, and nothing proves "
                     f"yet that they were consumed: {gone}. They stay, and so many may come twice"

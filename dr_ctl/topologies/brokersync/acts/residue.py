@@ -9,7 +9,7 @@ from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.topologies.brokersync import in_time, parity
 from dr_ctl.topologies.brokersync.access import Access, Way
-from dr_ctl.topologies.brokersync.checks import may_come_twice, not_compared, unproven
+from dr_ctl.topologies.brokersync.checks import not_compared, possible_duplicates, unproven
 from dr_ctl.topologies.brokersync.listing import listed
 from dr_ctl.topologies.brokersync.proven import covered
 from dr_ctl.topologies.brokersync.sync.accounts import DELETED
@@ -75,7 +75,7 @@ def cleared(tools: SyncTools, way: Way, move: Move, hand: Hand) -> Outcome:
             finding = unproven(each, len(apart.stays), apart.why, source, target)
             return Refused(f"{each.queue}: {apart.why}", findings=(finding,))
         if apart.stays:
-            left.append(may_come_twice(each.queue, len(apart.stays), target.site))
+            left.append(possible_duplicates(each.queue, len(apart.stays), target.site))
     if any(apart.gone is not None for _, apart in found) and way[0].look().start != source.start:
         return Refused(f"the broker of {source.site} was restarted: its counters prove nothing any more")
     removed: dict[str, Json] = {}
@@ -89,7 +89,9 @@ def cleared(tools: SyncTools, way: Way, move: Move, hand: Hand) -> Outcome:
         if not apart.lacks and not apart.stays:
             tools.compared.note(source, target, each.queue, count)
     stays: dict[str, Json] = {each.queue: len(apart.stays) for each, apart in found if apart.stays}
-    return Done("nothing of what was consumed lies there", {"removed": removed, "may_come_twice": stays}, tuple(left))
+    return Done(
+        "nothing of what was consumed lies there", {"removed": removed, "possible_duplicates": stays}, tuple(left)
+    )
 
 
 def _lacks(queue: str, count: int, source: BrokerView, target: BrokerView) -> Refused:

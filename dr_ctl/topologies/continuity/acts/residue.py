@@ -28,8 +28,8 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
         return Refused(f"what {move.target} still holds was not read: the continuity plugin has not started")
     residue = Residue.together(known)
     text = f"{residue.messages} message(s) and {residue.acks} acknowledgement(s)"
-    hand.notice(f"{move.target} still holds {text} for the other site; at most {residue.twice} come twice")
-    return Done(f"{text}; at most {residue.twice} come twice", residue.figures(), tuple(findings))
+    hand.notice(f"{move.target} still holds {text} for the other site; at most {residue.duplicates} come twice")
+    return Done(f"{text}; at most {residue.duplicates} come twice", residue.figures(), tuple(findings))
 
 
 def _residue(access: Access) -> Residue | None:
@@ -44,9 +44,9 @@ def _residue(access: Access) -> Residue | None:
     if any(queue.depth > copies.IDS_UP_TO for queue in queues):
         return counted
     ids = copies.ids(access.reader(), queues)
-    twice = 0
+    duplicates = 0
     for to_ship, there in zip(ids[::2], ids[1::2], strict=True):
         if to_ship is None or there is None:
             return counted
-        twice += len(to_ship & there)
-    return Residue(counted.messages, counted.acks, twice)
+        duplicates += len(to_ship & there)
+    return Residue(counted.messages, counted.acks, duplicates)

@@ -20,7 +20,7 @@ from dr_ctl.topologies.common.idstore import Store
 from dr_ctl.topologies.fanout import ids, parity
 from dr_ctl.topologies.fanout.access import Access, Way
 from dr_ctl.topologies.fanout.calls import copies, removes
-from dr_ctl.topologies.fanout.checks import may_come_twice
+from dr_ctl.topologies.fanout.checks import possible_duplicates
 from dr_ctl.topologies.fanout.copying import Lacking
 from dr_ctl.topologies.fanout.findings import CONSUMED_NOT_KNOWN, COPIED_AGAIN_AND_AGAIN, NOT_CARRIED
 from dr_ctl.topologies.fanout.tools import Evened, FanoutTools
@@ -46,7 +46,7 @@ def trim(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Outco
     """Compare towards the named site, which waits; say what nobody could tell, as it stays there."""
     del step
     outcome = _all(tools, tools.between(move.target, move.source), move, hand, copied=False)
-    return replace(outcome, findings=(*outcome.findings, *may_come_twice(tools.untold, move, move.source)))
+    return replace(outcome, findings=(*outcome.findings, *possible_duplicates(tools.untold, move, move.source)))
 
 
 def _all(tools: FanoutTools, ways: Collection[Way], move: Move, hand: Hand, *, copied: bool) -> Outcome:

@@ -10,7 +10,7 @@ from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.topologies.common.acts.residue import closed_first
 from dr_ctl.topologies.fanout.acts.levelling import even
-from dr_ctl.topologies.fanout.checks import may_come_twice, nothing_owed
+from dr_ctl.topologies.fanout.checks import nothing_owed, possible_duplicates
 from dr_ctl.topologies.fanout.findings import ONLY_AT_RETURNED
 from dr_ctl.topologies.fanout.tools import Evened, FanoutTools
 
@@ -44,7 +44,7 @@ def reconcile(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> 
     for way in tools.between(move.source, move.target):
         if (refused := even(tools, way, move, hand, copied=True)) is not None:
             return refused
-    untold = may_come_twice(tools.untold, move, move.target)
+    untold = possible_duplicates(tools.untold, move, move.target)
     if any(each.severity is Severity.ERROR for each in untold):
         return Refused(untold[0].text, tools.evened.as_json(), tuple(untold))
     return Done(tools.evened.text, tools.evened.as_json(), tuple(untold))

@@ -73,7 +73,7 @@ def act(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outcom
         text = f"{sum(moved.values())} message(s) that lay only at {move.target} moved to {', '.join(moved)}"
         remedy = "Look at them there: each was done already, or never; move back by hand what was not."
         findings.append(SET_ASIDE(text, remedy))
-    text = f"{tools.taken_in.text}{tools.taken_in.twice(move.target)}"
+    text = f"{tools.taken_in.text}{tools.taken_in.duplicates(move.target)}"
     left_over: list[Json] = [*told_wrong]
     evidence: dict[str, Json] = {
         **tools.taken_in.as_json(),

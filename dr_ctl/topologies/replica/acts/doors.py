@@ -1,4 +1,4 @@
-"""Acts of clients' doors at one site, `fence` undone and `release`: the plugin alone opens the doors of a replica."""
+"""Acts of clients' doors at one site, `fence` undone and `unfence`: the plugin alone opens the doors of a replica."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def undo_fence_by_itself(tools: ReplicaTools, step: PlannedStep, move: Move, han
     return _would_open_replica(tools, step.inverse, move) or acts.fence.undo_by_itself(tools, step, move, hand)
 
 
-def release(tools: ReplicaTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-    return _would_open_replica(tools, step.calls, move) or acts.release.act(tools, step, move, hand)
+def unfence(tools: ReplicaTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    return _would_open_replica(tools, step.calls, move) or acts.unfence.act(tools, step, move, hand)
 
 
 def _would_open_replica(tools: ReplicaTools, calls: Sequence[Call], move: Move) -> Refused | None:

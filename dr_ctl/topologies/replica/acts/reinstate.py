@@ -103,7 +103,7 @@ def reconcile(tools: ReplicaTools, step: PlannedStep, move: Move, hand: Hand) ->
             return refused
     findings += _differing(tools, move)
     accepted = move.ask.accept_difference
-    wrong = {name: count for name, count in tools.taken_in.twice.items() if accepted.get(name) != count}
+    wrong = {name: count for name, count in tools.taken_in.duplicates.items() if accepted.get(name) != count}
     if wrong and move.ask.operation == FAILBACK:
         named = ", ".join(f"{name}={count}" for name, count in wrong.items())
         text = f"{move.source} holds messages that {move.target} lacks, and a move leaves them behind: {named}"
@@ -200,7 +200,7 @@ def _keep(tools: ReplicaTools, access: Access, name: str, kept: frozenset[str], 
 
 def _only_here(tools: ReplicaTools, here: Access, there: Access, name: str, count: int) -> Finding:
     """The plugin's events do not tell what became of such a message at the returned site: no evidence, no removal."""
-    tools.taken_in.twice[name] = count
+    tools.taken_in.duplicates[name] = count
     text = (
         f"{count} message(s) of {name} lie at {here.site} and not at {there.site}, which is its replica: {there.site} "
         "had consumed them before the loss, or came back without its store"

@@ -1,4 +1,4 @@
-"""`monitor --pay-debts`: which lost sites may be taken in again without a person, and the runs that do it."""
+"""`monitor --auto-reinstate`: which lost sites may be taken in again without a person, and the runs that do it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from dr_ctl.topologies.topology import Seen
 AGAIN_S: Final = 60.0  # a run that did not end well is not repeated at every look
 
 
-def payable(seen: Seen) -> tuple[str, ...]:
-    """The sites that a debt is owed for, that answer, and that may be paid for without a person: the debt stands where
-    the highest epoch is, and the site that took over is seen serving in the same look."""
+def reinstatable(seen: Seen) -> tuple[str, ...]:
+    """The sites that a debt is owed for, that answer, and that need no person: the debt stands where the highest epoch
+    is, and the site that took over is seen serving in the same look."""
     if len({debt.kept_at for debt in seen.debts}) > 1:
         return ()  # lost in turn: which of them really serves is for a person to say
     epochs = dict.fromkeys(seen.roles, 0)
@@ -38,7 +38,7 @@ def payable(seen: Seen) -> tuple[str, ...]:
 
 
 @dataclass
-class Payer:
+class AutoReinstate:
     """Takes a lost site that is back in again, by a run like any other. `runs` are those that it made, by name and
     outcome."""
 
@@ -46,10 +46,10 @@ class Payer:
     runs: list[Json] = field(default_factory=list)
     _not_before: dict[str, float] = field(default_factory=dict)
 
-    def pay(self, seen: Seen) -> None:
-        """Reinstate each payable site, unless that failed a moment ago. Says what came of it."""
+    def reinstate(self, seen: Seen) -> None:
+        """Reinstate each site that may be, unless that failed a moment ago. Says what came of it."""
         clock = self.caller.clock
-        for site in payable(seen):
+        for site in reinstatable(seen):
             if clock.monotonic() < self._not_before.get(site, 0.0):
                 continue
             self.caller.say(f"{site} is back: taking it in again")

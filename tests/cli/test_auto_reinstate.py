@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dr_ctl.application.paying import payable
+from dr_ctl.application.auto_reinstate import reinstatable
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.topologies.common.debts import document
 from dr_ctl.topologies.mirror.view import BrokerView
@@ -91,11 +91,11 @@ class TestMonitor:
     def test_it_pays_all_of_it_by_a_run_like_any_other(self, dr_ctl: Shell, survived: Sites) -> None:
         survived.come_back(opened=True)
 
-        ended = self.monitor(dr_ctl, "--pay-debts")
+        ended = self.monitor(dr_ctl, "--auto-reinstate")
 
         status = dr_ctl("status", "--json")
         assert ended.code == 0
-        assert "1 run(s) to pay debts" in ended.out
+        assert "1 run(s) to reinstate a lost site" in ended.out
         assert (owed(status), status.document["summary"]) == ([], "paris serves")
         assert survived.changes == ["stop()", *TAKEN_IN]
         assert dr_ctl("runs", "verify", "--json").code == 0
@@ -110,7 +110,7 @@ class TestMonitor:
     def test_a_site_that_is_away_is_waited_for(self, dr_ctl: Shell, survived: Sites) -> None:
         changes = list(survived.changes)
 
-        assert "0 run(s) to pay debts" in self.monitor(dr_ctl, "--pay-debts").out
+        assert "0 run(s) to reinstate a lost site" in self.monitor(dr_ctl, "--auto-reinstate").out
         assert survived.changes == changes
 
     def test_another_run_has_the_lock(self, dr_ctl: Shell, survived: Sites) -> None:
@@ -121,7 +121,7 @@ class TestMonitor:
         first = next(path for path in sorted(runs.iterdir()) if (path / "journal.jsonl").exists())
         (open_run / "journal.jsonl").write_bytes((first / "journal.jsonl").read_bytes())
 
-        self.monitor(dr_ctl, "--pay-debts")
+        self.monitor(dr_ctl, "--auto-reinstate")
 
         assert survived.changes == []
 
@@ -144,10 +144,10 @@ def owing(site: str, *, epoch: int, serving: bool = True, about: str | None = No
     ],
     ids=["closed", "open", "an older epoch", "nobody serves", "lost in turn"],
 )
-def test_only_what_a_person_need_not_decide_is_payable(
+def test_only_what_a_person_need_not_decide_is_reinstatable(
     london: BrokerView, paris: BrokerView, sites_to_pay: tuple[str, ...]
 ) -> None:
-    assert payable(seen(london, paris)) == sites_to_pay
+    assert reinstatable(seen(london, paris)) == sites_to_pay
 
 
 class TestEscalated:
@@ -164,7 +164,7 @@ class TestEscalated:
 
         assert (ended.code, ended.document["outcome"]) == (11, "loss_refused"), ended.document
         bounds = ended.document["data"]["bounds"]
-        assert (bounds["lost"]["at_most"], bounds["twice"]["at_most"]) == (7, 7)
+        assert (bounds["lost"]["at_most"], bounds["duplicates"]["at_most"]) == (7, 7)
         assert [each["name"] for each in bounds["queues"]] == ["orders.audit", "orders.in"]
         assert [each["lost"] for each in bounds["queues"]] == [0, 2]  # no more than lies there
         assert stuck.changes == []

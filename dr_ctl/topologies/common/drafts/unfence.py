@@ -1,4 +1,4 @@
-"""Plans `release`: clients let in again, and pauses of runs lifted. Pure."""
+"""Plans `unfence`: clients let in again, and pauses of runs lifted. Pure."""
 
 from __future__ import annotations
 

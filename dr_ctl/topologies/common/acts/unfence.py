@@ -1,4 +1,4 @@
-"""The act of `release`: clients let in again at one site, pauses lifted."""
+"""The act of `unfence`: clients let in again at one site, pauses lifted."""
 
 from __future__ import annotations
 

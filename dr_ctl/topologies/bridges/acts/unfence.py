@@ -1,4 +1,4 @@
-"""The act of `release`: the clients of closed queues let in again at one site."""
+"""The act of `unfence`: the clients of closed queues let in again at one site."""
 
 from __future__ import annotations
 

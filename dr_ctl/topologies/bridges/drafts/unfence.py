@@ -1,4 +1,4 @@
-"""Plans `release`: the clients of closed queues let in again at one site. Pure."""
+"""Plans `unfence`: the clients of closed queues let in again at one site. Pure."""
 
 from __future__ import annotations
 
