@@ -3,8 +3,6 @@ SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
-# The built continuity plugin, where it lies beside the checkout; its tests say plainly when it is absent.
-export DR_CTL_CONTINUITY_JAR ?= $(firstword $(wildcard ../shared/continuity/artemis-continuity-plugin-*.jar))
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo fast test deep chaos lint bench lock clean
