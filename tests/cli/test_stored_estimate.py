@@ -35,7 +35,7 @@ def test_status_shows_it_with_its_age(dr_ctl: Shell, installation: Installation)
     estimate = told.document["data"]["estimate"]
     assert estimate["total"]["loss"]["now"] == 7
     assert 180 <= estimate["age_s"] < 240
-    four = "messages lost 7, age of the oldest 500 ms, messages twice not known, drain not known"
+    four = "messages lost 7, age of the oldest 500 ms, duplicates not known, drain not known"
     assert f"if london died: {four} (by the look of 3 min" in text.out
     assert "  p99 of all looks: messages lost 9, age of the oldest 1.50 s" in text.out
     assert "drain not known; objectives met" in text.out
