@@ -120,6 +120,21 @@ def test_libraries_have_one_home_and_the_twin_none_at_all() -> None:
             assert library in sys.stdlib_module_names or (name, library) == (f"{TWIN}site", "yaml"), (name, library)
 
 
+def test_the_mathematics_of_a_history_knows_neither_spark_nor_files() -> None:
+    pure = {name: [*imports(tree)] for name, tree in modules().items() if name.startswith("rpo.core.")}
+    near = ("dr_ctl.core.", "dr_ctl.rpo.core.", "numpy", "pyarrow.compute")
+    reads = {"io", "os", "pathlib", "shutil", "tempfile"}
+
+    assert len(pure) > 10
+    for name, all_told in pure.items():
+        for told in all_told:
+            library = told.partition(".")[0]
+            assert told.startswith(near) or told == "pyarrow" or library in sys.stdlib_module_names - reads, (
+                name,
+                told,
+            )
+
+
 def test_a_topology_knows_what_is_common_and_its_family_and_no_other_one() -> None:
     for name, all_told in ties().items():
         mine = name.split(".")

@@ -10,11 +10,11 @@ import pytest
 
 from dr_ctl.rpo.backtest.backtest import Backtest, BacktestAnswer, backtest
 from dr_ctl.rpo.backtest.calibration import UNITS, BoundRow, Calibration, Fold, Row, ahead, unconditional
+from dr_ctl.rpo.core.changes import Changes
+from dr_ctl.rpo.core.histogram import Histogram
 from dr_ctl.rpo.estimate.curves import Curves
-from dr_ctl.rpo.estimate.horizon import Changes
 from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.history.files import write
-from dr_ctl.rpo.series.histogram import Histogram
 from tests.rpo.simulator import LOADS, history
 
 

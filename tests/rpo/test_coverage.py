@@ -13,13 +13,13 @@ from statistics import mean
 import numpy as np
 import pytest
 
+from dr_ctl.rpo.core.columns import NA
+from dr_ctl.rpo.core.histogram import Histogram, covered_blocks
+from dr_ctl.rpo.core.steps import Steps
 from dr_ctl.rpo.estimate.estimate import BLOCKS
 from dr_ctl.rpo.estimate.figures import interval
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
-from dr_ctl.rpo.series.columns import NA
-from dr_ctl.rpo.series.histogram import Histogram, covered_blocks
-from dr_ctl.rpo.series.steps import Steps
 from tests.rpo.simulator import EPOCH, EVERY_S, LOADS, STEP_S, STRETCHED, Load, Truth, history
 from tests.rpo.usable import usable_files
 from tests.rpo.whole import course_of

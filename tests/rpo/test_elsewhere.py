@@ -201,7 +201,7 @@ def test_a_session_of_spark_submit_is_used(life: Path) -> None:
 
 def test_workers_with_another_dr_ctl_are_refused_with_both_versions(life: Path) -> None:
     shutil.copytree(ROOT / "dr_ctl", life / "other" / "dr_ctl", ignore=shutil.ignore_patterns("__pycache__"))
-    with (life / "other/dr_ctl/rpo/series/cut.py").open("a") as code:
+    with (life / "other/dr_ctl/rpo/core/cut.py").open("a") as code:
         code.write("# as another version says it\n")
 
     with standalone(life / "spark") as address:

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from dr_ctl.rpo.confidence import t_value
+from dr_ctl.rpo.core.changes import LEAST_MOMENTS, Changes, level
+from dr_ctl.rpo.core.histogram import Histogram, weighted_quantile
 from dr_ctl.rpo.estimate.figures import LEAST_BLOCKS, between, interval
-from dr_ctl.rpo.estimate.horizon import LEAST_MOMENTS, Changes, ahead, level
-from dr_ctl.rpo.series.histogram import Histogram, weighted_quantile
+from dr_ctl.rpo.estimate.horizon import ahead
 
 
 def histogram(values: list[list[int]]) -> Histogram:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dr_ctl.core.model import Finding
-    from dr_ctl.rpo.series.histogram import Histogram
+    from dr_ctl.rpo.core.histogram import Histogram
 
 
 Intervals = dict[tuple[float, float], Interval]

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow.compute as pc
 import pytest
 
+from dr_ctl.rpo.core.columns import Columns
 from dr_ctl.rpo.estimate import looks, plan
 from dr_ctl.rpo.estimate.estimate import estimate
 from dr_ctl.rpo.estimate.plan import Plan
@@ -18,7 +19,6 @@ from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.estimate.run import here
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row, micros
-from dr_ctl.rpo.series.columns import Columns
 from tests.rpo.fifo import at
 from tests.rpo.test_estimate import FixedClock
 

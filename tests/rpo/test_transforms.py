@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from dr_ctl.rpo.core.columns import NA, Ints
+from dr_ctl.rpo.core.fold import fold
+from dr_ctl.rpo.core.histogram import Histogram, bucket_of
+from dr_ctl.rpo.core.now import Now
+from dr_ctl.rpo.core.rates import drain_ms
+from dr_ctl.rpo.core.silence import Silence
+from dr_ctl.rpo.core.steps import Course, Figures, Steps
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
-from dr_ctl.rpo.series.columns import NA, Ints
-from dr_ctl.rpo.series.fold import fold
-from dr_ctl.rpo.series.histogram import Histogram, bucket_of
-from dr_ctl.rpo.series.now import Now
-from dr_ctl.rpo.series.rates import drain_ms
-from dr_ctl.rpo.series.silence import Silence
-from dr_ctl.rpo.series.steps import Course, Figures, Steps
 from tests.rpo.fifo import FifoSite, Style, Truth, at
 from tests.rpo.whole import course_of
 

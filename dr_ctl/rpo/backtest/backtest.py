@@ -10,14 +10,14 @@ from dr_ctl.core.model import Finding
 from dr_ctl.rpo.backtest import calibration
 from dr_ctl.rpo.backtest.calibration import BoundRow, Row
 from dr_ctl.rpo.backtest.verdict import Calibration
+from dr_ctl.rpo.core.histogram import Histogram, wall_blocks
+from dr_ctl.rpo.core.left_out import SUMS
+from dr_ctl.rpo.core.rows import MILLI, Rows
 from dr_ctl.rpo.estimate import notes, run
 from dr_ctl.rpo.estimate.curves import BINS, Curves, curves_of
-from dr_ctl.rpo.estimate.left_out import SUMS
-from dr_ctl.rpo.estimate.rows import MILLI, Rows
 from dr_ctl.rpo.estimate.run import Do
 from dr_ctl.rpo.estimate.scope import Scope, looked
 from dr_ctl.rpo.history.row import micros, moment
-from dr_ctl.rpo.series.histogram import Histogram, wall_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from dr_ctl.rpo.backtest.verdict import Calibration
-from dr_ctl.rpo.estimate.horizon import Changes
+from dr_ctl.rpo.core.changes import Changes
+from dr_ctl.rpo.core.columns import Floats, Ints
+from dr_ctl.rpo.core.histogram import Histogram, bucket_of, wall_blocks, weighted_quantile
 from dr_ctl.rpo.estimate.result import PROBABILITIES
-from dr_ctl.rpo.series.columns import Floats, Ints
-from dr_ctl.rpo.series.histogram import Histogram, bucket_of, wall_blocks, weighted_quantile
 
 if TYPE_CHECKING:
     from dr_ctl.core.model import Json

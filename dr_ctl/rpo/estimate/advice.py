@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from dr_ctl.core.clock import stamp
-from dr_ctl.rpo.estimate.calendar import SECOND, Calendar
+from dr_ctl.rpo.core.calendar import SECOND, Calendar
+from dr_ctl.rpo.core.rows import MILLI, Rows
 from dr_ctl.rpo.estimate.result import QueueShare
-from dr_ctl.rpo.estimate.rows import MILLI, Rows
 from dr_ctl.rpo.estimate.scope import Scope, pair_of
 from dr_ctl.rpo.history.row import moment
 from dr_ctl.settings.durations import duration

@@ -9,13 +9,13 @@ from typing import Final
 
 import numpy as np
 
-from dr_ctl.rpo.estimate.calendar import Calendar
+from dr_ctl.rpo.core.calendar import Calendar
+from dr_ctl.rpo.core.columns import NA
+from dr_ctl.rpo.core.histogram import wall_blocks
+from dr_ctl.rpo.core.steps import METRICS
 from dr_ctl.rpo.estimate.figures import scaled
 from dr_ctl.rpo.estimate.scope import Scope
 from dr_ctl.rpo.history.row import moment
-from dr_ctl.rpo.series.columns import NA
-from dr_ctl.rpo.series.histogram import wall_blocks
-from dr_ctl.rpo.series.steps import METRICS
 
 BINS: Final = 200
 UNITS: Final = {"loss": 1, "age_ms": 1000, "duplicates": 1, "drain_ms": 1000}

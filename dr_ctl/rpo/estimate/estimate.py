@@ -11,9 +11,13 @@ import pyarrow.compute as pc
 
 from dr_ctl.core.clock import Clock, SystemClock
 from dr_ctl.core.model import Finding, Role
+from dr_ctl.rpo.core.calendar import DAY, SECOND
+from dr_ctl.rpo.core.changes import level
+from dr_ctl.rpo.core.rows import Rows
+from dr_ctl.rpo.core.steps import METRICS
+from dr_ctl.rpo.core.summary import HORIZON_US
 from dr_ctl.rpo.estimate import horizon, notes, run
 from dr_ctl.rpo.estimate.advice import advice, shares
-from dr_ctl.rpo.estimate.calendar import DAY, SECOND
 from dr_ctl.rpo.estimate.coverage import Coverage, judged
 from dr_ctl.rpo.estimate.curves import BINS, UNITS, curves_of
 from dr_ctl.rpo.estimate.figures import quantity
@@ -31,13 +35,10 @@ from dr_ctl.rpo.estimate.result import (
     SeenWindow,
     Verdict,
 )
-from dr_ctl.rpo.estimate.rows import Rows
 from dr_ctl.rpo.estimate.run import Do
 from dr_ctl.rpo.estimate.scope import Scope, looked, pair_of
 from dr_ctl.rpo.estimate.stored import store
-from dr_ctl.rpo.estimate.summary import HORIZON_US
 from dr_ctl.rpo.history.row import micros, moment
-from dr_ctl.rpo.series.steps import METRICS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -199,11 +200,11 @@ class _Seen:
         stalled = here is not None and here[1]
         rates = scope.put_rates if stalled and not any(scope is each for _, each in self.classes) else None
         more = None if rates is None else [int(-(-each * horizon_s // 1)) for each in rates]
-        level = horizon.level(scope.since("loss") or 0)
+        at = level(scope.since("loss") or 0)
 
         def ahead(metric: str, fallback: Sequence[int] | None) -> Quantity:
             changes = scope.changes(metric, int(horizon_s * SECOND), self._since_us)
-            similar = changes.similar(level, stalled=stalled)
+            similar = changes.similar(at, stalled=stalled)
             # From the bound of the last interval on: the changes are those of such bounds.
             now = scope.now(metric, likely=False)
             return horizon.ahead(

@@ -15,8 +15,8 @@ from typing import Final
 import numpy as np
 
 from dr_ctl.rpo.confidence import Z, t_value
+from dr_ctl.rpo.core.histogram import Histogram
 from dr_ctl.rpo.estimate.result import PROBABILITIES, Interval, Number, Quantiles, Quantity
-from dr_ctl.rpo.series.histogram import Histogram
 
 LEAST_BLOCKS: Final = 8
 LEAST_EXCURSIONS: Final = 4

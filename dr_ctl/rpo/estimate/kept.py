@@ -20,19 +20,20 @@ import pyarrow.parquet as pq
 
 import dr_ctl
 import dr_ctl.rpo
-from dr_ctl.rpo.estimate.calendar import DAY, HOUR, OF_A_DAY, Calendar, Period
+from dr_ctl.rpo.core.calendar import DAY, HOUR, OF_A_DAY, Calendar, Period
+from dr_ctl.rpo.core.cut import AWAY_US
+from dr_ctl.rpo.core.rows import SCHEMA, coarsened
 from dr_ctl.rpo.estimate.listing import SIDE_BY_SIDE, File, Listing
-from dr_ctl.rpo.estimate.rows import SCHEMA, coarsened
+from dr_ctl.rpo.history.row import moment
 from dr_ctl.rpo.history.store import Store
-from dr_ctl.rpo.series.cut import AWAY_US
 
 if TYPE_CHECKING:
     from dr_ctl.rpo.estimate.slices import Slice
 
 NOTE: Final = b"dr-ctl"
 MADE_OF: Final = (
-    "series/*.py",
-    *(f"estimate/{name}.py" for name in ("calendar", "horizon", "looks", "rows", "slices", "summary")),
+    "core/*.py",
+    *(f"estimate/{name}.py" for name in ("looks", "slices")),
 )
 UNUSED_NS: Final = 7 * 86_400 * 1_000_000_000
 """Summaries of other code or other patterns to which nothing was added for so long are nobody's."""
@@ -112,7 +113,11 @@ def _by_day(files: Sequence[File]) -> _ByDay:
 
 
 def _name(where: str, period: Period) -> str:
-    return f"{where}/{period.label}.parquet"
+    return f"{where}/{_label(period)}.parquet"
+
+
+def _label(period: Period) -> str:
+    return f"{moment(period.from_us):{'%Y%m%d' if period.is_day else '%Y%m%dT%H'}}"
 
 
 def _read(store: Store, where: str, period: Period) -> Kept | None:
@@ -189,7 +194,7 @@ def tidy(
             keep(store, where, Kept(day, rows, back_us, files))
             for each in hours:
                 store.remove(_name(where, each.period))
-    first = Period(begin_us - begin_us % DAY, begin_us - begin_us % DAY + DAY).label
+    first = _label(Period(begin_us - begin_us % DAY, begin_us - begin_us % DAY + DAY))
     folders: dict[str, list[str]] = {}
     for name in listing.under("summary/"):
         top, _, file = name.rpartition("/")

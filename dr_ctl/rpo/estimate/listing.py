@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dr_ctl.core.model import Finding
-from dr_ctl.rpo.estimate.calendar import DAY
+from dr_ctl.rpo.core.calendar import DAY
 from dr_ctl.rpo.history.files import NAMED, day_us, without, wrong_columns
 from dr_ctl.rpo.history.row import micros
 from dr_ctl.rpo.history.store import Identity, Store

@@ -17,13 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dr_ctl.rpo.estimate.calendar import SECOND, Period
+from dr_ctl.rpo.core.calendar import Period
+from dr_ctl.rpo.core.columns import READ, Columns, Flags, Ints
+from dr_ctl.rpo.core.cut import AWAY_US, Outflows
+from dr_ctl.rpo.core.hour import FURTHER, is_cut, needed, whole
 from dr_ctl.rpo.estimate.listing import File
 from dr_ctl.rpo.history.files import SCHEMA
 from dr_ctl.rpo.history.row import micros
 from dr_ctl.rpo.history.store import Store
-from dr_ctl.rpo.series.columns import NA, QUEUE, READ, Columns, Flags, Ints
-from dr_ctl.rpo.series.cut import AWAY_US, Outflows
 
 if TYPE_CHECKING:
     from dr_ctl.rpo.estimate.slices import Slice
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
 AT_ONCE: Final = 1_500_000
 """Rows that are held at once."""
 BATCH: Final = 1 << 16
-FURTHER: Final = 6
-"""By so much a look back grows where the cut lies before it."""
-SELDOM_US: Final = 300 * SECOND
 _WORDS: Final = ("pair", "kind", "name", "start")
 _SCHEMA: Final = pa.schema(
     [pa.field(each.name, pa.dictionary(pa.int32(), pa.string()) if each.name in _WORDS else each.type)
@@ -105,7 +103,7 @@ class Looks:
             fits = self._rows_of(from_us, end_us) <= AT_ONCE
             rows = self._all(from_us, end_us) if fits else self._outer(from_us, end_us)
             flows = Outflows.of(rows)
-            if from_us <= told.begin_us or _is_cut(flows, hour.from_us, from_us):
+            if from_us <= told.begin_us or is_cut(flows, hour.from_us, from_us):
                 break
             back_us *= FURTHER
         if not ((rows.us >= hour.from_us) & (rows.us < hour.to_us)).any():
@@ -114,8 +112,8 @@ class Looks:
         if fits:
             kept = rows
             if rows.us[0] < near_us:  # of the past only what some cut needs
-                needed = self._needed(_whole(rows), flows, near_us)
-                kept = rows.only((rows.us >= near_us) | np.isin(rows.us, needed))
+                some = needed(whole(rows), flows, near_us)
+                kept = rows.only((rows.us >= near_us) | np.isin(rows.us, some))
             return Around(rows, flows, lambda: iter([kept]), from_us)
         return Around(rows, flows, lambda: self._chunks(flows, from_us, near_us, end_us), from_us)
 
@@ -138,9 +136,9 @@ class Looks:
 
     def _chunks(self, flows: Outflows, from_us: int, near_us: int, to_us: int) -> Iterator[Columns]:
         """The looks at queues, some queues at a time."""
-        whole = self._whole(from_us, near_us)
-        needed = self._needed(whole, flows, near_us)
-        share = len(needed) / max(1, len(np.unique(whole[1])))
+        moments = self._whole(from_us, near_us)
+        some = needed(moments, flows, near_us)
+        share = len(some) / max(1, len(np.unique(moments[1])))
         count = int((self._rows_of(near_us, to_us) + share * self._rows_of(from_us, near_us)) // AT_ONCE) + 1
         for number in range(count):
 
@@ -148,10 +146,10 @@ class Looks:
                 return _in_part(batch, number, count)
 
             def past(batch: pa.RecordBatch, number: int = number) -> Flags:
-                return _in_part(batch, number, count) & np.isin(_moments(batch), needed)
+                return _in_part(batch, number, count) & np.isin(_moments(batch), some)
 
             near = self._table(near_us, to_us, _has_queues, mine)
-            far = self._table(from_us, near_us, lambda group: _has_queues(group) and _touches(group, needed), past)
+            far = self._table(from_us, near_us, lambda group: _has_queues(group) and _touches(group, some), past)
             yield Columns.of(pa.concat_tables([near, far]))
 
     def _whole(self, from_us: int, to_us: int) -> tuple[Ints, Ints]:
@@ -169,25 +167,6 @@ class Looks:
         self._table(from_us, to_us, _has_queues, note, columns=("ts", "pair", "kind"))
         pairs = [np.full(len(times), number) for number, times in enumerate(found.values())]
         return np.concatenate([*pairs, np.zeros(0, np.int64)]), np.concatenate([*found.values(), np.zeros(0, np.int64)])
-
-    @staticmethod
-    def _needed(whole: tuple[Ints, Ints], flows: Outflows, near_us: int) -> Ints:
-        """Of the past the looks that cut history for a look from then on, those after these, and one now and then."""
-        recent = flows.us >= near_us
-        cuts = [
-            side.cut_us[recent & (side.cut_us != NA) & (side.cut_us < near_us)] for side in (flows.sends, flows.acks)
-        ]
-        moments = np.unique(np.concatenate(cuts))
-        found = [moments[:0]]
-        for pair in np.unique(whole[0]).tolist():
-            times = whole[1][whole[0] == pair]
-            times = times[times < near_us]
-            if not len(times):
-                continue
-            at = np.searchsorted(times, moments, "right") - 1
-            seldom = np.flatnonzero(np.diff(times // SELDOM_US, prepend=-1))
-            found.append(times[np.clip(np.concatenate([at, at + 1, seldom, [len(times) - 1]]), 0, len(times) - 1)])
-        return np.unique(np.concatenate(found))
 
     def _rows_of(self, from_us: int, to_us: int) -> float:
         """About how many rows there are in that time."""
@@ -294,26 +273,3 @@ def _in_part(batch: pa.RecordBatch, number: int, count: int) -> Flags:
     codes = pc.fill_null(names.indices.cast(pa.int64()), -1).to_numpy(zero_copy_only=False)
     found: Flags = mine[codes] & _queues(batch)
     return found
-
-
-def _whole(rows: Columns) -> tuple[Ints, Ints]:
-    at = np.flatnonzero(rows.kind == QUEUE)
-    if not len(at):
-        return at, at
-    times, moment = np.unique(rows.us[at], return_inverse=True)
-    both = np.unique(rows.pair[at] * len(times) + moment)
-    return both // len(times), times[both % len(times)]
-
-
-def _is_cut(flows: Outflows, at_us: int, from_us: int) -> bool:
-    """Whether every outflow's cut is known at its last look before a moment, or never can be."""
-    before = np.flatnonzero(flows.us < at_us)
-    if not len(before):
-        return True
-    last = before[np.append(flows.flow[before][1:] != flows.flow[before][:-1], True)]
-    began = np.flatnonzero(flows.fresh)
-    first = began[np.searchsorted(began, last, "right") - 1]
-    is_cut = ~(flows.sends.known.any() & flows.is_floor[last])
-    for side in (flows.sends, flows.acks):
-        is_cut &= ~side.known[last] | (side.cut_us[last] != NA) | (flows.series[last] != flows.series[first])
-    return bool((is_cut | (flows.us[first] > from_us + AWAY_US)).all())

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
+    from dr_ctl.rpo.core.rows import Rows
     from dr_ctl.rpo.estimate.coverage import Coverage
     from dr_ctl.rpo.estimate.listing import File
     from dr_ctl.rpo.estimate.result import Estimate, Figures, LossClass, LossLimit, Objectives, SeenWindow
-    from dr_ctl.rpo.estimate.rows import Rows
     from dr_ctl.rpo.estimate.scope import Scope
 
 STALE_POLLS: Final = 5

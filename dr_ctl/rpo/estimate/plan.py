@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dr_ctl.core.model import Finding, Role
+from dr_ctl.rpo.core.calendar import HOUR, SECOND, Calendar, Period
 from dr_ctl.rpo.estimate import kept, notes
-from dr_ctl.rpo.estimate.calendar import HOUR, SECOND, Calendar, Period
 from dr_ctl.rpo.estimate.kept import Kept
 from dr_ctl.rpo.estimate.listing import File, Listing
 from dr_ctl.rpo.estimate.request import Request

@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.model import Finding
+from dr_ctl.rpo.core.rows import together
 from dr_ctl.rpo.estimate import kept
 from dr_ctl.rpo.estimate.plan import Plan
 from dr_ctl.rpo.estimate.request import Request
-from dr_ctl.rpo.estimate.rows import together
 from dr_ctl.rpo.estimate.slices import Slice, answer
 from dr_ctl.rpo.history.files import AGAIN
 from dr_ctl.rpo.history.store import Store

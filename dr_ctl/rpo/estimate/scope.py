@@ -11,12 +11,12 @@ from typing import Final
 
 import numpy as np
 
-from dr_ctl.rpo.estimate.calendar import HOUR
-from dr_ctl.rpo.estimate.horizon import Changes
-from dr_ctl.rpo.estimate.rows import MILLI, TOTAL, Part, Rows, class_name
-from dr_ctl.rpo.series.columns import NA, Floats, Ints
-from dr_ctl.rpo.series.histogram import Histogram, covered_blocks, weighted_quantile
-from dr_ctl.rpo.series.rates import drain_ms, rates
+from dr_ctl.rpo.core.calendar import HOUR
+from dr_ctl.rpo.core.changes import Changes
+from dr_ctl.rpo.core.columns import NA, Floats, Ints
+from dr_ctl.rpo.core.histogram import Histogram, covered_blocks, weighted_quantile
+from dr_ctl.rpo.core.rates import drain_ms, rates
+from dr_ctl.rpo.core.rows import MILLI, TOTAL, Part, Rows, class_name
 
 RATES: Final = (0.5, 0.95, 0.99, 1.0)
 

@@ -13,16 +13,16 @@ from typing import Final, Self
 
 import pyarrow as pa
 
-from dr_ctl.core.patterns import matches
-from dr_ctl.rpo.estimate.calendar import HOUR, Calendar, Period
+from dr_ctl.rpo.core.calendar import HOUR, Period
+from dr_ctl.rpo.core.cut import AWAY_US
+from dr_ctl.rpo.core.hour import Orders
+from dr_ctl.rpo.core.left_out import check
+from dr_ctl.rpo.core.queues import Queues
+from dr_ctl.rpo.core.rows import SCHEMA, Gathered
+from dr_ctl.rpo.core.summary import HORIZON_US, summed_up
 from dr_ctl.rpo.estimate.kept import Keeper, version
-from dr_ctl.rpo.estimate.left_out import check
 from dr_ctl.rpo.estimate.listing import File
 from dr_ctl.rpo.estimate.looks import Gone, Looks, TooShort
-from dr_ctl.rpo.estimate.rows import SCHEMA, Gathered
-from dr_ctl.rpo.estimate.summary import HORIZON_US, Window, summed_up
-from dr_ctl.rpo.series.cut import AWAY_US
-from dr_ctl.rpo.series.queues import Queues
 
 NEAR_US: Final = 2 * HOUR
 """So much before a slice its files are told at first; more where the cut lies further back."""
@@ -72,11 +72,19 @@ class Slice:
         """Whether an hour is one of its own."""
         return self.from_us - self.from_us % HOUR <= hour_us < self.to_us
 
-    def mask(self, queue: str) -> int:
-        """By bits: 1 in the total, 2 in the first class, and so on."""
-        if not matches(self.include, queue) or matches(self.exclude, queue):
-            return 0
-        return 1 + sum(2 << number for number, each in enumerate(self.classes) if matches(each, queue))
+    @property
+    def orders(self) -> Orders:
+        return Orders(
+            self.begin_us,
+            self.end_us,
+            self.from_us,
+            self.to_us,
+            self.include,
+            self.exclude,
+            self.classes,
+            self.horizons_us,
+            self.cell_us,
+        )
 
 
 def answer(told: Slice) -> Iterator[pa.Table]:
@@ -101,17 +109,15 @@ def answer(told: Slice) -> Iterator[pa.Table]:
 
 def _hour(told: Slice, looks: Looks, hour_us: int) -> tuple[Period, pa.Table, int]:
     """Sum an hour up by itself: the rows are the same whatever else is asked for."""
-    period, calendar = Period(hour_us, hour_us + HOUR), Calendar(told.end_us)
-    from_us, to_us = max(hour_us, told.from_us), min(period.to_us, told.to_us)
+    period, orders = Period(hour_us, hour_us + HOUR), told.orders
     found = looks.around(period)
     if found is None:
         return period, SCHEMA.empty_table(), hour_us
-    window = Window(from_us, to_us, calendar.fineness(hour_us), told.horizons_us, told.cell_us)
-    scopes = 1 + len(told.classes)
-    queues = Queues.of(found.chunks(), found.flows, told.mask, scopes, (from_us, to_us))
+    window, scopes = orders.window(hour_us), 1 + len(told.classes)
+    queues = Queues.of(found.chunks(), found.flows, orders.mask, scopes, (window.from_us, window.to_us))
     gathered = summed_up(found.rows, found.flows, queues, scopes, window)
     if told.cell_us:
-        check(gathered, found, queues, told.mask, window)
+        check(gathered, found.rows, found.flows, found.chunks, queues, orders.mask, window)
     return period, gathered.table(), found.from_us
 
 

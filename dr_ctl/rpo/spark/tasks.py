@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from dr_ctl.rpo.estimate.rows import ADDED, KEYS, SCHEMA
+from dr_ctl.rpo.core.rows import ADDED, KEYS, SCHEMA
 from dr_ctl.rpo.estimate.slices import Slice, answer
 from dr_ctl.rpo.spark.session import session
 

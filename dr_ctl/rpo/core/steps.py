@@ -7,11 +7,11 @@ from typing import Final, Self
 
 import numpy as np
 
-from dr_ctl.rpo.series.columns import NA, Flags, Floats, Ints, last_true
-from dr_ctl.rpo.series.cut import AWAY_US, DOWN, STANDBY, Outflows
-from dr_ctl.rpo.series.queues import Queues
-from dr_ctl.rpo.series.rates import Drained, drain_ms
-from dr_ctl.rpo.series.sums import Sums
+from dr_ctl.rpo.core.columns import NA, Flags, Floats, Ints, last_true
+from dr_ctl.rpo.core.cut import AWAY_US, DOWN, STANDBY, Outflows
+from dr_ctl.rpo.core.queues import Queues
+from dr_ctl.rpo.core.rates import Drained, drain_ms
+from dr_ctl.rpo.core.sums import Sums
 
 METRICS: Final = ("loss", "age_ms", "duplicates")
 GAP_POLLS: Final = 5

@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from dr_ctl.rpo.series.columns import NA, Floats, Ints
-from dr_ctl.rpo.series.cut import Outflows, Side
+from dr_ctl.rpo.core.columns import NA, Floats, Ints
+from dr_ctl.rpo.core.cut import Outflows, Side
 
 LEVELS: Final = 63
 ALIKE: Final = 3

@@ -7,8 +7,8 @@ from typing import Self
 
 import numpy as np
 
-from dr_ctl.rpo.series.columns import SITE, Columns, Flags, Ints, last_true
-from dr_ctl.rpo.series.cut import AWAY_US, DOWN, NO_ROLE, STANDBY, Outflows, roles_of
+from dr_ctl.rpo.core.columns import SITE, Columns, Flags, Ints, last_true
+from dr_ctl.rpo.core.cut import AWAY_US, DOWN, NO_ROLE, STANDBY, Outflows, roles_of
 
 
 @dataclass(frozen=True, slots=True)

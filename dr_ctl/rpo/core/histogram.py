@@ -9,7 +9,7 @@ from typing import Final, Self
 import numpy as np
 import numpy.typing as npt
 
-from dr_ctl.rpo.series.columns import NA, Flags, Ints
+from dr_ctl.rpo.core.columns import NA, Flags, Ints
 
 EXACT_BELOW: Final = 64
 GROWTH: Final = 1.02

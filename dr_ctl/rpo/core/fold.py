@@ -9,9 +9,9 @@ from typing import Final
 
 import numpy as np
 
-from dr_ctl.rpo.series.columns import NA, Flags, Ints
-from dr_ctl.rpo.series.silence import Silence
-from dr_ctl.rpo.series.steps import Figures, Steps
+from dr_ctl.rpo.core.columns import NA, Flags, Ints
+from dr_ctl.rpo.core.silence import Silence
+from dr_ctl.rpo.core.steps import Figures, Steps
 
 AT_ONCE: Final = 1_000_000
 """Cells of a table of outflows by time that are held at once."""

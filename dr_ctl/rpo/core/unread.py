@@ -7,8 +7,8 @@ from typing import Final, Self
 
 import numpy as np
 
-from dr_ctl.rpo.series.columns import Flags, Floats, Ints
-from dr_ctl.rpo.series.cut import AWAY_US, Outflows
+from dr_ctl.rpo.core.columns import Flags, Floats, Ints
+from dr_ctl.rpo.core.cut import AWAY_US, Outflows
 
 UNEXPLAINED: Final = 0.01
 """Such a share of what went into an outflow may be told by no queue: noise between two counters."""

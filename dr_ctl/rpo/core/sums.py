@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from dr_ctl.rpo.series.columns import Flags, Ints
+from dr_ctl.rpo.core.columns import Flags, Ints
 
 
 @dataclass(frozen=True, slots=True)

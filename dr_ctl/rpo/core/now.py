@@ -7,8 +7,8 @@ from typing import Self
 
 import numpy as np
 
-from dr_ctl.rpo.series.columns import NA, Flags, Ints
-from dr_ctl.rpo.series.steps import Course, Figures
+from dr_ctl.rpo.core.columns import NA, Flags, Ints
+from dr_ctl.rpo.core.steps import Course, Figures
 
 
 @dataclass(frozen=True, slots=True)

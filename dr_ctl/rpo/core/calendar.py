@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from dr_ctl.rpo.history.row import moment
-from dr_ctl.rpo.series.cut import AWAY_US
+from dr_ctl.rpo.core.cut import AWAY_US
 
 SECOND: Final = 1_000_000
 HOUR: Final = 3600 * SECOND
@@ -35,10 +34,6 @@ class Period:
     @property
     def is_day(self) -> bool:
         return self.to_us - self.from_us == DAY
-
-    @property
-    def label(self) -> str:
-        return f"{moment(self.from_us):{'%Y%m%d' if self.is_day else '%Y%m%dT%H'}}"
 
     @property
     def hours(self) -> list[Period]:

@@ -8,18 +8,18 @@ from typing import Any, Final
 
 import numpy as np
 
-from dr_ctl.rpo.estimate.calendar import HOUR, Fineness
-from dr_ctl.rpo.estimate.horizon import Changes
-from dr_ctl.rpo.estimate.rows import MILLI, TOTAL, UNKNOWN, Gathered, bucket, class_name, flow_name
-from dr_ctl.rpo.series.columns import NA, SITE, Columns, Ints
-from dr_ctl.rpo.series.cut import Outflows
-from dr_ctl.rpo.series.fold import fold
-from dr_ctl.rpo.series.histogram import bucket_of
-from dr_ctl.rpo.series.now import Now
-from dr_ctl.rpo.series.queues import Queues
-from dr_ctl.rpo.series.rates import put_rates
-from dr_ctl.rpo.series.silence import Silence
-from dr_ctl.rpo.series.steps import METRICS, Course, Figures, Steps
+from dr_ctl.rpo.core.calendar import HOUR, Fineness
+from dr_ctl.rpo.core.changes import Changes
+from dr_ctl.rpo.core.columns import NA, SITE, Columns, Ints
+from dr_ctl.rpo.core.cut import Outflows
+from dr_ctl.rpo.core.fold import fold
+from dr_ctl.rpo.core.histogram import bucket_of
+from dr_ctl.rpo.core.now import Now
+from dr_ctl.rpo.core.queues import Queues
+from dr_ctl.rpo.core.rates import put_rates
+from dr_ctl.rpo.core.rows import MILLI, TOTAL, UNKNOWN, Gathered, bucket, class_name, flow_name
+from dr_ctl.rpo.core.silence import Silence
+from dr_ctl.rpo.core.steps import METRICS, Course, Figures, Steps
 
 
 @dataclass(frozen=True, slots=True)

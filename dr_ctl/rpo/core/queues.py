@@ -19,7 +19,7 @@ from typing import Final, Self
 
 import numpy as np
 
-from dr_ctl.rpo.series.columns import (
+from dr_ctl.rpo.core.columns import (
     NA,
     QUEUE,
     SHARED,
@@ -32,9 +32,9 @@ from dr_ctl.rpo.series.columns import (
     newest_of,
     place_of,
 )
-from dr_ctl.rpo.series.cut import AWAY_US, Outflows, Side
-from dr_ctl.rpo.series.sums import OfQueues, Spread, Sums, added_up
-from dr_ctl.rpo.series.unread import Unread
+from dr_ctl.rpo.core.cut import AWAY_US, Outflows, Side
+from dr_ctl.rpo.core.sums import OfQueues, Spread, Sums, added_up
+from dr_ctl.rpo.core.unread import Unread
 
 TOP: Final = 10
 """So many queues are named of those in which most is under way."""

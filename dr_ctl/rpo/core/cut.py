@@ -15,7 +15,7 @@ from typing import Final, Self
 
 import numpy as np
 
-from dr_ctl.rpo.series.columns import (
+from dr_ctl.rpo.core.columns import (
     ACKS,
     MIRROR,
     MIXED,

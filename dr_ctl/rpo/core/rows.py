@@ -35,8 +35,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dr_ctl.rpo.series.columns import NA, Flags, Floats, Ints
-from dr_ctl.rpo.series.histogram import bucket_of
+from dr_ctl.rpo.core.columns import NA, Flags, Floats, Ints
+from dr_ctl.rpo.core.histogram import bucket_of
 
 TOTAL: Final = "total"
 UNKNOWN: Final = -(1 << 30)

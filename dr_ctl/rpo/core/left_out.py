@@ -7,15 +7,14 @@ from typing import Final
 
 import numpy as np
 
-from dr_ctl.rpo.estimate.looks import Around
-from dr_ctl.rpo.estimate.rows import MILLI, Gathered
-from dr_ctl.rpo.estimate.summary import Window
-from dr_ctl.rpo.series.columns import NA, Columns
-from dr_ctl.rpo.series.cut import Outflows
-from dr_ctl.rpo.series.fold import fold
-from dr_ctl.rpo.series.queues import Queues
-from dr_ctl.rpo.series.silence import Silence
-from dr_ctl.rpo.series.steps import Course, Steps
+from dr_ctl.rpo.core.columns import NA, Columns
+from dr_ctl.rpo.core.cut import Outflows
+from dr_ctl.rpo.core.fold import fold
+from dr_ctl.rpo.core.queues import Queues
+from dr_ctl.rpo.core.rows import MILLI, Gathered
+from dr_ctl.rpo.core.silence import Silence
+from dr_ctl.rpo.core.steps import Course, Steps
+from dr_ctl.rpo.core.summary import Window
 
 SUMS: Final = ("covered", "was", "excess", "bias", "error")
 """What is told of the moments that were left out, in thousandths: at how many the bound was not below what was likely
@@ -23,22 +22,27 @@ there; what that was, and how far the bound lay above it; how far what was likel
 its sign and without."""
 
 
-def check(gathered: Gathered, found: Around, queues: Queues, mask_of: Callable[[str], int], window: Window) -> None:
+def check(
+    gathered: Gathered,
+    rows: Columns,
+    flows: Outflows,
+    chunks: Callable[[], Iterator[Columns]],
+    queues: Queues,
+    mask_of: Callable[[str], int],
+    window: Window,
+) -> None:
     """Leave out the looks of every second stretch between looks at queues, and compare."""
     read = queues.likely.queues[0] > 0
-    gaps = np.diff(found.flows.us[read])[np.diff(found.flows.flow[read]) == 0]
+    gaps = np.diff(flows.us[read])[np.diff(flows.flow[read]) == 0]
     grid_us = max(1, int(np.median(gaps))) if len(gaps) else 1
 
     def half(rows: Columns) -> Columns:
         return rows.take(np.flatnonzero(rows.us // grid_us % 2 == 0))
 
-    def chunks() -> Iterator[Columns]:
-        yield from map(half, found.chunks())
-
-    rows = half(found.rows)
-    flows = Outflows.of(rows)
-    whole = _total(found.rows, Course(found.flows, queues))
-    said = _total(rows, Course(flows, Queues.of(chunks(), flows, mask_of, 1, (0, 0))))
+    fewer = half(rows)
+    left = Outflows.of(fewer)
+    whole = _total(rows, Course(flows, queues))
+    said = _total(fewer, Course(left, Queues.of(map(half, chunks()), left, mask_of, 1, (0, 0))))
     if not len(said.begin):
         return
     at = np.maximum(np.searchsorted(said.begin, whole.begin, "right") - 1, 0)

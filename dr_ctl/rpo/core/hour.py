@@ -1,0 +1,135 @@
+"""An hour of a history: from the looks that it rests on to rows that add up.
+
+An hour is told by itself, from its looks, ten minutes before and after it, and as much before as the cut needs: so it
+says the same whatever else is asked. Of the past before these ten minutes it takes all looks at outflows, and of the
+looks at queues those that are the cut of some look, the ones after these, and one every five minutes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from dr_ctl.core.patterns import matches
+from dr_ctl.rpo.core.calendar import HOUR, SECOND, Calendar
+from dr_ctl.rpo.core.columns import NA, QUEUE, Columns, Ints
+from dr_ctl.rpo.core.cut import AWAY_US, Outflows
+from dr_ctl.rpo.core.left_out import check
+from dr_ctl.rpo.core.queues import Queues
+from dr_ctl.rpo.core.rows import SCHEMA, Gathered
+from dr_ctl.rpo.core.summary import HORIZON_US, Window, summed_up
+
+FURTHER: Final = 6
+"""By so much a look back grows where the cut lies before it."""
+SELDOM_US: Final = 300 * SECOND
+SHORT: Final = "short"
+"""The kind of the one row of an hour whose looks do not reach back to the cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What is asked of every hour: looks of [from, to), of a history that lies between `begin` and `end`. `include`,
+    `exclude` and `classes` are patterns of queues. `cell_us`: how long the cells of a test of the past are; 0 where
+    nothing is tested."""
+
+    begin_us: int
+    end_us: int
+    from_us: int
+    to_us: int
+    include: tuple[str, ...] = ("#",)
+    exclude: tuple[str, ...] = ()
+    classes: tuple[tuple[str, ...], ...] = ()
+    horizons_us: tuple[int, ...] = (HORIZON_US,)
+    cell_us: int = 0
+
+    def mask(self, queue: str) -> int:
+        """By bits: 1 in the total, 2 in the first class, and so on."""
+        if not matches(self.include, queue) or matches(self.exclude, queue):
+            return 0
+        return 1 + sum(2 << number for number, each in enumerate(self.classes) if matches(each, queue))
+
+    def reach_us(self, hour_us: int, further: int = 0) -> int:
+        """From when on looks at outflows are taken for an hour, that many times further back than at first."""
+        return max(self.begin_us, hour_us - AWAY_US * int(FURTHER**further))
+
+    def window(self, hour_us: int) -> Window:
+        fineness = Calendar(self.end_us).fineness(hour_us)
+        from_us, to_us = max(hour_us, self.from_us), min(hour_us + HOUR, self.to_us)
+        return Window(from_us, to_us, fineness, self.horizons_us, self.cell_us)
+
+
+def hour(table: pa.Table, hour_us: int, orders: Orders, from_us: int) -> pa.Table:
+    """The rows that add up of an hour, from the looks around it; `from_us`: from when on looks at outflows are there.
+    One row of kind SHORT where that is too late."""
+    rows = Columns.of(table).by_time()
+    if not ((rows.us >= hour_us) & (rows.us < hour_us + HOUR)).any():
+        return SCHEMA.empty_table()
+    flows = Outflows.of(rows)
+    if from_us > orders.begin_us and not is_cut(flows, hour_us, from_us):
+        return _short()
+    window, scopes = orders.window(hour_us), 1 + len(orders.classes)
+    queues = Queues.of([rows], flows, orders.mask, scopes, (window.from_us, window.to_us))
+    gathered = summed_up(rows, flows, queues, scopes, window)
+    if orders.cell_us:
+        check(gathered, rows, flows, lambda: iter([rows]), queues, orders.mask, window)
+    return gathered.table()
+
+
+def needs(table: pa.Table, hour_us: int, orders: Orders, from_us: int) -> Ints | None:
+    """The moments of the looks at queues that an hour rests on, of those before the ten minutes around it; None where
+    looks at outflows from further back are needed first. Of queues the table tells when they were looked at."""
+    rows = Columns.of(table).by_time()
+    flows = Outflows.of(rows)
+    if from_us > orders.begin_us and not is_cut(flows, hour_us, from_us):
+        return None
+    return needed(whole(rows), flows, hour_us - AWAY_US)
+
+
+def _short() -> pa.Table:
+    gathered = Gathered()
+    gathered.one(SHORT)
+    return gathered.table()
+
+
+def whole(rows: Columns) -> tuple[Ints, Ints]:
+    """When queues were looked at: a number for each pair, and the moment."""
+    at = np.flatnonzero(rows.kind == QUEUE)
+    if not len(at):
+        return at, at
+    times, moment = np.unique(rows.us[at], return_inverse=True)
+    both = np.unique(rows.pair[at] * len(times) + moment)
+    return both // len(times), times[both % len(times)]
+
+
+def needed(moments: tuple[Ints, Ints], flows: Outflows, near_us: int) -> Ints:
+    """Of the past the looks that cut history for a look from then on, those after these, and one now and then."""
+    recent = flows.us >= near_us
+    cuts = [side.cut_us[recent & (side.cut_us != NA) & (side.cut_us < near_us)] for side in (flows.sends, flows.acks)]
+    cut_us = np.unique(np.concatenate(cuts))
+    found = [cut_us[:0]]
+    for pair in np.unique(moments[0]).tolist():
+        times = moments[1][moments[0] == pair]
+        times = times[times < near_us]
+        if not len(times):
+            continue
+        at = np.searchsorted(times, cut_us, "right") - 1
+        seldom = np.flatnonzero(np.diff(times // SELDOM_US, prepend=-1))
+        found.append(times[np.clip(np.concatenate([at, at + 1, seldom, [len(times) - 1]]), 0, len(times) - 1)])
+    return np.unique(np.concatenate(found))
+
+
+def is_cut(flows: Outflows, at_us: int, from_us: int) -> bool:
+    """Whether every outflow's cut is known at its last look before a moment, or never can be."""
+    before = np.flatnonzero(flows.us < at_us)
+    if not len(before):
+        return True
+    last = before[np.append(flows.flow[before][1:] != flows.flow[before][:-1], True)]
+    began = np.flatnonzero(flows.fresh)
+    first = began[np.searchsorted(began, last, "right") - 1]
+    is_known = ~(flows.sends.known.any() & flows.is_floor[last])
+    for side in (flows.sends, flows.acks):
+        is_known &= ~side.known[last] | (side.cut_us[last] != NA) | (flows.series[last] != flows.series[first])
+    return bool((is_known | (flows.us[first] > from_us + AWAY_US)).all())

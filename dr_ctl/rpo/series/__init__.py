@@ -1,1 +1,0 @@
-"""The mathematics of a history over NumPy arrays: cut, envelope, step functions, histograms. No Spark, no files."""
