@@ -42,7 +42,6 @@ BELOW = {
     "continuity": {"common", "console", "artemis"},
     "bridges": {"common", "console", "artemis"},
     "brokersync": {"common", "console", "classic"},
-    "replica": {"common", "console", "classic"},
     "sharedstore": {"common", "console", "classic"},
     "fanout": {"common", "console", "classic"},
     "workloads": set[str](),

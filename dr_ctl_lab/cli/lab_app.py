@@ -14,7 +14,6 @@ from dr_ctl.cli.command import command, group
 from dr_ctl.cli.session import Session
 from dr_ctl.core.model import ExitCode
 from dr_ctl_lab.lab.kinds import KINDS, MIRROR
-from dr_ctl_lab.twin.kinds import REPLICA
 
 if TYPE_CHECKING:
     from dr_ctl_lab.lab.lab import Lab
@@ -46,9 +45,7 @@ def lab_up(
     ] = "london,paris",
     topology: Annotated[
         str,
-        typer.Option(
-            "--topology", metavar="ID", help=f"What joins the sites: {', '.join(KINDS)}; on a twin {REPLICA} too."
-        ),
+        typer.Option("--topology", metavar="ID", help=f"What joins the sites: {', '.join(KINDS)}."),
     ] = MIRROR,
     on: Annotated[
         Literal["brokers", "twin"],

@@ -13,7 +13,6 @@ BRIDGES: Final = "artemis-bridges"
 BROKERSYNC: Final = "classic-brokersync"
 SHARED_STORE: Final = "classic-shared-store"
 FANOUT: Final = "classic-fanout"
-REPLICA: Final = "classic-replica"
 
 KINDS: Final[Registry[Kind]] = Registry(
     "KIND",
@@ -24,7 +23,6 @@ KINDS: Final[Registry[Kind]] = Registry(
         BROKERSYNC: "dr_ctl_lab.twin.classic.brokersync.kind",
         SHARED_STORE: "dr_ctl_lab.twin.classic.sharedstore.kind",
         FANOUT: "dr_ctl_lab.twin.classic.fanout.kind",
-        REPLICA: "dr_ctl_lab.twin.classic.replica.kind",
     },
     unknown="no twin is made of",
 )

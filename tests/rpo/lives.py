@@ -20,8 +20,8 @@ from dr_ctl.rpo.bounds.result import Bounds
 from dr_ctl.rpo.history.files import SCHEMA, folder_of, name_of, write_whole
 
 Ints = npt.NDArray[np.int64]
-Link = Literal["mirror", "replica", "continuity", "bridges", "brokersync"]
-LINKS: Final[tuple[Link, ...]] = ("mirror", "replica", "continuity", "bridges", "brokersync")
+Link = Literal["mirror", "brokersync", "continuity", "bridges"]
+LINKS: Final[tuple[Link, ...]] = ("mirror", "brokersync", "continuity", "bridges")
 EPOCH: Final = datetime(2026, 3, 1, 12, tzinfo=UTC)
 STEP_S: Final = 0.05
 LASTS_S: Final = 240.0
@@ -67,7 +67,7 @@ class Traffic:
         made = cls(link, sent, _served(sent, able))
         queues = range(sent.shape[1])
         mixed = [("sent", each) for each in queues] + [("acked", each) for each in queues]
-        if link in ("mirror", "replica"):
+        if link == "mirror":
             made.flows = [("mixed", "*", mixed)]
         elif link == "bridges":
             made.flows = [("mirror", f"q{each}", [("sent", each)]) for each in queues]

@@ -33,11 +33,9 @@ TOPOLOGIES: dict[str, tuple[pytest.MarkDecorator, ...]] = {
     "artemis-continuity": (needs_plugin,),
     "artemis-bridges": (),
     "classic-brokersync": (),
-    "classic-replica": (),
     "classic-fanout": (),
     "classic-shared-store": (),
 }
-SIMULATED_ONLY = ("classic-replica",)  # its plugin is not published with the broker
 KEEP_HISTORY = ("artemis-bridges",)  # nothing takes out of the waiting site what was processed
 WITH_AGENT = ("classic-brokersync",)  # beside real brokers it runs as a service; a twin has it inside
 TRIMMED = ("classic-fanout",)  # a command does, which is asked for
@@ -50,7 +48,7 @@ ONE_FLOW = ("artemis-continuity",)
 BY_ITSELF = ("classic-shared-store",)  # who waits takes over, asked or not: then nothing is owed
 BY_QUEUE = ("artemis-bridges",)  # clients are kept out of queues, and no door is closed
 # Where the site that is left is asked to let clients in at the other: by which of its requests that begin so.
-HANDED_OVER = {"classic-replica": ("setReplicationRole", 1), "classic-shared-store": ("stop", 2)}
+HANDED_OVER = {"classic-shared-store": ("stop", 2)}
 
 
 def lane(topology: str) -> pytest.MarkDecorator:
@@ -60,18 +58,13 @@ def lane(topology: str) -> pytest.MarkDecorator:
 
 STAGES = [
     *(
-        # Each runs on real brokers too, where it can; there a change has to pass, and on all twins at night.
-        pytest.param(
-            (topology, False),
-            id=f"{topology} on its twin",
-            marks=() if topology in SIMULATED_ONLY else pytest.mark.deep,
-        )
+        # Each runs on real brokers too: there a change has to pass, and on all twins at night.
+        pytest.param((topology, False), id=f"{topology} on its twin", marks=pytest.mark.deep)
         for topology in TOPOLOGIES
     ),
     *(
         pytest.param((topology, True), id=f"{topology} on brokers", marks=(pytest.mark.broker, lane(topology), *needs))
         for topology, needs in TOPOLOGIES.items()
-        if topology not in SIMULATED_ONLY
     ),
 ]
 

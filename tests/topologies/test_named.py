@@ -15,20 +15,19 @@ from dr_ctl.topologies.common.named import OF_BROKER, OF_PAIR
 from dr_ctl.topologies.continuity import named as continuity
 from dr_ctl.topologies.fanout import named as fanout
 from dr_ctl.topologies.mirror import named as mirror
-from dr_ctl.topologies.replica import named as replica
 from dr_ctl.topologies.sharedstore import named as sharedstore
 
 TOPOLOGIES = Path(mirror.__file__).parents[1]
 # The family whose checks a topology makes too.
-FAMILIES = dict.fromkeys(("brokersync", "fanout", "replica", "sharedstore"), ("classic",))
+FAMILIES = dict.fromkeys(("brokersync", "fanout", "sharedstore"), ("classic",))
 # A broker that did not answer has no check that holds; a name that is taken is looked at where something is written.
 NOT_A_CHECK = {"DR-SITE-001", "DR-LOCK-005"}
 
 
 @pytest.mark.parametrize(
     "of",
-    [mirror, continuity, bridges, brokersync, fanout, replica, sharedstore],
-    ids=["mirror", "continuity", "bridges", "brokersync", "fanout", "replica", "sharedstore"],
+    [mirror, continuity, bridges, brokersync, fanout, sharedstore],
+    ids=["mirror", "continuity", "bridges", "brokersync", "fanout", "sharedstore"],
 )
 def test_each_finding_of_the_checks_has_a_name_and_no_other(of: object) -> None:
     folder = str(getattr(of, "__name__", "")).split(".")[-2]

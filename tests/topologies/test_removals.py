@@ -41,10 +41,6 @@ WITHOUT: Final = {
     "fanout/calls.py:may_remove": PLANNED,
     "mirror/acts/reconcile.py:take_out": ASIDE,
     "mirror/drafts/reinstate.py:reconcile": PLANNED,
-    "replica/acts/activate.py:_left_over": BACK,
-    "replica/acts/reinstate.py:_keep": ASIDE,
-    "replica/calls.py:may_put_back": PLANNED,
-    "replica/calls.py:may_set_aside": PLANNED,
 }
 
 

@@ -21,13 +21,11 @@ import pytest
 from dr_ctl.agents.monitor import recording
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.settings.loader import load
-from dr_ctl_lab.lab.classic.admin import ClassicAdmin
 from dr_ctl_lab.lab.working import ID_HEADER
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.classic.brokersync.broker import BrokerSyncBroker
 from dr_ctl_lab.twin.classic.sharedstore.broker import SharedStoreBroker
 from dr_ctl_lab.twin.faults import Faults
-from dr_ctl_lab.twin.kinds import REPLICA
 from tests.broker.driving import Ended, Operator, Stage
 from tests.twin.matrix import Judge, open_at, paused, serving
 from tests.twin.scripts import CLASSIC, LINKLESS
@@ -219,7 +217,7 @@ class Siege:
                 self.excused |= before | self._awaited()
 
     def _purge(self, site: str, queue: str) -> None:
-        admin = ClassicAdmin(self.stage.site(site)) if self.topology == REPLICA else self.stage.admin(site)
+        admin = self.stage.admin(site)
         if hasattr(admin, "purge"):
             admin.purge(queue)
             return

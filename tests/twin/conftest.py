@@ -10,7 +10,7 @@ import pytest
 from dr_ctl.topologies.continuity.patience import PluginPatience
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.played import PlayedTwin
-from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, MIRROR, REPLICA, SHARED_STORE
+from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, MIRROR, SHARED_STORE
 from tests.broker.driving import on_queue, reset
 from tests.conftest import Command
 from tests.patience import impatient
@@ -18,7 +18,7 @@ from tests.topologies.continuity.plugin import needs_plugin
 from tests.twin.plugin_subject import FLOWS, PluginSubject
 from tests.twin.subject import Subject
 
-OTHERS = (CONTINUITY, BRIDGES, BROKERSYNC, FANOUT, REPLICA, SHARED_STORE)
+OTHERS = (CONTINUITY, BRIDGES, BROKERSYNC, FANOUT, SHARED_STORE)
 BOTH = pytest.mark.parametrize("topology", [MIRROR, *OTHERS])
 LATER = pytest.mark.parametrize("topology", [MIRROR, *(pytest.param(each, marks=pytest.mark.deep) for each in OTHERS)])
 

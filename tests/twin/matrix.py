@@ -22,12 +22,10 @@ from dr_ctl_lab.twin.bridges.broker import BridgesBroker
 from dr_ctl_lab.twin.broker import Broker
 from dr_ctl_lab.twin.classic.brokersync.broker import BrokerSyncBroker
 from dr_ctl_lab.twin.classic.fanout.broker import ID_HEADER, FanoutBroker
-from dr_ctl_lab.twin.classic.replica.broker import ReplicaBroker
-from dr_ctl_lab.twin.classic.replica.events import PLUGIN
 from dr_ctl_lab.twin.classic.sharedstore.broker import SharedStoreBroker
 from dr_ctl_lab.twin.host import APP, Change, Host
 from dr_ctl_lab.twin.jolokia import Request
-from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, MIRROR, REPLICA, SHARED_STORE
+from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, MIRROR, SHARED_STORE
 from dr_ctl_lab.twin.messages import Message, Queue
 from dr_ctl_lab.twin.names import keys_of
 from tests.broker.driving import Ended
@@ -162,11 +160,7 @@ def lose_and_return(twin: PlayedTwin, dr_ctl: Command) -> None:
     lose(twin, dr_ctl)
     done(dr_ctl("failover", "--to", "paris", "--yes", *ACCEPTED))
     twin.heal()
-    for broker in twin.brokers(ReplicaBroker):
-        broker.comes_closed = not broker.alive  # or it would come back open, as the source that it was
     twin.start("london")
-    if twin.kind.topology == REPLICA:  # nothing goes between two sources
-        return
     until(lambda: twin.host("paris").broker.attached)  # it dials anew by itself, and ships what it has to say
 
 
@@ -195,12 +189,6 @@ class Operation:
     @property
     def name(self) -> str:
         return self.words[0]
-
-    def typed(self, twin: PlayedTwin) -> tuple[str, ...]:
-        """The words at this twin. What a lost source of the replication plugin had consumed nobody can tell: a person
-        accepts it."""
-        asks = twin.kind.topology == REPLICA and self.name == "failback"
-        return (*self.words, *(("--accept-difference", "orders.in=1") if asks else ()))
 
     def wanted(self, twin: PlayedTwin) -> bool:
         """Say whether what was asked for really holds."""
@@ -276,12 +264,11 @@ def documents(twin: PlayedTwin) -> list[str]:
 
 
 def scene(twin: PlayedTwin) -> dict[str, Any]:
-    """All that can be set and all messages, but for the documents of dr-ctl's own, and for what a plugin keeps for
-    itself."""
+    """All that can be set and all messages, but for the documents of dr-ctl's own."""
     told = twin.dump()
     for each in told.values():
         for part in (each["settable"]["queues"], each["messages"]):
-            for name in [name for name in part if name.startswith(("dr-ctl.", PLUGIN))]:
+            for name in [name for name in part if name.startswith("dr-ctl.")]:
                 del part[name]
         addresses = each["settable"]["addresses"]
         each["settable"]["addresses"] = [name for name in addresses if not name.startswith("dr-ctl.")]
@@ -292,9 +279,6 @@ def opens(twin: PlayedTwin, change: Change, site: str) -> bool:
     """Say whether a request lets clients work at a site."""
     opened = keys_of(change.bean).values()
     door = change.operation == "start()" and twin.host(site).broker.clients_door in (each.strip('"') for each in opened)
-    part = {("replica", False): twin.other(change.site), ("source", True): change.site}
-    if change.operation.startswith("setReplicationRole("):
-        return part.get(tuple(change.arguments)) == site
     if twin.kind.topology == SHARED_STORE and change.operation == "stop()" and "connector" not in keys_of(change.bean):
         return change.site == twin.other(site)  # it gives up the store
     delivers = twin.kind.topology == BRIDGES and change.operation == "resume()"
@@ -327,8 +311,6 @@ def as_undone(told: dict[str, Any], twin: PlayedTwin, operation: Operation) -> d
         for name, each in found.items():
             if name.startswith("london/"):
                 del each["queues"], each["security"]
-    if twin.kind.topology == REPLICA and operation.before is lose_and_return:
-        del found["london/orders-1"]["role"]  # it stays the replica
     return found
 
 

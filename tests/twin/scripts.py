@@ -6,11 +6,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
-from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, FANOUT, REPLICA, SHARED_STORE
+from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, FANOUT, SHARED_STORE
 
 LINKLESS = (FANOUT, SHARED_STORE)
 BY_IDS = (BRIDGES, FANOUT)  # their consumers are idempotent, and each is a part of the load
-CLASSIC = (BROKERSYNC, REPLICA, SHARED_STORE)
+CLASSIC = (BROKERSYNC, SHARED_STORE)
 ANY = ("unknown", "0", "50", "100000")
 
 

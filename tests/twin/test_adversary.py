@@ -18,7 +18,7 @@ from dr_ctl.cli.app import run
 from dr_ctl.engine.runbook import files, shipped
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.played import PlayedTwin
-from dr_ctl_lab.twin.kinds import CONTINUITY, MIRROR, REPLICA
+from dr_ctl_lab.twin.kinds import CONTINUITY, MIRROR
 from tests.broker.driving import Ended, Stage, end_all
 from tests.conftest import Command
 from tests.patience import impatient, time_now
@@ -45,7 +45,6 @@ CASES = [
 REAL = [
     pytest.param(topology, int(seed), STEPS, marks=(needs_plugin,) if topology == CONTINUITY else ())
     for topology in TOPOLOGIES
-    if topology != REPLICA  # its plugin is not published with the broker
     for seed in CHOSEN.split(",")[:2]
 ]
 

@@ -1,4 +1,4 @@
-"""Twins of Classic brokers that share a store, have the same producers, or are joined by the replication plugin."""
+"""Twins of Classic brokers that share a store, or have the same producers."""
 
 from __future__ import annotations
 
@@ -16,17 +16,14 @@ from dr_ctl.topologies.sharedstore.lock import FileLock
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.broker import Broker
 from dr_ctl_lab.twin.classic.fanout.broker import ID_HEADER, FanoutBroker, Producers
-from dr_ctl_lab.twin.classic.replica.broker import ReplicaBroker
-from dr_ctl_lab.twin.classic.replica.events import EVENTS
 from dr_ctl_lab.twin.classic.sharedstore.broker import SharedStoreBroker
-from dr_ctl_lab.twin.kinds import FANOUT, REPLICA, SHARED_STORE
+from dr_ctl_lab.twin.kinds import FANOUT, SHARED_STORE
 from tests.twin.classic_subject import ORDERS, ClassicSubject
-from tests.twin.subject import comes, until
+from tests.twin.subject import until
 
 B = TypeVar("B", bound=Broker)
 STORED = pytest.mark.parametrize("topology", [SHARED_STORE])
 FANNED = pytest.mark.parametrize("topology", [FANOUT])
-REPLICATED = pytest.mark.parametrize("topology", [REPLICA])
 
 
 @pytest.fixture
@@ -211,85 +208,3 @@ def test_a_site_that_is_down_stops_producers_that_want_both(twin: PlayedTwin) ->
 
     assert (refused, taken) == (False, True)
     assert twin.depth("paris", ORDERS) == 2  # what was refused lies there as well
-
-
-# the replication plugin
-
-SWITCH = "setReplicationRole(java.lang.String,boolean)"
-
-
-def plugin(pair: ClassicSubject, site: str) -> str:
-    return f"{pair.server(site)},service=Plugins,instanceName=ReplicationPlugin"
-
-
-def role(pair: ClassicSubject, site: str) -> str:
-    return str(pair.read(site, plugin(pair, site), "ReplicationRole")["ReplicationRole"])
-
-
-def roles(pair: ClassicSubject) -> tuple[str, str]:
-    return role(pair, "london"), role(pair, "paris")
-
-
-@REPLICATED
-def test_a_replica_has_what_its_source_has_and_lets_nobody_in(twin: PlayedTwin, pair: ClassicSubject) -> None:
-    assert roles(pair) == ("source", "replica")
-    sent(pair, 3)
-    with pair.client("london") as client:
-        client.subscribe(ORDERS)
-        client.ack(client.message())
-    twin.wait_mirrored()
-
-    assert (len(pair.ids("paris")), pair.ids("paris")) == (2, pair.ids("london"))
-    assert isinstance(knocks(pair, "paris"), Closed)
-    backlog = f"{plugin(pair, 'london')},destinationType=Queue,destinationName={EVENTS}"
-    assert pair.read("london", backlog, "QueueSize") == {"QueueSize": 0}
-    assert EVENTS not in pair.depths("london")
-    names = ("TotalReplicationLag", "ReplicationLag")
-    assert pair.read("london", plugin(pair, "london"), *names) == {"TotalReplicationLag": 0, "ReplicationLag": None}
-    assert pair.read("paris", plugin(pair, "paris"), *names) == {"TotalReplicationLag": None, "ReplicationLag": 0}
-
-
-@REPLICATED
-def test_a_source_hands_over_once_its_replica_has_everything(twin: PlayedTwin, pair: ClassicSubject) -> None:
-    twin.delay(100)
-    sent(pair, 3)
-
-    pair.done("london", plugin(pair, "london"), SWITCH, "replica", False)
-
-    assert role(pair, "london") == "source"  # until it is answered
-    assert isinstance(knocks(pair, "london"), Closed)
-    comes(lambda: roles(pair), ("replica", "source"))
-    assert (twin.depth("london", ORDERS), twin.depth("paris", ORDERS)) == (3, 3)
-    sent(pair, 1, "paris")
-    twin.wait_mirrored()
-    assert pair.ids("london") == pair.ids("paris")
-
-
-@REPLICATED
-def test_a_replica_does_nothing_unless_it_is_forced(twin: PlayedTwin, pair: ClassicSubject) -> None:
-    twin.cut("london", mode="hang")
-    sent(pair, 2)
-    twin.kill("london")
-
-    pair.done("paris", plugin(pair, "paris"), SWITCH, "source", False)
-    assert role(pair, "paris") == "replica"
-    pair.done("paris", plugin(pair, "paris"), SWITCH, "source", True)
-    assert (role(pair, "paris"), served(pair, "paris")) == ("source", True)
-
-    twin.heal()
-    twin.start("london")
-    assert roles(pair) == ("source", "source")  # its role outlasts its death
-    assert served(pair, "london")
-    assert (twin.depth("london", ORDERS), twin.depth("paris", ORDERS)) == (2, 0)
-
-
-@REPLICATED
-def test_a_replica_may_have_no_console(twin: PlayedTwin, pair: ClassicSubject) -> None:
-    at(twin, "paris", ReplicaBroker).console_on_replica = False
-    twin.kill("paris")
-
-    twin.start("paris")
-
-    with pytest.raises(requests.ConnectionError):
-        pair.ask("paris", type="version")
-    twin.wait_mirrored()

@@ -216,7 +216,7 @@ def test_whatever_is_done_while_an_address_takes_nothing_every_message_lies_some
     plugin(twin, site).full.add(ORDERS)
 
     with quick(monkeypatch):
-        dr_ctl(*OPERATIONS[operation].typed(twin), "--yes")
+        dr_ctl(*OPERATIONS[operation].words, "--yes")
         dr_ctl("swapover", "--to", "london", "--yes")
 
     at_rest(twin)

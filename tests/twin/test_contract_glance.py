@@ -28,11 +28,11 @@ from dr_ctl.topologies import registry
 from dr_ctl.topologies.common.watching import LATE_S
 from dr_ctl.topologies.topology import Topology, glance_of
 from dr_ctl_lab.played import PlayedTwin
-from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, MIRROR, REPLICA
+from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, MIRROR
 from tests.twin.subject import until
 
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
-GLANCING = pytest.mark.parametrize("topology", [MIRROR, CONTINUITY, BRIDGES, BROKERSYNC, REPLICA])
+GLANCING = pytest.mark.parametrize("topology", [MIRROR, CONTINUITY, BRIDGES, BROKERSYNC])
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from dr_ctl.engine.plan import Call
 from dr_ctl.topologies.common.sender import Sender
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.classic.brokersync.broker import BrokerSyncBroker
-from dr_ctl_lab.twin.kinds import BROKERSYNC, CONTINUITY, FANOUT, REPLICA, SHARED_STORE
+from dr_ctl_lab.twin.kinds import BROKERSYNC, CONTINUITY, FANOUT, SHARED_STORE
 from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.topologies.fanout import test_moves
@@ -73,10 +73,10 @@ def undisturbed(operation: str, twin: PlayedTwin, dr_ctl: Command, monkeypatch: 
     death = Death(None, after=False)
     with monkeypatch.context() as patch:
         death.strike(patch)
-        done(dr_ctl(*OPERATIONS[operation].typed(twin), "--yes"))
+        done(dr_ctl(*OPERATIONS[operation].words, "--yes"))
     # Where brokers keep no documents, a drain may find nothing to change.
     assert before < len(twin.changes()) or (
-        twin.kind.topology in (BROKERSYNC, FANOUT, REPLICA, SHARED_STORE) and operation == "drain"
+        twin.kind.topology in (BROKERSYNC, FANOUT, SHARED_STORE) and operation == "drain"
     )
     return at_rest(twin), effects(twin), death.requests
 
@@ -92,7 +92,7 @@ def bare(told: dict[str, Any]) -> dict[str, Any]:
 def lived(twin: PlayedTwin, dr_ctl: Command, operation: str) -> Ended | None:
     """The end of a run, None where it died on the way."""
     try:
-        return dr_ctl(*OPERATIONS[operation].typed(twin), "--yes")
+        return dr_ctl(*OPERATIONS[operation].words, "--yes")
     except Died:
         return None
 

@@ -21,7 +21,7 @@ from dr_ctl.topologies.common.sender import Sender
 from dr_ctl.topologies.common.verifier import Verifier
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.classic.brokersync.broker import BrokerSyncBroker
-from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, MIRROR, REPLICA, SHARED_STORE
+from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, MIRROR, SHARED_STORE
 from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.topologies.fanout import test_moves as fanned_out
@@ -215,7 +215,7 @@ def test_a_closed_holder_of_the_store_is_opened_by_what_status_and_a_refusal_nam
     assert serving(twin) == ("london",)
 
 
-LOSABLE = [MIRROR, CONTINUITY, BRIDGES, BROKERSYNC, FANOUT, REPLICA]
+LOSABLE = [MIRROR, CONTINUITY, BRIDGES, BROKERSYNC, FANOUT]
 
 
 def typed(dr_ctl: Command, site: str, words: str) -> Ended:

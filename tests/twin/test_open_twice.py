@@ -39,7 +39,7 @@ def both_open(
     with monkeypatch.context() as patch:
         patch.setattr(Sender, "_post", mortal)
         with pytest.raises(Died):
-            dr_ctl(*operation.typed(twin), "--yes")
+            dr_ctl(*operation.words, "--yes")
     twin.heal()
     twin.start("london")
     with twin.still():

@@ -10,7 +10,7 @@ import pytest
 
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.faults import Fault, FaultKind, When
-from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, MIRROR, REPLICA, SHARED_STORE
+from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, MIRROR, SHARED_STORE
 from tests.conftest import Command
 from tests.twin.matrix import (
     NOTHING_CHANGED,
@@ -52,18 +52,13 @@ LIES = {
         *(("Started", True), ("Started", False), ("QueueSize", 0), ("Paused", False), ("Paused", True)),
         *(("InFlightCount", 0), ("ConsumerCount", 0), ("EnqueueCount", 0), ("DequeueCount", 0)),
     ),
-    REPLICA: (
-        *(("Started", True), ("Started", False), ("QueueSize", 0), ("Paused", False), ("Paused", True)),
-        *(("InFlightCount", 0), ("ConsumerCount", 0), ("EnqueueCount", 0), ("TotalReplicationLag", 0)),
-        *(("ReplicationRole", "source"), ("ReplicationRole", "replica")),
-    ),
     SHARED_STORE: (
         *(("Started", True), ("Started", False), ("QueueSize", 0), ("Paused", False), ("Paused", True)),
         *(("InFlightCount", 0), ("ConsumerCount", 0), ("EnqueueCount", 0), ("Slave", True), ("Slave", False)),
     ),
 }
 AFTER = {True: (0, 1, 2, 3, 5), False: (0, 3, 8, 16, 30)}
-TOPOLOGIES = (MIRROR, CONTINUITY, BRIDGES, BROKERSYNC, FANOUT, REPLICA, SHARED_STORE)
+TOPOLOGIES = (MIRROR, CONTINUITY, BRIDGES, BROKERSYNC, FANOUT, SHARED_STORE)
 
 
 @dataclass(frozen=True)
@@ -130,7 +125,7 @@ def test_an_end_that_is_told_is_true(
     twin.host(cell.site).faults.add(cell.fault)
 
     with quick(monkeypatch):
-        ended = dr_ctl(*operation.typed(twin), "--yes")
+        ended = dr_ctl(*operation.words, "--yes")
 
     for site in twin.sites:
         twin.host(site).faults.clear()

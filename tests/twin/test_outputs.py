@@ -83,7 +83,7 @@ def test_a_reader_that_leaves_after_any_line_decides_no_run(
             OPERATIONS[operation].before(twin, inside)
             capsys.readouterr()
             with read_by(monkeypatch, streams, lines) as pipe:
-                code = run([*OPERATIONS[operation].typed(twin), "--yes", *form], time_now())
+                code = run([*OPERATIONS[operation].words, "--yes", *form], time_now())
             printed = capsys.readouterr().out
             assert code == 0, (lines, code)
             assert OPERATIONS[operation].wanted(twin), lines

@@ -9,7 +9,7 @@ import pytest
 
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.played import PlayedTwin
-from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, MIRROR, REPLICA, SHARED_STORE
+from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, MIRROR, SHARED_STORE
 from tests.conftest import Command
 from tests.patience import impatient
 from tests.twin.conftest import BOTH
@@ -73,7 +73,7 @@ def units(ended: Any) -> list[str]:
     return [each["name"] for each in ended.document["data"]["pairs"]]
 
 
-@pytest.mark.parametrize("topology", [MIRROR, CONTINUITY, REPLICA])
+@pytest.mark.parametrize("topology", [MIRROR, CONTINUITY])
 def test_each_part_of_the_path_is_timed(twin: PlayedTwin, dr_ctl: Command) -> None:
     ended = dr_ctl("rehearse", "--yes")
 

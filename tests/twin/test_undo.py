@@ -14,13 +14,11 @@ from dr_ctl.engine.plan import Call
 from dr_ctl.topologies.common.sender import Sender
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.classic.broker import ClassicBroker
-from dr_ctl_lab.twin.classic.replica.broker import ReplicaBroker
-from dr_ctl_lab.twin.classic.replica.events import Role
 from dr_ctl_lab.twin.classic.sharedstore.broker import SharedStoreBroker
 from dr_ctl_lab.twin.faults import Fault, FaultKind, When
 from dr_ctl_lab.twin.host import Change
 from dr_ctl_lab.twin.jolokia import Request
-from dr_ctl_lab.twin.kinds import BRIDGES, CONTINUITY, FANOUT, MIRROR, REPLICA
+from dr_ctl_lab.twin.kinds import BRIDGES, CONTINUITY, FANOUT, MIRROR
 from tests.conftest import Command
 from tests.twin.conftest import BOTH
 from tests.twin.matrix import (
@@ -46,7 +44,7 @@ def before_no_return(operation: str, twin: PlayedTwin, dr_ctl: Command) -> list[
     """The requests of an undisturbed run up to its activation, without those of dr-ctl's own documents."""
     OPERATIONS[operation].before(twin, dr_ctl)
     earlier = len(twin.changes())
-    done(dr_ctl(*OPERATIONS[operation].typed(twin), "--yes"))
+    done(dr_ctl(*OPERATIONS[operation].words, "--yes"))
     found = []
     for each in twin.changes()[earlier:]:
         if opens(twin, each, OPERATIONS[operation].serving[0]):
@@ -69,8 +67,7 @@ def test_whichever_call_fails_both_sites_are_as_they_were(
 
     with fresh("undisturbed") as twin:
         calls = before_no_return(operation, twin, dr_ctl)
-    # Of a site that only takes what it fetches itself nothing has to be kept out.
-    assert calls or (topology, operation) == (REPLICA, "failover")
+    assert calls
 
     for number, call in moments(list(enumerate(calls)), whole=whole, of=f"{topology} {operation}"):
         with fresh(f"fails at {number}") as twin:
@@ -84,7 +81,7 @@ def test_whichever_call_fails_both_sites_are_as_they_were(
             twin.host(call.site).faults.add(fault)
 
             with quick(monkeypatch):
-                ended = dr_ctl(*OPERATIONS[operation].typed(twin), "--yes")
+                ended = dr_ctl(*OPERATIONS[operation].words, "--yes")
 
             twin.host(call.site).faults.clear()
             told = [each["id"] for each in ended.document["findings"]]
@@ -171,9 +168,7 @@ def test_the_judge_notes_each_queue_that_is_open_at_both_sites(
     with twin.still():
         paris.note(request, 200)
         before = list(judge.twice)
-        if isinstance(paris.broker, ReplicaBroker):
-            paris.broker.become(Role.SOURCE)  # a person would take the part from the other one
-        elif isinstance(paris.broker, SharedStoreBroker):
+        if isinstance(paris.broker, SharedStoreBroker):
             ClassicBroker.start(paris.broker)  # as if its store had no lock
         else:
             paris.broker.let_clients_in()

@@ -14,7 +14,6 @@ TOPOLOGIES: Final[Registry[type[Settings]]] = Registry(
         "artemis-continuity": "dr_ctl.settings.topologies.artemis_continuity",
         "artemis-bridges": "dr_ctl.settings.topologies.artemis_bridges",
         "classic-brokersync": "dr_ctl.settings.topologies.classic_brokersync",
-        "classic-replica": "dr_ctl.settings.topologies.classic_replica",
         "classic-shared-store": "dr_ctl.settings.topologies.classic_shared_store",
         "classic-fanout": "dr_ctl.settings.topologies.classic_fanout",
     },

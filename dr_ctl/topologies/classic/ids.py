@@ -18,14 +18,6 @@ QUEUE: Final = "queue://"
 
 
 @dataclass(frozen=True, slots=True)
-class Differing:
-    """Ids of messages that lie at one side alone."""
-
-    only_here: frozenset[str]
-    only_there: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
 class Listed:
     """A listing that shows every message of a queue, in delivery included. `came_by` is the destination that a message
     had before; for a copy, the queue it arrived by."""
@@ -63,13 +55,6 @@ def lying(access: Access[Any], queue: Queue | None) -> Mapping[str, str | None]:
 def shown(access: Access[Any], queue: Queue | None) -> Mapping[str, str | None]:
     """The messages that one listing shows: these lie there, and others may. Raises `BrokerError`."""
     return _asked(access, queue)[0] if queue is not None else {}
-
-
-def differing(here: Access[Any], ours: Queue | None, there: Access[Any], theirs: Queue | None) -> Differing:
-    """Compare a serving queue with its copies: copies are read first, so a message sent meanwhile is no lack."""
-    copies = lying(there, theirs).keys()
-    mine = lying(here, ours).keys()
-    return Differing(frozenset(mine - copies), frozenset(copies - mine))
 
 
 def whole(

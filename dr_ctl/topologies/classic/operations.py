@@ -59,12 +59,10 @@ class Permit:
 _CONNECTOR: Final = "connector=clientConnectors,connectorName=*"
 _NETWORK: Final = "connector=networkConnectors,networkConnectorName=*"
 _QUEUE: Final = "destinationType=Queue,destinationName=*"
-_PLUGIN: Final = "service=Plugins,instanceName=*"
 _WORDS: Final = {
     _CONNECTOR: "transport connectors",
     _NETWORK: "network connectors",
     _QUEUE: "queues",
-    _PLUGIN: "plugins",
     "": "the broker",
 }
 CLOSES: Final = Permit(STOP, _CONNECTOR)
@@ -75,7 +73,6 @@ PAUSES: Final = Permit(PAUSE, _QUEUE)
 RESUMES: Final = Permit(RESUME, _QUEUE)
 REMOVES: Final = Permit(REMOVE_MATCHING, _QUEUE)
 REMOVES_QUEUES: Final = Permit(REMOVE_QUEUE, "")
-SETS_ROLE: Final = Permit("setReplicationRole(java.lang.String,boolean)", _PLUGIN)  # the replication plugin's
 STOPS: Final = Permit(STOP, "")
 EVERY: Final = (CLOSES, OPENS, LINKS_UP, LINKS_DOWN, PAUSES, RESUMES, REMOVES, REMOVES_QUEUES, STOPS)
 

@@ -13,7 +13,6 @@ from dr_ctl.topologies.proposing import Door, Family, Probed
 
 # What stands behind the name of the broker's own bean, of what joins sites.
 NETWORKS: Final = ",connector=networkConnectors,networkConnectorName=*"
-REPLICATION: Final = ",service=Plugins,instanceName=ReplicationPlugin"
 
 
 def probe(reader: Reader, signs: Sequence[str], *, timeout_s: float = READ_S) -> Probed | None:
