@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
 from dr_ctl.agents.exposing import Metric, Shown
@@ -17,6 +16,7 @@ from dr_ctl.core.clock import Clock, SystemClock, stamp
 from dr_ctl.core.errors import DrCtlError, EnvironmentFault
 from dr_ctl.core.model import ExitCode, Json, Role
 from dr_ctl.core.patience import Patience
+from dr_ctl.core.system import Work, beside, system
 from dr_ctl.rpo.history.row import GLANCED, Row
 from dr_ctl.rpo.history.tail import another_monitor
 from dr_ctl.rpo.history.upkeep import Upkeep
@@ -93,8 +93,7 @@ class Monitor:
         if (host := self._upkeep.another()) is not None:
             raise AnotherMonitor(f"another monitor records into {history.shown}: on {host}, within the last minutes")
         self._writer = Writer(history.near, every_s=FLUSH_EVERY_S, whole_every_s=self.every_s, clock=clock)
-        self._beside = ThreadPoolExecutor(1, thread_name_prefix="upkeep")  # to join an hour takes seconds
-        self._tidying: Future[bool] | None = None
+        self._tidying: Work[bool] | None = None
         self._next = self._whole_at = self._glance_at = self._clock.monotonic()
         self._state: object = None
         self.looks = 0
@@ -103,7 +102,8 @@ class Monitor:
 
     def close(self) -> None:
         """Write what is not on disk yet. Raises EnvironmentFault where that is lost now."""
-        self._beside.shutdown()
+        if self._tidying is not None:
+            self._tidying.wait()
         self._writer.flush()
         self._tidied()
         if self._is_elsewhere and self._upkeep.trouble is None:
@@ -150,9 +150,9 @@ class Monitor:
     def _take(self, rows: Sequence[Row], seen: Seen, at: datetime) -> bool:
         """Keep the rows of a look; whether it told of a change, which is on disk at once."""
         self.rows += len(rows)
-        if self._writer.add(rows) and (self._tidying is None or self._tidying.done()):
+        if self._writer.add(rows) and (self._tidying is None or self._tidying.wait(0)):
             self._tidied()
-            self._tidying = self._beside.submit(self._upkeep.step, at)
+            self._tidying = beside(partial(self._upkeep.step, at), "upkeep")  # to join an hour takes seconds
         state = _state(seen)
         is_new = self._state not in (None, state)
         self._state = state
@@ -254,7 +254,7 @@ def _with_queues(row: Row, queues: Sequence[Row]) -> Row:
 @contextmanager
 def recording(installation: Installation, *, every_s: float) -> Iterator[None]:
     """Record history beside what happens in the block, which begins once a first look was made."""
-    begun, enough = threading.Event(), threading.Event()
+    begun, enough = system().event(), system().event()
 
     def record() -> None:
         clock, nowhere = SystemClock(), installation.file.parent  # history has no documents in it
@@ -270,11 +270,10 @@ def recording(installation: Installation, *, every_s: float) -> Iterator[None]:
         finally:
             begun.set()
 
-    thread = threading.Thread(target=record, name="monitor")
-    thread.start()
+    recorded = beside(record, "monitor")
     begun.wait()
     try:
         yield
     finally:
         enough.set()
-        thread.join()
+        recorded.result()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dr_ctl.core.system import Work, beside
 from dr_ctl.topologies import registry
 from dr_ctl.topologies.topology import Seen, Topology
 
@@ -22,7 +22,7 @@ class Looking:
 
     installation: Installation
     topology: Topology[Any]
-    seen: Future[Seen]
+    seen: Work[Seen]
 
 
 @contextmanager
@@ -30,5 +30,9 @@ def looking(caller: Caller) -> Iterator[Looking]:
     """Begin to look. The topology is closed after the block, which also ends a look that still runs."""
     installation = caller.installation()
     topology = registry.opened(installation, caller.clock, caller.patience, caller.runs().documents)
-    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="both looks") as beside, closing(topology):
-        yield Looking(installation, topology, beside.submit(topology.look, over_s=caller.patience.rates_s))
+    seen = beside(lambda: topology.look(over_s=caller.patience.rates_s), "both looks")
+    try:
+        with closing(topology):
+            yield Looking(installation, topology, seen)
+    finally:
+        seen.wait()

@@ -9,7 +9,6 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from importlib import import_module
 from importlib.util import find_spec
-from threading import Thread
 from typing import TYPE_CHECKING, Final
 
 from dr_ctl.application.estimates import objectives
@@ -27,6 +26,7 @@ from dr_ctl.core.clock import Clock, stamp
 from dr_ctl.core.errors import Unreachable
 from dr_ctl.core.model import Finding, Json, Role
 from dr_ctl.core.patterns import matches
+from dr_ctl.core.system import beside
 from dr_ctl.engine.ending import price_text
 from dr_ctl.engine.plan import Ask
 from dr_ctl.rpo.findings import LIES_AT_SURVIVOR, STORE_SILENT, SURVIVOR_NOT_READ
@@ -76,7 +76,7 @@ class FailoverPrice:
         }  # a run that began with `unknown` began while it was so
         self._kept_at: datetime | None = None  # the time of a look that showed one store for both sites
         # Loading the Parquet reader takes a tenth of a second: load it beside the first look.
-        Thread(target=_load_bounds, daemon=True, name="load bounds").start()
+        beside(_load_bounds, "load bounds")
 
     def saw(self, seen: Seen) -> None:
         """Note a look. A site that is down sends no more, so its price stops growing. A closed site that answers tells

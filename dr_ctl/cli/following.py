@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -69,7 +68,7 @@ def follow(session: Session, run: str | None) -> Result:
                 break
             if not has_reader():
                 return _left(files.name)
-            time.sleep(POLL_S)
+            session.clock.sleep(POLL_S)
     except Stopped:
         return _left(files.name)
     if files.journal.exists():

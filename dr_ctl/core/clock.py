@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from datetime import UTC, datetime
-from typing import Final, Protocol
+from typing import Protocol
+
+from dr_ctl.core.system import system
 
 
 class Clock(Protocol):
@@ -20,26 +21,22 @@ class Clock(Protocol):
         """Let time pass."""
 
 
-# The clock that goes on while the machine sleeps, if the system has one: a lock runs out meanwhile.
-_GROWING: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-
-
 def growing_s() -> float:
     """Seconds that only grow, while the machine sleeps too: for the age of a look, beside which a lock runs out."""
-    return time.clock_gettime(_GROWING)
+    return system().monotonic()
 
 
 class SystemClock:
-    """The machine's own clock."""
+    """The clock of the system that this process runs on."""
 
     def now(self) -> datetime:
-        return datetime.now(UTC)
+        return system().now()
 
     def monotonic(self) -> float:
-        return growing_s()
+        return system().monotonic()
 
     def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
+        system().sleep(seconds)
 
 
 def stamp(at: datetime) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
@@ -92,7 +91,7 @@ class JournalHand:
 
     def wait(self, seconds: float) -> None:
         if self._stop is None:
-            time.sleep(seconds)
+            self._clock.sleep(seconds)
             return
         left_s = self._outage.left_s()
         if left_s is not None and left_s <= 0:

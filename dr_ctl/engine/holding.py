@@ -7,7 +7,6 @@ to go there.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -16,6 +15,7 @@ from typing import Final
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import Finding
+from dr_ctl.core.system import Mutex, system
 from dr_ctl.engine.lease import (
     LOCK,
     Forbidden,
@@ -48,7 +48,7 @@ class Slot:
     """The lock at one broker, as this run knows it."""
 
     store: Store
-    mutex: threading.Lock = field(default_factory=threading.Lock)
+    mutex: Mutex = field(default_factory=lambda: system().mutex())
     held: LockDocument | None = None
     forbidden: str | None = None
     looked_at: float = float("-inf")

@@ -21,7 +21,6 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -29,6 +28,7 @@ from typing import Final
 from dr_ctl.core.clock import Clock, stamp
 from dr_ctl.core.errors import DrCtlError, EnvironmentFault
 from dr_ctl.core.model import Json
+from dr_ctl.core.system import system
 from dr_ctl.engine.disk import NO_ROOM, RESERVE, NoRoom, Reserve, sync_folder
 from dr_ctl.engine.entries import ANY, GENESIS, Entry, read
 from dr_ctl.engine.history import History, history
@@ -70,7 +70,7 @@ class Journal:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            time.sleep(_ASKED_WITHIN_S)  # a reader that asks `is_held` holds it for that moment itself
+            system().sleep(_ASKED_WITHIN_S)  # a reader that asks `is_held` holds it for that moment itself
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def _cut(self) -> None:

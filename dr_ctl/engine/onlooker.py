@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 
 from dr_ctl.core.clock import Clock
@@ -35,7 +34,7 @@ class Onlooker:
         """Do nothing: no client was let in."""
 
     def wait(self, seconds: float) -> None:
-        time.sleep(seconds)
+        self._clock.sleep(seconds)
 
     def monotonic(self) -> float:
         return self._clock.monotonic()

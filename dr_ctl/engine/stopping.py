@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import signal
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
 from dr_ctl.core.errors import Stopped
+from dr_ctl.core.system import system
 
 STOPPED: Final = "stopped by a signal"
 """What a step says that a signal ended."""
@@ -28,7 +28,7 @@ class StopRequest:
     """Whether a stop was asked for, and by which signal."""
 
     def __init__(self) -> None:
-        self._asked = threading.Event()
+        self._asked = system().event()
         self._question_open = False
         self._over = False
         self.signum: int | None = None

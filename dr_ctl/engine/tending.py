@@ -1,15 +1,16 @@
-"""Tends a lock beside its run: looking at it and renewing it is a thread's work for each broker, so that no call waits
+"""Tends a lock beside its run: looking at it and renewing it is work beside it for each broker, so that no call waits
 for it, and one that is silent keeps nobody from the others."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from threading import Event, Thread
+from functools import partial
 from typing import Final
 
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.system import Event, beside, system
 from dr_ctl.engine.holding import Lease, Slot
 from dr_ctl.engine.lease import LockDocument, Store
 
@@ -22,17 +23,14 @@ SOON_S: Final = 0.1
 def tended(stores: Sequence[Store], who: LockDocument, clock: Clock) -> Iterator[Lease]:
     """A lock to take; once it is held it is kept until the block ends, by itself. The stores are closed then."""
     lease = Lease(stores, who, clock)
-    over = Event()
-    threads = [Thread(target=_keep, args=(lease, slot, over), name=f"lock at {slot.name}") for slot in lease.slots]
-    for thread in threads:
-        thread.daemon = True
-        thread.start()
+    over = system().event()
+    keeping = [beside(partial(_keep, lease, slot, over), f"lock at {slot.name}") for slot in lease.slots]
     try:
         yield lease
     finally:
         over.set()
-        for thread in threads:
-            thread.join()
+        for each in keeping:
+            each.wait()
         for store in stores:
             store.close()
 

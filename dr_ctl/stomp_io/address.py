@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import socket
 import ssl
-import threading
 from dataclasses import dataclass, field
+from functools import partial
 from urllib.parse import urlsplit
+
+from dr_ctl.core.system import beside
 
 _SCHEMES = {"stomp": False, "stomp+ssl": True}
 
@@ -86,30 +88,17 @@ Endpoint = tuple[socket.AddressFamily, tuple[str | int | bytes, ...]]
 def endpoints(address: Address, *, timeout_s: float) -> list[Endpoint]:
     """Look the name up, within the time: OSError where it has no address, TimeoutError where nobody says.
 
-    The system's look-up cannot be bounded, so one that needs a name server runs in a thread that is left
+    The system's look-up cannot be bounded, so one that needs a name server goes on beside, and is left
     behind when it takes too long: a site that is lost often takes its name server along.
     """
     try:
         return _look_up(address, socket.AI_NUMERICHOST)
     except socket.gaierror:
         pass  # a name, not a number
-    resolved: list[Endpoint] = []
-    failed: list[OSError] = []
-
-    def look_up() -> None:
-        try:
-            resolved.extend(_look_up(address, 0))
-        except OSError as error:
-            failed.append(error)
-
-    thread = threading.Thread(target=look_up, name=f"look-up-{address.host}", daemon=True)
-    thread.start()
-    thread.join(timeout_s)
-    if thread.is_alive():
+    looking_up = beside(partial(_look_up, address, 0), f"look up {address.host}")
+    if not looking_up.wait(timeout_s):
         raise TimeoutError(f"the name {address.host} was not resolved within {timeout_s:g} s")
-    if failed:
-        raise failed[0]
-    return resolved
+    return looking_up.result()
 
 
 def _look_up(address: Address, flags: int) -> list[Endpoint]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from dr_ctl.cli import following
 from dr_ctl.core.errors import Stopped
+from dr_ctl.core.system import ThisMachine, running_on
 from tests.cli.conftest import Ended, Shell
 from tests.report.scribe import Scribe, call, cut_off, done
 
@@ -24,15 +24,25 @@ def folder(dr_ctl: Shell) -> Path:
     return path
 
 
+class Waiting(ThisMachine):
+    """Time passes only while somebody waits, and then a step is taken."""
+
+    def __init__(self, steps: Iterator[object]) -> None:
+        self._steps, self._passed_s = steps, 0.0
+
+    def monotonic(self) -> float:
+        return self._passed_s
+
+    def sleep(self, seconds: float) -> None:
+        self._passed_s += seconds
+        next(self._steps)
+
+
 @pytest.fixture
-def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Iterator[object]], None]:
+def meanwhile() -> Iterator[Callable[[Iterator[object]], None]]:
     """Lets a run take its next step whenever its follower waits."""
-
-    def let(steps: Iterator[object]) -> None:
-        time = SimpleNamespace(sleep=lambda seconds: next(steps), monotonic=lambda: 0.0)
-        monkeypatch.setattr(following, "time", time)
-
-    return let
+    with ExitStack() as until_the_end:
+        yield lambda steps: until_the_end.enter_context(running_on(Waiting(steps)))
 
 
 def shown(ended: Ended) -> list[str]:
@@ -161,11 +171,9 @@ def test_ctrl_c_ends_the_showing_and_not_the_run(
 
 
 def test_a_run_that_never_begins_is_not_waited_for_for_ever(
-    dr_ctl: Shell, folder: Path, monkeypatch: pytest.MonkeyPatch
+    dr_ctl: Shell, folder: Path, meanwhile: Callable[[Iterator[object]], None]
 ) -> None:
-    moments = iter(range(10))
-    time = SimpleNamespace(sleep=lambda seconds: None, monotonic=lambda: float(next(moments)))
-    monkeypatch.setattr(following, "time", time)
+    meanwhile(iter(range(1000)))
 
     ended = dr_ctl("runs", "show", "--follow")
 

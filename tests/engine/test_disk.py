@@ -14,6 +14,7 @@ import pytest
 
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.model import ExitCode
+from dr_ctl.core.system import ThisMachine, running_on
 from dr_ctl.engine import disk
 from dr_ctl.engine.disk import PIECE_BYTES, RESERVE, RESERVED_BYTES, NoRoom, Reserve
 from dr_ctl.engine.entries import is_held, read
@@ -216,18 +217,20 @@ def test_a_journal_is_held_as_long_as_its_writer_lives(path: Path) -> None:
     assert not is_held(path)
 
 
-def test_who_only_asks_whether_it_is_held_does_not_keep_a_writer_out(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_only_asks_whether_it_is_held_does_not_keep_a_writer_out(path: Path) -> None:
     """The one who asks holds the lock for a moment: here exactly when the writer comes."""
     import fcntl  # noqa: PLC0415
 
     path.touch()
     asking = os.open(path, os.O_RDONLY)
     fcntl.flock(asking, fcntl.LOCK_SH)
-    monkeypatch.setattr("dr_ctl.engine.journal.time.sleep", lambda seconds: os.close(asking))
 
-    Journal(path, Clock()).close()
+    class Meanwhile(ThisMachine):
+        def sleep(self, seconds: float) -> None:
+            os.close(asking)
+
+    with running_on(Meanwhile()):
+        Journal(path, Clock()).close()
 
 
 # On a disk that is really full

@@ -9,9 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +19,7 @@ import pyarrow.parquet as pq
 
 import dr_ctl
 import dr_ctl.rpo
+from dr_ctl.core.system import together
 from dr_ctl.rpo.core.calendar import DAY, HOUR, OF_A_DAY, Calendar, Period
 from dr_ctl.rpo.core.cut import AWAY_US
 from dr_ctl.rpo.core.rows import SCHEMA, coarsened
@@ -87,9 +87,9 @@ def taken(
             else [hour for hour in period.hours if _name(where, hour) in present]
         )
     near = _by_day(files)
-    with ThreadPoolExecutor(SIDE_BY_SIDE) as beside:
-        told = beside.map(lambda each: _read(store, where, each) if _name(where, each) in present else None, wanted)
-        return {each.period: each for each in told if each is not None and each.holds(near.of(each))}
+    reads = [partial(_read, store, where, each) for each in wanted if _name(where, each) in present]
+    told = together(reads, "summaries", most=SIDE_BY_SIDE)
+    return {each.period: each for each in told if each is not None and each.holds(near.of(each))}
 
 
 class _ByDay:

@@ -4,9 +4,9 @@ read. What was learnt of a file is kept in an index beside the summaries, until 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dr_ctl.core.model import Finding
+from dr_ctl.core.system import together
 from dr_ctl.rpo.core.calendar import DAY
 from dr_ctl.rpo.history.files import NAMED, day_us, without, wrong_columns
 from dr_ctl.rpo.history.row import micros
@@ -81,12 +82,8 @@ class Listing:
             index = self._index(site)
             now = self._by_site.get(site, {})
             anew = [name for name, identity in now.items() if _identity(index.get(name)) != identity]
-            with ThreadPoolExecutor(SIDE_BY_SIDE) as beside:
-                told = {
-                    file.name: file
-                    for file in beside.map(lambda name: self._footer(name, now[name]), anew)
-                    if file is not None
-                }
+            footers = together([partial(self._footer, name, now[name]) for name in anew], "footers", most=SIDE_BY_SIDE)
+            told = {file.name: file for file in footers if file is not None}
             self._known[site] = tuple(told.get(name) or index[name] for name in now if name in told or name not in anew)
         return self._known[site]
 

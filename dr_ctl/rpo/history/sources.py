@@ -3,13 +3,12 @@ last hours too. Who must not wait for the store reads what lies here once the st
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,6 +16,7 @@ import pyarrow.parquet as pq
 from dr_ctl.core.clock import growing_s
 from dr_ctl.core.errors import DrCtlError
 from dr_ctl.core.model import Finding
+from dr_ctl.core.system import beside
 from dr_ctl.rpo.findings import STORE_SILENT
 from dr_ctl.rpo.history.files import NAMED, TAILS, listed_anew, without, wrong_columns
 from dr_ctl.rpo.history.store import Store
@@ -178,19 +178,13 @@ def shown(history: Path | Place) -> str:
 
 def in_time(ask: Callable[[], Answer], within_s: float) -> tuple[list[Answer], list[Exception]]:
     """The answer, or the error; neither where it comes too late, and nobody waits for it."""
-    answers: list[Answer] = []
-    errors: list[Any] = []
-
-    def asked() -> None:
-        try:
-            answers.append(ask())
-        except (OSError, pa.ArrowException, DrCtlError) as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=asked, name="history", daemon=True)
-    thread.start()
-    thread.join(within_s)
-    return answers[:1], errors[:1]
+    asking = beside(ask, "history")
+    if not asking.wait(within_s):
+        return [], []
+    try:
+        return [asking.result()], []
+    except (OSError, pa.ArrowException, DrCtlError) as error:
+        return [], [error]
 
 
 def _day_within(day: str, since: datetime | None, until: datetime | None) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import Finding, Role, some
+from dr_ctl.core.system import beside
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Hand
@@ -126,7 +127,7 @@ class Doors:
             except BrokerError as error:
                 return error
 
-        asked = self._observer.pool.submit(self._observer.together, flags, accesses)
+        asked = beside(lambda: self._observer.together(flags, accesses), "flags")
         greetings = self.greetings(accesses)
         why_not: dict[str, WhyNot | None] = {}
         for access, opened in zip(accesses, asked.result(), strict=True):

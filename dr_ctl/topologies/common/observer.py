@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from queue import Empty, Queue
-from threading import Thread
 from typing import Any, Final, Generic, TypeVar
 
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import BrokerError, Unreachable
 from dr_ctl.core.patience import Patience
+from dr_ctl.core.system import beside, together
 from dr_ctl.engine.ports import Move
 from dr_ctl.settings.model import Installation
 from dr_ctl.stomp_io.address import takes_connections
@@ -53,10 +51,7 @@ class Observer(ABC, Generic[V_co, A_co]):
             for site, section in settings.sites.items()
         }
         self._left_s: dict[str, float] = {}
-        self.pool = ThreadPoolExecutor(
-            max_workers=min(MOST_AT_ONCE, 2 * len(self.all()) + 1), thread_name_prefix="look"
-        )
-        self._watch = Watch(self.pool, clock)
+        self._watch = Watch(clock)
 
     @abstractmethod
     def _access(self, installation: Installation, site: str, pair: str) -> A_co:
@@ -146,18 +141,13 @@ class Observer(ABC, Generic[V_co, A_co]):
         return [(here, there[pair]) for pair, here in self.brokers[move.source].items() if not move.leaves(pair)]
 
     def close(self) -> None:
-        self.pool.shutdown(wait=True)
+        self._watch.close()
         for access in self.all():
             access.close()
 
     def together(self, ask: Callable[[A], T], of: Iterable[A]) -> list[T]:
         """Ask several brokers at the same time; the first error is raised after all have answered."""
-        futures = [self.pool.submit(ask, access) for access in of]
-        errors = [future.exception() for future in futures]
-        for error in errors:
-            if error is not None:
-                raise error
-        return [future.result() for future in futures]
+        return together([partial(ask, access) for access in of], "look", most=MOST_AT_ONCE)
 
     def observe(self, *, least_s: float = 0.0) -> Seen[V_co]:
         """Look at both sites at once; look again where counts differ by more than one look can explain."""
@@ -218,16 +208,12 @@ class Observer(ABC, Generic[V_co, A_co]):
         given_up = Silent(access.pair, access.site, Unreachable(text, refused=False))
         if within_s <= 0:
             return given_up
-        answer: Queue[V_co | Silent] = Queue()
         # Half of it for an answer: a broker that takes the connection and says nothing is sick, and must be told so.
         ask = partial(self._asked, access, min(READ_S, max(left_s / 2, _MOST * least_s)))
-        # A daemon: a name lookup that hangs keeps neither this look nor the end of the command waiting.
-        Thread(target=lambda: answer.put(ask()), daemon=True, name=f"look at {access.site}").start()
         began = self.clock.monotonic()
-        try:
-            view = answer.get(timeout=within_s)
-        except Empty:
-            view = given_up
+        # Not waited for longer: a name look-up that hangs keeps neither this look nor the end of the command waiting.
+        looking = beside(ask, f"look at {access.site}")
+        view = looking.result() if looking.wait(within_s) else given_up
         if not isinstance(view, Silent):
             return view
         self._spent(access.site, began)

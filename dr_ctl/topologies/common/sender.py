@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError, LoginRefused, Throttled, Unreachable
 from dr_ctl.core.model import ExitCode
+from dr_ctl.core.system import together
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.outcome import Outcome, Refused, Unknown
@@ -46,11 +47,8 @@ class Sender:
         for number, call in enumerate(calls):
             groups.setdefault((call.site, call.unit), []).append(number)
         numbers = list(groups.values())
-        if len(numbers) == 1:
-            groups_outcomes = [self._post(calls)]
-        else:
-            with ThreadPoolExecutor(max_workers=MOST_AT_ONCE, thread_name_prefix="change") as pool:
-                groups_outcomes = list(pool.map(lambda mine: self._post([calls[number] for number in mine]), numbers))
+        posts = [partial(self._post, [calls[number] for number in mine]) for mine in numbers]
+        groups_outcomes = together(posts, "change", most=MOST_AT_ONCE)
         outcomes = {
             number: each
             for mine, group in zip(numbers, groups_outcomes, strict=True)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import Unreachable
+from dr_ctl.core.system import Work, all_ended, beside
 from dr_ctl.topologies.common.access import Access
 from dr_ctl.topologies.common.seen import Silent
 
@@ -23,15 +24,20 @@ class Watch:
     """Asks brokers again and again. A broker that is late counts as silent, with its last error if there was one. The
     next question goes out once the late one has ended."""
 
-    def __init__(self, pool: ThreadPoolExecutor, clock: Clock) -> None:
-        self._pool, self._clock = pool, clock
-        self._late: dict[Access[Any], Future[Any]] = {}
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._late: dict[Access[Any], Work[Any]] = {}
         self._silent: dict[Access[Any], Silent] = {}
         self._took_s: dict[Access[Any], float] = {}
 
+    def close(self) -> None:
+        """Wait for those that are late."""
+        for each in self._late.values():
+            each.wait()
+
     def ask(self, of: Sequence[A], ask: Callable[[A], T | Silent], *, small: bool) -> tuple[list[T | Silent], float]:
         """The answers, and how long ago the last came that was not late. `small` asks for few figures."""
-        for access in [each for each, future in self._late.items() if future.done()]:
+        for access in [each for each, late in self._late.items() if late.wait(0)]:
             self._noted(access, self._late.pop(access).result())
         replied: list[float] = []
         began = self._clock.monotonic()
@@ -43,12 +49,16 @@ class Watch:
                 self._took_s[access] = replied[-1] - began
             return answer
 
-        asked = {access: self._pool.submit(timed, access) for access in of if access not in self._late}
+        asked = {
+            access: beside(partial(timed, access), f"watch {access.site}") for access in of if access not in self._late
+        }
         known = self._took_s.keys() | self._silent.keys()
-        hurried = [future for access, future in asked.items() if small or access in known]
-        wait(hurried, LATE_S if small else max([LATE_S, *(USUAL * self._took_s.get(access, 0.0) for access in asked)]))
-        wait([future for future in asked.values() if future not in hurried])
-        self._late |= {access: future for access, future in asked.items() if not future.done()}
+        hurried = [look for access, look in asked.items() if small or access in known]
+        usual_s = [] if small else [USUAL * self._took_s.get(access, 0.0) for access in asked]
+        all_ended(hurried, max([LATE_S, *usual_s]))
+        for look in [each for each in asked.values() if each not in hurried]:
+            look.wait()
+        self._late |= {access: look for access, look in asked.items() if not look.wait(0)}
         answers = [
             self._noted(each, self._late_one(each) if each in self._late else asked[each].result()) for each in of
         ]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final, assert_never
 
 from dr_ctl.core.clock import growing_s
 from dr_ctl.core.errors import BrokerError, LoginRefused, Throttled, Unreachable
 from dr_ctl.core.patience import Patience
+from dr_ctl.core.system import together
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.outcome import Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Call
@@ -80,8 +81,8 @@ class WorkloadSites:
         """Look side by side; time spent on silent workloads is taken from their site's time."""
         began, read_s = growing_s(), self._patience.of(WorkloadPatience).read_s
         times = [max(min(read_s, self._left_s.get(site, read_s)), least_s) for site, _ in keys]
-        with ThreadPoolExecutor(max_workers=_AT_ONCE, thread_name_prefix="workload") as pool:
-            found = list(pool.map(self._look, keys, times))
+        looks = [partial(self._look, key, timeout_s) for key, timeout_s in zip(keys, times, strict=True)]
+        found = together(looks, "workload", most=_AT_ONCE)
         for site in {each.site for each in found if each.silent is not None} & self._left_s.keys():
             self._left_s[site] = max(self._left_s[site] - (growing_s() - began), 0.0)
         return found

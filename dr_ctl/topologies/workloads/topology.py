@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, TypeVar
 
 from dr_ctl.core.model import Json
 from dr_ctl.core.patience import Patience
+from dr_ctl.core.system import beside
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.lease import Store
 from dr_ctl.settings.model import Installation
@@ -63,6 +63,9 @@ class TopologyWithWorkloads(Generic[S]):
 
     def _beside(self, look: Callable[[], S]) -> SeenWithWorkloads[S]:
         """The brokers and the workloads are asked at the same time."""
-        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="workloads") as pool:
-            workloads = pool.submit(self._sites.look)
-            return SeenWithWorkloads(look(), workloads.result())
+        workloads = beside(self._sites.look, "workloads")
+        try:
+            seen = look()
+        finally:
+            workloads.wait()
+        return SeenWithWorkloads(seen, workloads.result())

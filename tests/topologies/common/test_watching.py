@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from threading import Event
 from typing import Any
@@ -42,10 +41,11 @@ def brokers() -> list[Broker]:
 @pytest.fixture
 def watch(monkeypatch: pytest.MonkeyPatch, brokers: list[Broker]) -> Iterator[Watch]:
     monkeypatch.setattr(watching, "LATE_S", 0.05)
-    with ThreadPoolExecutor(5) as pool:
-        yield Watch(pool, SystemClock())
-        for each in brokers:
-            each.answers.set()
+    watch = Watch(SystemClock())
+    yield watch
+    for each in brokers:
+        each.answers.set()
+    watch.close()
 
 
 def told(watch: Watch, brokers: list[Broker], *, small: bool = True) -> list[Any]:
@@ -55,8 +55,8 @@ def told(watch: Watch, brokers: list[Broker], *, small: bool = True) -> list[Any
 
 def settled(watch: Watch, brokers: list[Broker]) -> list[Any]:
     """What is told once every question has been answered."""
-    for future in watch._late.values():
-        future.result(10)
+    for late in watch._late.values():
+        assert late.wait(10)
     return told(watch, brokers)
 
 

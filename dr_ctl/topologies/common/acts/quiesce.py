@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import Severity, some
+from dr_ctl.core.system import beside
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
@@ -184,7 +185,7 @@ class Lifting:
 def lifting(tools: Tools[Broker], move: Move, hand: Hand) -> Iterator[Lifting]:
     """Lift the pauses while the block runs. The block always waits for the end: the calls are in the journal."""
     lifted = Lifting()
-    under_way: Future[str | None] = tools.observer.pool.submit(_lift, tools, move, hand)
+    under_way = beside(partial(_lift, tools, move, hand), "lift pauses")
     try:
         yield lifted
     finally:

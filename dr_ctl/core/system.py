@@ -1,0 +1,211 @@
+"""What a process has of the system it runs on: time, waits, work beside its own, ways to other machines.
+
+One port for all of it, so that a simulation can take the place of the whole. Nothing else sleeps, waits for somebody
+or starts a thread, but for a server that others ask.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+
+from dr_ctl.core.errors import DrCtlError
+
+if TYPE_CHECKING:
+    from requests.adapters import BaseAdapter
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Event(Protocol):
+    """Something that happens once, until it is taken back."""
+
+    def set(self) -> None: ...
+
+    def clear(self) -> None: ...
+
+    def is_set(self) -> bool: ...
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until it has happened, for so many seconds at most; says whether it has."""
+
+
+class Mutex(Protocol):
+    """What one at a time may hold."""
+
+    def acquire(self, blocking: bool = True) -> bool: ...
+
+    def release(self) -> None: ...
+
+    def __enter__(self) -> bool: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None: ...
+
+
+class Work(Protocol[T_co]):
+    """Work that goes on beside what started it."""
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait for its end, for so many seconds at most; says whether it has ended."""
+
+    def result(self) -> T_co:
+        """Wait for its end. Gives what it gave, or raises what ended it."""
+
+
+class Wires(Protocol):
+    """Ways to other machines that are not this machine's sockets."""
+
+    def adapter(self) -> BaseAdapter:
+        """What carries the requests of an HTTP session."""
+
+
+class System(Protocol):
+    """`wires`: None where the sockets of this machine are the way."""
+
+    wires: Wires | None
+
+    def now(self) -> datetime:
+        """Say the wall-clock time, in UTC: for people and file names, never for order."""
+
+    def monotonic(self) -> float:
+        """Seconds that only grow, while the machine sleeps too: for every duration and deadline."""
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+
+    def event(self) -> Event: ...
+
+    def mutex(self) -> Mutex: ...
+
+    def start(self, work: Callable[[], T], name: str) -> Work[T]:
+        """Begin it beside what goes on here; the end of the process does not wait for it."""
+
+
+# The clock that goes on while the machine sleeps, if the system has one: a lock runs out meanwhile.
+_GROWING: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+class ThisMachine:
+    """Implements `System` by threads, and the machine's own clocks."""
+
+    wires: Wires | None = None
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        return time.clock_gettime(_GROWING)
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def event(self) -> Event:
+        return threading.Event()
+
+    def mutex(self) -> Mutex:
+        return threading.Lock()
+
+    def start(self, work: Callable[[], T], name: str) -> Work[T]:
+        return _Threaded(work, name)
+
+
+class _Part(Generic[T]):
+    """Work, and how it ended."""
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        self._work = work
+        self._results: list[T] = []
+        self.error: BaseException | None = None
+
+    def do(self) -> None:
+        try:
+            self._results.append(self._work())
+        except BaseException as error:  # noqa: BLE001 - who asks for the result gets it
+            self.error = error
+
+    def result(self) -> T:
+        if self.error is not None:
+            raise self.error
+        return self._results[0]
+
+
+class _Threaded(Generic[T]):
+    """Work in a thread of its own: a daemon, because a name look-up that hangs keeps no command from its end."""
+
+    def __init__(self, work: Callable[[], T], name: str) -> None:
+        self._part = _Part(work)
+        self._told = False
+        # The thread holds the part alone, so that nobody has this any more once nobody can ask for the result.
+        self._thread = threading.Thread(target=self._part.do, name=name, daemon=True)
+        self._thread.start()
+
+    def wait(self, seconds: float | None = None) -> bool:
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def result(self) -> T:
+        self._thread.join()
+        self._told = True
+        return self._part.result()
+
+    def __del__(self) -> None:
+        # A defect in work whose end nobody waited for is not passed over.
+        error = self._part.error
+        if not self._told and error is not None and not isinstance(error, OSError | DrCtlError):
+            threading.excepthook(threading.ExceptHookArgs((type(error), error, error.__traceback__, self._thread)))
+
+
+_system: System = ThisMachine()
+
+
+def system() -> System:
+    """What this process runs on now."""
+    return _system
+
+
+@contextmanager
+def running_on(other: System) -> Iterator[None]:
+    """Let the whole process run on another system for the block."""
+    global _system  # noqa: PLW0603 - there is one, as there is one `time`
+    before, _system = _system, other
+    try:
+        yield
+    finally:
+        _system = before
+
+
+def beside(work: Callable[[], T], name: str) -> Work[T]:
+    """Begin work beside what goes on here."""
+    return _system.start(work, name)
+
+
+def together(works: Iterable[Callable[[], T]], name: str, *, most: int) -> list[T]:
+    """Do all of it side by side, so many at a time at most. The first error is raised after all have ended."""
+    waiting = [_Part(work) for work in works]
+    todo = iter(waiting)
+
+    def lane() -> None:
+        for part in todo:  # one after the other, whichever is next
+            part.do()
+            if part.error is not None and not isinstance(part.error, Exception):
+                raise part.error  # a second signal waits for nothing
+
+    others = [beside(lane, name) for _ in range(min(most, len(waiting)) - 1)]
+    lane()
+    for each in others:
+        each.result()
+    return [part.result() for part in waiting]
+
+
+def all_ended(works: Sequence[Work[Any]], within_s: float) -> bool:
+    """Wait until all have ended, for so long at most; says whether they have."""
+    until = _system.monotonic() + within_s
+    return all(each.wait(max(0.0, until - _system.monotonic())) for each in works)
