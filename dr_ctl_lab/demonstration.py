@@ -25,7 +25,6 @@ from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.model import ExitCode, Finding, Json, Role
 from dr_ctl.core.patience import Patience
 from dr_ctl.core.printable import page
-from dr_ctl.processes import system_journal
 from dr_ctl.rpo.history.newest import recent
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.registry import opened
@@ -247,7 +246,6 @@ class _Teller:
             **os.environ,
             "DR_CTL_CONFIG": str(home / "dr-ctl.yaml"),
             "DR_CTL_STATE_DIR": str(self.state),
-            system_journal.VARIABLE: "",
         }
 
     def chapter(self, text: str) -> None:

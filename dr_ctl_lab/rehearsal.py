@@ -312,7 +312,7 @@ class _Play:
         out, quiet = io.StringIO(), io.StringIO()
         options = ("--config", str(self._twin.settings_path), "--state-dir", str(self._state), "--json", "--quiet")
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(quiet):
-            code = run([*words, *options], Time(patience=PATIENCE, vouched=False))
+            code = run([*words, *options], Time(patience=PATIENCE))
         document: Mapping[str, Any] = json.loads(out.getvalue())
         self._played.ends.append((" ".join(words), code, str(document["summary"])))
         outage = document["data"].get("outage_s")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +11,6 @@ import pytest
 from hypothesis import settings
 
 from dr_ctl.cli.app import run
-from dr_ctl.processes.system_journal import VARIABLE
 from tests.broker.driving import Ended
 from tests.patience import time_now
 
@@ -20,9 +18,6 @@ Command = Callable[..., Ended]
 # One worker has all that name no other group: a pair of brokers and a Spark session are shared by many tests, and one
 # of each is enough.
 TOGETHER = ("broker", "spark")
-
-# Runs of tests are no matter for this machine's own journal.
-os.environ[VARIABLE] = ""
 
 # How long one example takes says how busy the machine is: every core has a worker, and more.
 settings.register_profile("side by side", deadline=None)

@@ -12,7 +12,6 @@ from dr_ctl.core.patience import Patience
 from dr_ctl.engine.executor import Answer
 from dr_ctl.engine.plan import Plan, PlannedStep
 from dr_ctl.engine.runs import Runs
-from dr_ctl.engine.witness import Statement
 from dr_ctl.settings.model import Installation
 from dr_ctl.telemetry.events import Listener
 
@@ -73,9 +72,6 @@ class Caller(Protocol):
         """The runs of that place."""
 
     def listener(self) -> Listener: ...
-
-    def vouch(self, statement: Statement, /) -> None:
-        """Hand a statement on a run to the system's journal. Never raises, and waits for nobody."""
 
     def say(self, text: str) -> None:
         """A message to the person, beside the result."""

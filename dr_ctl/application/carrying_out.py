@@ -19,7 +19,6 @@ from dr_ctl.application.preflight import Preflight
 from dr_ctl.application.price import FailoverPrice
 from dr_ctl.application.result import Result
 from dr_ctl.application.run_options import RunOptions
-from dr_ctl.application.vouching import Voucher
 from dr_ctl.core.errors import DrCtlError
 from dr_ctl.core.loose import mapping
 from dr_ctl.core.model import ExitCode, Json, Role
@@ -35,7 +34,6 @@ from dr_ctl.engine.ports import Estimator
 from dr_ctl.engine.record import approvers
 from dr_ctl.engine.runs import RunFiles, write
 from dr_ctl.engine.stopping import StopAtOnce, StopRequest, stoppable
-from dr_ctl.engine.witness import BEGIN, END
 from dr_ctl.processes.hooks import HookRunner
 from dr_ctl.topologies.topology import Seen, keeps_one_store, workloads_of
 
@@ -64,12 +62,9 @@ class Work:
         listener = self.caller.listener()
         lock.note_pauses(self.lease, decided.baseline)
         decided = replace(decided, findings=(*decided.findings, *self.lease.findings()))
-        about = _about(decided.ask, decided.source)
-        voucher = Voucher(self.caller, self.files.name, about)
 
         def act(journal: Journal, stop: StopRequest) -> RunResult[Seen]:
             def begun() -> None:
-                voucher.tell(BEGIN, journal)
                 if superseded is not None:
                     self._end_for(superseded, decided.ask.reason)
 
@@ -86,22 +81,20 @@ class Work:
                 manner=self._manner(begun),
             )
 
-        return self._journaled(act, voucher, brings, decided, price)
+        return self._journaled(act, _about(decided.ask, decided.source), brings, decided, price)
 
     def undo(self, past: History) -> Result:
         """Put back what the run has changed."""
         listener = self.caller.listener()
         lock.note_pauses(self.lease, past.baseline)
-        voucher = Voucher(self.caller, self.files.name, _about(past.ask, past.source))
 
         def act(journal: Journal, stop: StopRequest) -> RunResult[Seen]:
             del stop  # an undo is not stopped half way: the first signal waits for its end
             journal.lock({**lock.facts(self.lease, self.how.break_lock), "by": self._by()})
-            voucher.tell(BEGIN, journal)
             driver = self.opened.topology.driver(self.lease)
             return executor.undo(past, driver, journal, clock=self.opened.clock, listener=listener)
 
-        return self._journaled(act, voucher, {})
+        return self._journaled(act, _about(past.ask, past.source), {})
 
     def _by(self) -> dict[str, Json]:
         """Who carries out this part of the run, by which words, and in which installation."""
@@ -139,13 +132,12 @@ class Work:
     def _journaled(
         self,
         act: Callable[[Journal, StopRequest], RunResult[Seen]],
-        voucher: Voucher,
+        about: Mapping[str, Json],
         brings: Mapping[str, Json],
         plan: Plan | None = None,
         price: FailoverPrice | None = None,
     ) -> Result:
         """Act with the run's journal open, then write its result and its report. From here on signals only ask."""
-        about = voucher.about
         with stoppable() as stop:
             journal = Journal(self.files.journal, self.opened.clock)
             self.lease.facts = lambda: (journal.last_hash, journal.count)
@@ -158,7 +150,7 @@ class Work:
                 out = None if price is None or let_in is None else price.out(let_in)
                 brings = {**brings, **({} if out is None else {"out_s": out}), **_approved([*journal.entries()])}
                 result = self._result(ended, brings, after)
-                _seal(journal, self.files, result.envelope(self.caller.command), voucher)
+                _seal(journal, self.files, result.envelope(self.caller.command))
             except StopAtOnce as stopped:
                 return replace(_stopped_at_once(stopped, self.files), ended=about)
             except NoRoom:
@@ -222,7 +214,7 @@ def give_up(caller: Caller, files: RunFiles, result: Mapping[str, Json]) -> None
     """Close an interrupted run as it is. A journal that does not fit is left as it is too, and nothing seals it."""
     try:
         with closing(Journal(files.journal, caller.clock)) as journal:
-            _seal(journal, files, result, Voucher(caller, files.name, {}))
+            _seal(journal, files, result)
     except JournalDamaged:
         write(files.result, {**result, "journal": None})
 
@@ -245,9 +237,8 @@ def _stopped_at_once(stopped: StopAtOnce, files: RunFiles) -> Result:
     return Result(ExitCode(128 + stopped.signum), text, (finding,), {"undone": False}, files.name)
 
 
-def _seal(journal: Journal, files: RunFiles, result: Mapping[str, Json], voucher: Voucher) -> None:
-    """Write down how a run ended: in its journal, in its result with what seals the journal, and outside of both."""
+def _seal(journal: Journal, files: RunFiles, result: Mapping[str, Json]) -> None:
+    """Write down how a run ended: in its journal, and in its result with what seals the journal."""
     journal.end(result)
     sealed: dict[str, Json] = {"last_hash": journal.last_hash, "count": journal.count}
     write(files.result, {**result, "journal": sealed})
-    voucher.tell(END, journal, result)

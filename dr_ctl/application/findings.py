@@ -144,25 +144,6 @@ JOURNAL_ALTERED: Final = FindingKind(
     "A run's journal or result is not as it was written; the finding names the line.",
     "Do not rely on what this run says of itself; ask who could write in the state directory.",
 )
-RECORD_DIFFERS: Final = FindingKind(
-    "DR-JOURNAL-002",
-    Severity.ERROR,
-    "A run's journal is not the one that the system's journal was told of when the run began or ended.",
-    "Do not rely on what this run says of itself; ask who could write in the state directory.",
-)
-RUN_GONE: Final = FindingKind(
-    "DR-JOURNAL-003",
-    Severity.ERROR,
-    "The system's journal tells of a run of this state directory, and the run is not there any more.",
-    "Ask who could remove it, and look for it in a backup of the state directory.",
-)
-RUN_NOT_VOUCHED: Final = FindingKind(
-    "DR-JOURNAL-004",
-    Severity.WARNING,
-    "The log that was given says nothing of a run, or nothing of its end: it does not reach back so far, the line got "
-    "lost, or there never was one.",
-    "Give a log that reaches back to that run: `journalctl -t dr-ctl -o json | dr-ctl runs verify --against -`.",
-)
 LEFT_OUT_OF_BUNDLE: Final = FindingKind(
     "DR-BUNDLE-001",
     Severity.WARNING,

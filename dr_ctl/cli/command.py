@@ -78,7 +78,6 @@ def common(
         json=json or output == "json",
         quiet=quiet,
         words=tuple(time.typed),
-        vouched=time.vouched,
     )
 
 

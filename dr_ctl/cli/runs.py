@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from dr_ctl.application import vouching
 from dr_ctl.application.findings import JOURNAL_ALTERED
 from dr_ctl.application.result import Result
 from dr_ctl.cli.session import Session
@@ -16,7 +15,6 @@ from dr_ctl.core.printable import page, table
 from dr_ctl.engine.entries import Entry, JournalDamaged, read
 from dr_ctl.engine.record import how_ended, record
 from dr_ctl.engine.seal import Verdict, check
-from dr_ctl.engine.witness import Fit
 from dr_ctl.report.html import write_index, write_report
 from dr_ctl.settings.durations import duration
 
@@ -78,8 +76,8 @@ def runs_show(session: Session, run: str | None) -> Result:
     return Result(ExitCode.OK, f"{files.name}: {outcome}: {summary}", data=data, run=files.name, text=page(lines))
 
 
-def runs_verify(session: Session, run: str | None, log: str | None) -> Result:
-    """Recompute the hash chains of one run, or of all runs, as an auditor does; with a `log` hold them against it."""
+def runs_verify(session: Session, run: str | None) -> Result:
+    """Recompute the hash chains of one run, or of all runs, as an auditor does."""
     runs = session.past()
     chosen = [runs.find(run)] if run is not None else runs.all()
     checked = [(files.name, check(files)) for files in chosen]
@@ -97,17 +95,8 @@ def runs_verify(session: Session, run: str | None, log: str | None) -> Result:
     summary = f"{len(checked)} run(s) looked at, {len(altered)} altered"
     summary += f", {opens} not ended and so not sealed" if opens else ""
     code = ExitCode.PRECHECK_FAILED if altered else ExitCode.OK
-    data: dict[str, Json] = {"runs": rows}
-    if log is not None:
-        compared, speaking = vouching.against(runs, chosen, log, whole=run is None)
-        agree = sum(each.fit in (Fit.AGREES, Fit.OPEN) for each in compared)
-        findings += speaking
-        summary += f"; {agree} of {len(compared)} agree with the log"
-        text = page([*text.splitlines(), *(f"{each.run}  {each.fit.value:<14} {each.text}" for each in compared)])
-        data["against"] = [{"run": each.run, "fit": each.fit.value, "text": each.text} for each in compared]
-        code = code if altered else vouching.code(speaking)
     name = checked[0][0] if run is not None else None
-    return Result(code, summary, findings, data, name, text)
+    return Result(code, summary, findings, {"runs": rows}, name, text)
 
 
 def runs_report(session: Session, run: str | None) -> Result:

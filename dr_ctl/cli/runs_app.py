@@ -49,15 +49,11 @@ def runs_verify(
     run: Annotated[
         str | None, typer.Argument(metavar="[RUN]", **RUNS, help="A run or its beginning; default: all.")
     ] = None,
-    against: Annotated[
-        str | None,
-        typer.Option("--against", metavar="FILE|-", help="The system's journal: `journalctl -o json`, or plain lines."),
-    ] = None,
 ) -> Result:
     """Check that journals and results are as they were written: 10 when one was altered, naming the line."""
     from dr_ctl.cli import runs  # noqa: PLC0415
 
-    return runs.runs_verify(session, run, against)
+    return runs.runs_verify(session, run)
 
 
 @command(runs_app, "report", full="runs report", example="runs report --index --since 365d")

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from dr_ctl.application.caller import People
     from dr_ctl.core.model import Json
     from dr_ctl.engine.runs import Owner, Runs
-    from dr_ctl.engine.witness import Statement
     from dr_ctl.settings.model import Installation
     from dr_ctl.telemetry.events import Listener
 
@@ -29,8 +28,6 @@ class Time:
     clock: Clock = field(default_factory=SystemClock)
     patience: Patience = field(default_factory=Patience)
     typed: Sequence[str] = ()
-    vouched: bool = True
-    """Whether the system's journal is told of runs; those on a twin are no matter for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +45,6 @@ class Session:
     clock: Clock = field(default_factory=SystemClock)
     patience: Patience = field(default_factory=Patience)
     words: tuple[str, ...] = ()
-    vouched: bool = True
     _read: dict[Path, Installation] = field(default_factory=dict, repr=False)
 
     @property
@@ -103,12 +99,6 @@ class Session:
         from dr_ctl.telemetry.events import nobody  # noqa: PLC0415
 
         return nobody if self.quiet else Screen(color=self.color)
-
-    def vouch(self, statement: Statement, /) -> None:
-        if self.vouched:
-            from dr_ctl.processes.system_journal import tell  # noqa: PLC0415 - only runs have something to tell
-
-            tell(statement.line, {f"DR_CTL_{key.upper()}": value for key, value in statement.fields.items()})
 
     def say(self, text: str) -> None:
         """A message to the person at the terminal, beside the result."""

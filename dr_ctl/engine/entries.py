@@ -104,7 +104,7 @@ class Chain:
 
 
 def chain(raw: bytes) -> Chain:
-    """Read what a journal holds, as far as it can be vouched for."""
+    """Read what a journal holds, as far as it fits together."""
     entries: list[Entry] = []
     previous = GENESIS
     *whole, rest = raw.split(b"\n")

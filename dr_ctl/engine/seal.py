@@ -3,7 +3,7 @@
 The journal's own reader forgives what a crash leaves. An auditor forgives nothing in a run that has ended. Lines must
 be byte by byte as the journal writes them. Their number and last hash must match `result.json`, and `result.json` must
 repeat the last line. A person who rewrites every file can still invent a run; no check inside one directory can prove
-otherwise, but a statement that is kept elsewhere can (`witness.py`).
+otherwise.
 """
 
 from __future__ import annotations

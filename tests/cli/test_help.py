@@ -50,7 +50,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "history": ("--since",),
     "runs list": (),
     "runs show": ("[RUN]", "--follow"),
-    "runs verify": ("[RUN]", "--against"),
+    "runs verify": ("[RUN]",),
     "runs report": ("[RUN]", "--index", "--since", "--out"),
     "runs bundle": ("[RUN]", "--out"),
     "runbook list": (),

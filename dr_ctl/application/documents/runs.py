@@ -18,7 +18,6 @@ from dr_ctl.application.documents.parts import (
     words,
 )
 from dr_ctl.engine.seal import Verdict
-from dr_ctl.engine.witness import Fit
 
 
 class WorkloadDocument(TypedDict):
@@ -151,17 +150,8 @@ class CheckedDocument(TypedDict):
     text: str
 
 
-class ComparedDocument(TypedDict):
-    """A run beside what a log tells of it."""
-
-    run: str
-    fit: Annotated[str, words(*(each.value for each in Fit))]
-    text: str
-
-
 class VerifiedData(TypedDict):
     runs: list[CheckedDocument]
-    against: NotRequired[list[ComparedDocument]]
 
 
 class BundleData(TypedDict):
