@@ -33,7 +33,6 @@ class Measured:
     result: str
     judged: str
     sign: str
-    limit: float | None = None
 
 
 def authors(material: Material) -> list[Mapping[str, Any]]:
@@ -114,10 +113,10 @@ def _recovery(limit: float | None, out: Outage) -> Measured:
     if limit is None:
         return Measured(name, objective, out.figure, "no objective", "info")
     if out.at_most_s is not None and out.at_most_s <= limit:
-        return Measured(name, objective, out.figure, "kept", "good", limit)
+        return Measured(name, objective, out.figure, "kept", "good")
     if out.at_least_s is not None and out.at_least_s > limit:
-        return Measured(name, objective, out.figure, NOT_KEPT, "owed", limit)
-    return Measured(name, objective, out.figure, "cannot tell", "open", limit)
+        return Measured(name, objective, out.figure, NOT_KEPT, "owed")
+    return Measured(name, objective, out.figure, "cannot tell", "open")
 
 
 def _price(name: str, limit: float | None, accepted: object, bound: Mapping[str, Any]) -> Measured:
@@ -129,10 +128,10 @@ def _price(name: str, limit: float | None, accepted: object, bound: Mapping[str,
     if limit is None:
         return Measured(name, objective, result, f"no objective{by_word}", "info")
     if at_most is not None and at_most <= limit:
-        return Measured(name, objective, result, "kept", "good", limit)
+        return Measured(name, objective, result, "kept", "good")
     if likely is not None and likely > limit:
-        return Measured(name, objective, result, f"{NOT_KEPT}{by_word}", "owed", limit)
-    return Measured(name, objective, result, f"cannot tell{by_word}", "open", limit)
+        return Measured(name, objective, result, f"{NOT_KEPT}{by_word}", "owed")
+    return Measured(name, objective, result, f"cannot tell{by_word}", "open")
 
 
 def _words(accepted: object) -> str:

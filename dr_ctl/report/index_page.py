@@ -21,11 +21,9 @@ from dr_ctl.engine.runs import RunFiles
 from dr_ctl.engine.seal import Verdict as Sealed
 from dr_ctl.engine.seal import check
 from dr_ctl.report.evidence import LOST, RECOVERY, Measured, authors
-from dr_ctl.report.outflow import Chart
 from dr_ctl.report.reading import Material, read_run
 from dr_ctl.report.values import count, many, seconds
 from dr_ctl.report.view import Page, view
-from dr_ctl.report.year_chart import Mark, year_chart
 
 _DAY_S: Final = 86_400
 _NONE: Final = "none in this time"
@@ -108,7 +106,6 @@ class IndexPage:
     sentence: str
     tiles: tuple[tuple[str, str, str], ...]
     lines: tuple[Line, ...]
-    charts: tuple[Chart, ...]
     rows: tuple[Row, ...]
     notes: tuple[str, ...]
 
@@ -151,7 +148,6 @@ def index_page(
         sentence=f"{', '.join(said)}.",
         tiles=tuple(_tiles(kinds, now)),
         lines=lines,
-        charts=tuple(_charts(rows, since, now)),
         rows=tuple(reversed(rows)),
         notes=tuple(notes),
     )
@@ -307,19 +303,3 @@ def _tiles(kinds: Mapping[Kind, Sequence[Row]], now: datetime) -> Iterable[tuple
     every = [row for rows in kinds.values() for row in rows]
     not_well = sum(row.tone in (Tone.BAD, Tone.UNDONE, Tone.OPEN) for row in every)
     yield "Runs and rehearsals", count(len(every)), f"{count(not_well)} put back, not ended, or not well"
-
-
-def _charts(rows: Sequence[Row], since: datetime, now: datetime) -> Iterable[Chart]:
-    outs = [Mark(row.at, row.out_s, row.kind.value) for row in rows if row.out_s is not None]
-    losses = [Mark(row.at, row.lost_at_most, row.kind.value) for row in rows if row.lost_at_most is not None]
-    limits = {name: _limit(rows, name) for name in (RECOVERY, LOST)}
-    if outs:
-        yield year_chart("Clients out", outs, (since, now), limits[RECOVERY], is_time=True)
-    if losses:
-        yield year_chart("Messages that a loss of a site took, at most", losses, (since, now), limits[LOST])
-
-
-def _limit(rows: Sequence[Row], name: str) -> float | None:
-    """The objective that held last."""
-    limits = [each.limit for row in rows for each in row.measured if each.name == name]
-    return limits[-1] if limits else None

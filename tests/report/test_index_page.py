@@ -15,7 +15,6 @@ from dr_ctl.engine.runs import RunFiles
 from dr_ctl.engine.states import StepEvent
 from dr_ctl.report.html import write_index, write_report
 from dr_ctl.report.index_page import IndexPage, index_page
-from dr_ctl.report.year_chart import dates
 from tests.report import scribe
 from tests.report.scribe import ABOUT, NASTY, Scribe
 from tests.report.test_html import Form
@@ -112,7 +111,6 @@ def test_a_year_in_which_all_went_well(shelf: Shelf) -> None:
         ("Last rehearsal that went well", "2026-11-15"),
         ("Runs and rehearsals", "5"),
     ]
-    assert [chart.title for chart in page.charts] == ["Clients out", "Messages that a loss of a site took, at most"]
 
 
 @pytest.mark.parametrize(
@@ -250,16 +248,3 @@ def test_the_page_is_well_formed_loads_nothing_and_leads_to_the_reports(
     assert {tag for tag, _ in form.tags}.isdisjoint({"script", "link", "img", "iframe"})
     assert "<script>alert" not in text
     assert NASTY in form.text
-
-
-@pytest.mark.parametrize(
-    ("span", "written"),
-    [
-        (timedelta(days=365), ["Jan 2026", "Apr 2026", "Jul 2026", "Oct 2026"]),
-        (timedelta(days=100), ["Sep 2026", "Oct 2026", "Nov 2026"]),
-        (timedelta(days=9), ["16 Nov", "19 Nov", "22 Nov", "25 Nov"]),
-        (timedelta(hours=3), ["25 Nov 09:00", "25 Nov 10:00", "25 Nov 11:00", "25 Nov 12:00"]),
-    ],
-)
-def test_dates_along_the_axis_are_round_and_few(span: timedelta, written: list[str]) -> None:
-    assert [tick.label for tick in dates(NOW - span, NOW)] == written
