@@ -178,6 +178,8 @@ class Work:
             data["undone"] = ended.undone
         if ended.left:
             data["left"] = dict(ended.left)
+        if ended.evidence:
+            data["evidence"] = dict(ended.evidence)
         after = after if ended.code is ExitCode.OK else ()
         if after:
             data["after"] = [*after]

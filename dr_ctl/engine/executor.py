@@ -42,7 +42,7 @@ _FIRST = "look at"
 @dataclass(frozen=True, slots=True)
 class RunResult(Generic[O]):
     """How a run ended, and what was seen then. `text` is the summary line for people and the envelope; `left` is what
-    an undo could not put back as it was."""
+    an undo could not put back as it was, `evidence` what the refusal that ended it rests on."""
 
     code: ExitCode
     text: str
@@ -52,6 +52,7 @@ class RunResult(Generic[O]):
     outage_s: float | None = None
     bounds: Mapping[str, Json] | None = None
     left: Mapping[str, Json] = field(default_factory=dict)
+    evidence: Mapping[str, Json] = field(default_factory=dict)
 
 
 class Answer(Enum):
@@ -154,6 +155,7 @@ class _Run(Generic[O]):
         self._outage = Outage(clock, journal, move.ask.max_outage_s, known=move.ask.operation != FAILOVER)
         self._findings: list[Finding] = []
         self._left: dict[str, Json] = {}
+        self._evidence: Mapping[str, Json] = {}
         self._revertible = True
 
     def forward(self, plan: Plan, estimator: Estimator) -> RunResult[O]:
@@ -197,6 +199,7 @@ class _Run(Generic[O]):
 
     def _failed(self, step: PlannedStep, outcome: Refused | Unknown) -> RunResult[O]:
         code = outcome.code if isinstance(outcome, Refused) else ExitCode.REVERTED
+        self._evidence = outcome.evidence if isinstance(outcome, Refused) else {}
         if step.verb == verbs.QUESTION:
             return self._answered_no(step, outcome.text)
         if self._ask.operation == DRAIN and code is ExitCode.DRAIN_TIMEOUT:
@@ -392,7 +395,7 @@ class _Run(Generic[O]):
         )
         end = ending.of(facts, code, text or "")
         findings = in_part((*self._findings, *end.findings), self._ask)
-        return RunResult(end.code, end.text, findings, seen, end.undone, outage, bounds, self._left)
+        return RunResult(end.code, end.text, findings, seen, end.undone, outage, bounds, self._left, self._evidence)
 
     def _bounds(self) -> Mapping[str, Json] | None:
         """The last bounds on the loss in the journal, also those of the process that a resumed run follows."""

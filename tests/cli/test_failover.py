@@ -487,7 +487,7 @@ class TestBack:
         lines = (dr_ctl.state / "runs" / run / "journal.jsonl").read_text(encoding="utf-8").splitlines()
         told = {each["step"]: each["evidence"] for each in map(json.loads, lines) if each["outcome"] == "succeeded"}
         assert told["05-reconcile"]["recovered"] is None
-        assert "too deep to look at each: orders.in" in told["05-reconcile"]["text"]
+        assert "not looked at one by one: orders.in" in told["05-reconcile"]["text"]
 
     def test_its_lasting_pauses_stand_in_the_lock_before_they_are_made(self, dr_ctl: Shell, sites: Sites) -> None:
         sites.come_back()

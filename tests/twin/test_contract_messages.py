@@ -10,7 +10,7 @@ import pytest
 from dr_ctl.stomp_io.answers import Closed, Connected, Refused
 from dr_ctl.stomp_io.client import greet
 from dr_ctl.stomp_io.connection import ConnectionLost
-from dr_ctl.topologies.mirror.origins import origin_ids
+from dr_ctl.topologies.mirror.origins import browsed
 from tests.stomp_io.encoding import encode
 from tests.twin.subject import SITES, Subject, comes, until
 
@@ -25,7 +25,7 @@ def test_what_is_sent_appears_at_the_peer_under_the_same_origin(subject: Subject
     ids = {}
     for site, view in views.items():
         with subject.reader(site) as reader:
-            ids[site] = origin_ids(reader, view, [view.business["orders.in"]], limit=10)[0]
+            ids[site] = browsed(reader, view, [view.business["orders.in"]], limit=10)[0].ids
     assert ids["london"] == ids["paris"]
     assert {born for born, _ in ids["london"]} == {views["london"].node}
     assert [subject.counts(site, "orders.in") for site in SITES] == [(2, 0, 2), (2, 0, 2)]

@@ -45,6 +45,7 @@ class OperationData(TypedDict, total=False):
     out_s: Annotated[OutOfLostDocument, Field(description="for how long clients were out of a site that was lost")]
     undone: Annotated[bool, Field(description="whether all was put back, and that was verified")]
     left: Annotated[dict[str, Any], Field(description="by what it is: messages that a return could not settle")]
+    evidence: Annotated[dict[str, Any], Field(description="what a refusal rests on, as the ids of messages by queue")]
     residue: Annotated[dict[str, Any], Field(description="what a returned site still holds for the other")]
     after: Annotated[list[str], Field(description="what a person may do now")]
     plan: PlanDocument

@@ -11,7 +11,7 @@ from dr_ctl.topologies.brokersync.checks import not_compared
 from dr_ctl.topologies.brokersync.in_time import Compared, too_deep
 from dr_ctl.topologies.brokersync.listing import listed
 from dr_ctl.topologies.brokersync.view import BrokerView
-from dr_ctl.topologies.common.findings import SAME_COUNT_OTHER_MESSAGES
+from dr_ctl.topologies.common.apart import refused
 from dr_ctl.topologies.common.gate import Sample
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.verifier import Verifier
@@ -63,4 +63,5 @@ class SyncVerifier(Verifier[BrokerView]):
             f"{queue}: {len(ours - theirs)} message(s) only at {here.site}, {len(theirs - ours)} only at "
             f"{there.site}, although the counts are equal"
         )
-        return Refused(text, findings=(SAME_COUNT_OTHER_MESSAGES(text, "Find out why before moving."),))
+        ids = {f"only at {here.site}": ours - theirs, f"only at {there.site}": theirs - ours}
+        return refused(text, "Look at these messages, by their JMSMessageID; then run the command again.", {queue: ids})

@@ -268,8 +268,12 @@ STILL_DIFFERENT: Final = FindingKind(
 SAME_COUNT_OTHER_MESSAGES: Final = FindingKind(
     "DR-PARITY-004",
     Severity.ERROR,
-    "The counts are equal and the messages are not the same.",
-    "Find out why before moving; where clients worked meanwhile, run the command again.",
+    "The counts are equal and the messages are not the same. The finding and `data.evidence` name those that lie at "
+    "one site alone.",
+    "Look at these messages; where clients worked meanwhile, run the command again. `--accept-difference QUEUE=N` "
+    "moves with exactly so many at one site alone.",
+    "The messages that lie only at the target are delivered, and those only at the source stay there.",
+    undo="By a swapover back; what was delivered stays so.",
 )
 NO_PROBE: Final = FindingKind(
     "DR-PROBE-001",

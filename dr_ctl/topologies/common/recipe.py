@@ -44,12 +44,14 @@ class Recipe(Generic[V]):
         procedure: Procedure[Rules, Seen[V], Any],
         checks: Checks[V],
         lost_on_the_way: tuple[str, ...] = (),
+        cannot_tell: tuple[str, ...] = (),
         *,
         moves_parts: bool = False,
     ) -> None:
-        """`lost_on_the_way` are sentences on what this way between the sites does not bring over."""
+        """`lost_on_the_way` are sentences on what this way between the sites does not bring over, `cannot_tell` on what
+        cannot be read of it."""
         self.rules, self._procedure, self._checks = rules, procedure, checks
-        self._lost_on_the_way = lost_on_the_way
+        self._lost_on_the_way, self._cannot_tell = lost_on_the_way, cannot_tell
         self.moves_parts = moves_parts
 
     def verbs(self) -> frozenset[str]:
@@ -130,4 +132,5 @@ class Recipe(Generic[V]):
             "whether clients reconnect to the target: they need its address",
             "how long the clients need to finish what they hold",
             "what a client sent whose receipt it never saw",
+            *self._cannot_tell,
         )

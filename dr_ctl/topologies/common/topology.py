@@ -71,7 +71,8 @@ class PairTopology(Generic[V]):
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[V]):
     """The parts that a topology of brokers in pairs is put together from; implements `Opens`. `by_console` says how a
-    person opens a site in its console, `lost_on_the_way` which messages its link does not bring over."""
+    person opens a site in its console, `lost_on_the_way` which messages its link does not bring over, `cannot_tell`
+    what of them cannot be read."""
 
     procedure: Procedure[Rules, Any, Any]
     checks: recipe.Checks[V]
@@ -79,6 +80,7 @@ class Kind(Generic[V]):
     tools: Callable[[Any, recipe.Recipe[V], Sender], Tools[V]]
     by_console: str
     lost_on_the_way: tuple[str, ...] = ()
+    cannot_tell: tuple[str, ...] = ()
     moves_parts: bool = False
     decides: type[recipe.Recipe[V]] = recipe.Recipe
     made: Callable[..., PairTopology[V]] = PairTopology
@@ -86,7 +88,8 @@ class Kind(Generic[V]):
     def recipe(self, queues: Queues, drain: Drain, patience: Patience) -> recipe.Recipe[V]:
         """The half that decides."""
         rules = Rules(queues, drain, patience)
-        return self.decides(rules, self.procedure, self.checks, self.lost_on_the_way, moves_parts=self.moves_parts)
+        untold = self.lost_on_the_way, self.cannot_tell
+        return self.decides(rules, self.procedure, self.checks, *untold, moves_parts=self.moves_parts)
 
     def __call__(
         self, installation: Installation, clock: Clock, patience: Patience, documents: Path

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dr_ctl.core.model import Finding, Json, Severity, some
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.ports import Move
-from dr_ctl.topologies.common.findings import SAME_COUNT_OTHER_MESSAGES
+from dr_ctl.topologies.common.apart import refused
 from dr_ctl.topologies.common.gate import Sample
 from dr_ctl.topologies.common.queues import selected
 from dr_ctl.topologies.common.verifier import Verifier
@@ -61,7 +61,11 @@ class ContinuityVerifier(Verifier[SiteView]):
             return Refused(text, findings=(COUNTED_NOT_NAMED(text, copies.BY_COUNT),))
         if wrong:
             text = f"the sites do not hold the same messages: {some(wrong)}"
-            return Refused(text, findings=(SAME_COUNT_OTHER_MESSAGES(text, "Run the command again."),))
+            apart = {
+                each.queue: {f"only at {move.source}": each.missing, f"too many at {move.target}": _too_many(each)}
+                for each in compared
+            }
+            return refused(text, "Run the command again.", apart)
         depths: dict[str, Json] = {name: queue.depth for name, queue in source.business.items() if queue.depth}
         ids = sum(len(each.here) for each in compared if each.here is not None)
         return Done("the gate holds", {"ids_compared": ids, "depths": depths}, tuple(_by_count(compared)))

@@ -6,7 +6,7 @@ from dr_ctl.core.model import Json, Severity, some
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.ports import Move
 from dr_ctl.settings.model import Queues
-from dr_ctl.topologies.common.findings import SAME_COUNT_OTHER_MESSAGES
+from dr_ctl.topologies.common.apart import accepting, refused
 from dr_ctl.topologies.common.gate import Sample
 from dr_ctl.topologies.common.verifier import Verifier
 from dr_ctl.topologies.fanout import parity
@@ -32,21 +32,23 @@ class FanoutVerifier(Verifier[BrokerView]):
         counts = [each for each in parity.counts(here, there, Queues()) if each.source or each.target]
         queues = {each.queue: (here.named.get(each.queue), there.named.get(each.queue)) for each in counts}
         compared: dict[str, Json] = {each.queue: each.source for each in counts}
-        wrong, accepted, untold = [], move.ask.accept_difference, dict[str, int]()
+        wrong, accepted, untold = list[str](), move.ask.accept_difference, dict[str, int]()
+        ids: dict[str, dict[str, frozenset[str]]] = {}
         found = self._comparing.apart(way, queues, self._pause, self._brokers.clock.monotonic)
         for name, apart in found.items():
             if apart.lacks and accepted.get(name) != len(apart.lacks):
                 wrong.append(f"{name}: {len(apart.lacks)} message(s) only at {here.site}")
+                ids.setdefault(name, {})[f"only at {here.site}"] = apart.lacks
             if apart.done.ids and accepted.get(name) != len(apart.done.ids):
                 wrong.append(f"{name}: {len(apart.done.ids)} consumed at {here.site} lie at {there.site}")
+                ids.setdefault(name, {})[f"consumed, and at {there.site}"] = apart.done.ids
             untold |= {name: len(apart.alone)} if self._comparing.store is None else {}
         duplicates = possible_duplicates({name: count for name, count in untold.items() if count}, move, there.site)
         if any(each.severity is Severity.ERROR for each in duplicates):
             return Refused(duplicates[0].text, findings=tuple(duplicates))
         if wrong:
-            return Refused(
-                some(wrong), findings=(SAME_COUNT_OTHER_MESSAGES(some(wrong), "Find out why before moving."),)
-            )
+            sizes = {name: len(each) for name, by in ids.items() for each in by.values()}
+            return refused(some(wrong), f"Look at these messages; {accepting(sizes)} moves with them as they are.", ids)
         return Done("the gate holds", {"compared_by_id": compared}, tuple(duplicates))
 
     def _pause(self) -> None:

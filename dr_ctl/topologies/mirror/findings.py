@@ -47,6 +47,13 @@ COUNTS_MAY_DIFFER: Final = FindingKind(
     "Nothing.",
     check="so do those that need not",
 )
+COMPARED_BY_COUNT: Final = FindingKind(
+    "DR-PARITY-005",
+    Severity.WARNING,
+    "The counts are equal, and the broker does not show where some messages come from: whether they are the same ones "
+    "was not seen.",
+    "Nothing, while the counts of both sites agree; `dr-ctl status` shows them.",
+)
 UNDONE_SET_ASIDE: Final = FindingKind(
     "DR-RETURN-006",
     Severity.WARNING,

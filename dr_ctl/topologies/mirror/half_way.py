@@ -82,8 +82,11 @@ def _done(
             half_way.duplicates += min(queue.depth, len(done[name]))
             half_way.why = f"{name} is too deep to look at each message"
             continue
-        here = origins.numbered(reader, view, queue, limit=origins.RESIDUE_UP_TO)
-        mine = {origin: number for origin, number in here.items() if origin in done[name]}
+        [here] = origins.browsed(reader, view, [queue], limit=origins.RESIDUE_UP_TO)
+        mine = {origin: number for origin, number in here.numbers.items() if origin in done[name]}
+        if may_be := min(here.unnamed, len(done[name]) - len(mine)):
+            half_way.duplicates += may_be
+            half_way.why = f"the broker does not show where messages of {name} come from"
         acknowledged = Acknowledged(frozenset(map(origins.told, done[name])), by)
         gone = Consumed(frozenset(map(origins.told, mine)), acknowledged)
         found.append(LeftOver(view, name, mine, frozenset(), gone))

@@ -25,6 +25,10 @@ _KIND: Final = "x-opt-amq-mr-ev-type"
 _OF_ADDRESS: Final = "messageAnnotations.x-opt-amq-mr-adr"
 _OF_QUEUE: Final = "messageAnnotations.x-opt-amq-mr-qu"
 _BORN: Final = "x-opt-amq-bkr-id"
+_NUMBER: Final = "x-opt-amq-mr-id"
+# Where a browse shows what the broker itself wrote into a message, by its protocol; clients of STOMP, MQTT and OpenWire
+# send CORE messages. An annotation of the same names is a sender's, and is gone after a restart.
+_WRITTEN: Final[Mapping[str, str]] = {"CORE": "", "AMQP": "extraProperties."}
 
 
 def told(origin: Origin) -> str:
@@ -32,27 +36,32 @@ def told(origin: Origin) -> str:
     return f"{origin[0]}:{origin[1]}"
 
 
-def origin_ids(reader: Reader, view: Broker, queues: Sequence[Queue], *, limit: int) -> list[frozenset[Origin]]:
-    """The identity of each message of each queue, in one POST; at most `limit` messages of a queue are read."""
-    return [frozenset(origin for origin, _ in found) for found in _browsed(reader, view, queues, limit)]
+@dataclass(frozen=True, slots=True)
+class Browsed:
+    """The messages that a browse of a queue shows, each with the number that this broker gave it. `unnamed` counts
+    messages whose origin it does not show: any of these may be the same as any at the other site."""
+
+    numbers: Mapping[Origin, int]
+    unnamed: int = 0
+
+    @property
+    def ids(self) -> frozenset[Origin]:
+        return frozenset(self.numbers)
 
 
-def numbered(reader: Reader, view: BrokerView, queue: Queue, *, limit: int) -> dict[Origin, int]:
-    """The messages of one queue, each with the number that this broker gave it. Raises `BadValue`."""
-    try:
-        return {origin: int(str(row["messageID"])) for origin, row in _browsed(reader, view, [queue], limit)[0]}
-    except (KeyError, ValueError) as error:
-        raise BadValue(f"{reader.url}: a browsed message has no number: {error}") from error
-
-
-def _browsed(
-    reader: Reader, view: Broker, queues: Sequence[Queue], limit: int
-) -> list[list[tuple[Origin, Mapping[str, Any]]]]:
+def browsed(reader: Reader, view: Broker, queues: Sequence[Queue], *, limit: int) -> list[Browsed]:
+    """The messages of each queue, in one POST; at most `limit` messages of a queue are read. Raises `BadValue`."""
     answers = reader.look([Ask(queue.bean, Listing.BROWSE, (1, limit)) for queue in queues]) if queues else []
     try:
-        return [[(_origin(row, view.node), row) for row in answer.value()] for answer in answers]
+        return [_of_rows(answer.value(), view.node) for answer in answers]
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise BadValue(f"{reader.url}: a browsed message is not as expected: {error}") from error
+
+
+def _of_rows(rows: Sequence[Mapping[str, Any]], node: str) -> Browsed:
+    origins = [(_origin(row, node), int(str(row["messageID"]))) for row in rows]
+    named = {origin: number for origin, number in origins if origin is not None}
+    return Browsed(named, sum(origin is None for origin, _ in origins))
 
 
 def residue(reader: Reader, view: BrokerView) -> Residue:
@@ -75,6 +84,8 @@ def residue(reader: Reader, view: BrokerView) -> Residue:
         if len(rows) != messages + acks:
             return Residue(messages, acks)
         events = _Told.of(rows, view.node)
+        if events is None:
+            return Residue(messages, acks)
         acked = {queue: origins - events.unshipped for queue, origins in events.done.items()}
         number = sum(len(origins) for origins in events.done.values())
         return Residue(messages, number, acked=acked, done=events.done, since=events.since)
@@ -92,7 +103,8 @@ class _Told:
     unshipped: frozenset[Origin]
 
     @classmethod
-    def of(cls, rows: Iterable[Mapping[str, Any]], node: str) -> _Told:
+    def of(cls, rows: Iterable[Mapping[str, Any]], node: str) -> _Told | None:
+        """None where the origin of a message is not shown: it may be one of those acknowledged."""
         before: dict[str, set[Origin]] = {}
         since: dict[str, set[Origin]] = {}
         unshipped: set[Origin] = set()
@@ -100,7 +112,9 @@ class _Told:
             texts = row.get("StringProperties") or {}
             queue = texts.get(_OF_QUEUE)
             if _OF_ADDRESS not in texts:
-                unshipped.add(_origin(row, node))
+                if (origin := _origin(row, node)) is None:
+                    return None
+                unshipped.add(origin)
             elif queue is not None and str(row["text"]).isdecimal():
                 # Of all events only an acknowledgement has a number for its body: the number of the message.
                 born = str(texts.get(f"messageAnnotations.{_BORN}", node))
@@ -115,9 +129,14 @@ class _Told:
         return cls({queue: each for queue, each in done.items() if each}, last, frozenset(unshipped))
 
 
-def _origin(row: Mapping[str, Any], node: str) -> Origin:
-    texts, longs = row.get("StringProperties") or {}, row.get("LongProperties") or {}
-    born, number = texts.get(_BORN), longs.get("x-opt-amq-mr-id")
-    if born is not None and number is not None:
-        return str(born), int(number)
-    return node, int(str(row["messageID"]))
+def _origin(row: Mapping[str, Any], node: str) -> Origin | None:
+    """A message that bears no origin was born here. None where the row does not tell."""
+    own = node, int(str(row["messageID"]))
+    prefix = _WRITTEN.get(str(row.get("protocol")))
+    if prefix is None:
+        return None
+    born = (row.get("StringProperties") or {}).get(prefix + _BORN)
+    number = (row.get("LongProperties") or {}).get(prefix + _NUMBER)
+    if born is None and number is None:
+        return own
+    return (str(born), int(number)) if born is not None and number is not None else None

@@ -15,6 +15,7 @@ from dr_ctl.topologies.mirror import checks
 from dr_ctl.topologies.mirror import drafts as own_drafts
 from dr_ctl.topologies.mirror.access import Observer
 from dr_ctl.topologies.mirror.named import BY_BROKER, BY_PAIR
+from dr_ctl.topologies.mirror.parity import ORIGINS_UP_TO
 from dr_ctl.topologies.mirror.tools import MirrorTools
 from dr_ctl.topologies.mirror.view import MirrorSeen
 from dr_ctl.topologies.procedure import Procedure, Row
@@ -42,7 +43,18 @@ PROCEDURE: Final[Procedure[Rules, MirrorSeen, MirrorTools]] = Procedure(
     Row("reinstate", own_drafts.reinstate.draft, own_acts.reinstate.act, own_acts.reinstate.undo),
     Row("reconcile", own_drafts.reinstate.reconcile, own_acts.reconcile.act),
 )
+BY_COUNT: Final = (
+    f"whether messages are the same, and not only as many: in queues deeper than {ORIGINS_UP_TO}, beside delayed "
+    "messages, and where a broker does not show a message's origin"
+)
 CHECKS: Final = Checks(
     checks.of_move, checks.of_broker, checks.of_both, checks.of_return, nothing_owed, BY_BROKER, BY_PAIR
 )
-open_: Final = Kind(PROCEDURE, CHECKS, Observer, MirrorTools, "start its client acceptors")
+open_: Final = Kind(
+    PROCEDURE,
+    CHECKS,
+    Observer,
+    MirrorTools,
+    "start its client acceptors",
+    cannot_tell=(BY_COUNT,),
+)

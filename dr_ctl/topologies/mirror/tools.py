@@ -62,7 +62,7 @@ class TakenIn:
             return "how many messages were recovered is not known: they were let in by an earlier process"
         seen = sum(len(ids) for ids in self.recovered.values())
         if self.not_read:
-            return f"at least {seen} message(s) recovered; too deep to look at each: {some(self.not_read)}"
+            return f"at least {seen} message(s) recovered; not looked at one by one: {some(self.not_read)}"
         return f"{seen} message(s) recovered"
 
     def duplicates(self, returned: str) -> str:

@@ -220,7 +220,8 @@ def _asked(row: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
 
 
 def _message(born: str, number: int) -> dict[str, Any]:
-    return {"StringProperties": {"x-opt-amq-bkr-id": born}, "LongProperties": {"x-opt-amq-mr-id": number}}
+    ids = {"StringProperties": {"x-opt-amq-bkr-id": born}, "LongProperties": {"x-opt-amq-mr-id": number}}
+    return {"messageID": str(number), "protocol": "CORE", **ids}
 
 
 def _is_document(queue: str) -> bool:

@@ -15,7 +15,7 @@ from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.look import COUNTS, MOVING, PAUSES, dispatch, find_broker
 from dr_ctl.topologies.common.view import Config, Connection, Consumer
 from dr_ctl.topologies.mirror.look import Size, look, look_again, look_at_flow, look_at_rights
-from dr_ctl.topologies.mirror.origins import origin_ids
+from dr_ctl.topologies.mirror.origins import browsed
 from dr_ctl.topologies.mirror.view import BrokerView
 from tests.topologies.mirror.pair import NO_BEAN, PAIR, Management, connection, consumer, failed, mirrored_pair
 
@@ -472,18 +472,19 @@ def test_a_message_has_the_same_identity_at_both_sites(london: Management) -> No
     view = seen(london)
     london.instead["browse"] = ok(
         [
-            {"messageID": "69", "StringProperties": {}, "LongProperties": None},
+            {"messageID": "69", "protocol": "CORE", "StringProperties": {}, "LongProperties": None},
             {
                 "messageID": 72,
+                "protocol": "CORE",
                 "StringProperties": {"x-opt-amq-bkr-id": "node-paris"},
                 "LongProperties": {"x-opt-amq-mr-id": 8},
             },
         ]
     )
 
-    [ids] = origin_ids(london.reader(), view, [view.business["orders.in"]], limit=1000)
+    [found] = browsed(london.reader(), view, [view.business["orders.in"]], limit=1000)
 
-    assert ids == {("node-london", 69), ("node-paris", 8)}
+    assert found.numbers == {("node-london", 69): 69, ("node-paris", 8): 72}
 
 
 @pytest.mark.parametrize("row", [{}, {"messageID": "x"}, "text", None])
@@ -492,4 +493,4 @@ def test_a_browsed_message_that_cannot_be_told_apart_is_an_error(london: Managem
     london.instead["browse"] = ok([row])
 
     with pytest.raises(BadValue):
-        origin_ids(london.reader(), view, [view.business["orders.in"]], limit=1000)
+        browsed(london.reader(), view, [view.business["orders.in"]], limit=1000)

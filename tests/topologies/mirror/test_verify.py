@@ -20,7 +20,7 @@ from dr_ctl.topologies.common.gate import Sample
 from dr_ctl.topologies.mirror.access import Observer
 from dr_ctl.topologies.mirror.verifier import MirrorVerifier
 from dr_ctl.topologies.mirror.view import BrokerView
-from tests.topologies.mirror.pair import mirrored_pair
+from tests.topologies.mirror.pair import _message, mirrored_pair
 from tests.topologies.mirror.views import PAIR, broker, outflow, queue, with_queue
 
 Look = BrokerView | TimedOut
@@ -53,6 +53,7 @@ class Scripted:
     site: str
     looks: Sequence[Look]
     browsed: Sequence[int] = (1, 2, 3)
+    unnamed: int = 0
     pair: str = PAIR
     taken: int = 0
 
@@ -68,8 +69,8 @@ class Scripted:
 
     def reader(self) -> Reader:
         broker = next(each for each in mirrored_pair() if each.site == self.site)
-        born = {"x-opt-amq-bkr-id": "born"}
-        rows = [{"StringProperties": born, "LongProperties": {"x-opt-amq-mr-id": number}} for number in self.browsed]
+        rows = [_message("born", number) for number in self.browsed]
+        rows += [{**_message("born", 0), "protocol": "unheard of"}] * self.unnamed
         broker.instead["browse"] = {"value": rows, "status": 200}
         return broker.reader()
 
@@ -108,7 +109,7 @@ class Gate:
         drain = Drain.model_validate({"poll": f"{1000 * more['poll']:g}ms"})
         queues = Queues()
         self.london = Scripted("london", london)
-        self.paris = Scripted("paris", paris, more.get("browsed", (1, 2, 3)))
+        self.paris = Scripted("paris", paris, more.get("browsed", (1, 2, 3)), more.get("unnamed", 0))
         self.hand = Hand()
         observer = Pair({"london": {PAIR: self.london}, "paris": {PAIR: self.paris}}, queues)
         verifying = MirrorVerifier(cast("Observer", observer), drain.poll)
@@ -243,7 +244,36 @@ def test_other_messages_in_equal_number_are_refused() -> None:
 
     assert isinstance(gate.outcome, Refused)
     assert gate.outcome.findings[0].id == "DR-PARITY-004"
-    assert gate.outcome.text.startswith("orders.in: 1 message(s) only at london, 1 only at paris")
+    assert gate.outcome.text == "orders.in: 1 message(s) only at london, 1 only at paris, although the counts are equal"
+    # What a person needs to look at them, and to move all the same.
+    finding = gate.outcome.findings[0]
+    assert finding.more == ["orders.in, only at london: born:3", "orders.in, only at paris: born:9"]
+    assert "--accept-difference orders.in=1 moves all the same" in finding.remedy
+    ids = {"orders.in": {"only at london": ["born:3"], "only at paris": ["born:9"]}}
+    assert cast("Any", gate.outcome.evidence["ids"]) == ids
+
+
+def test_other_messages_are_accepted_at_exactly_their_number() -> None:
+    gate = Gate([LONDON], [PARIS], poll=1.0, browsed=(1, 2, 9), accepted={"orders.in": 1})
+    refused = Gate([LONDON], [PARIS], poll=1.0, browsed=(1, 8, 9), accepted={"orders.in": 1})
+
+    assert isinstance(gate.outcome, Done)
+    assert isinstance(refused.outcome, Refused)
+
+
+def test_where_an_origin_is_not_shown_counts_decide_and_that_is_said() -> None:
+    gate = Gate([LONDON], [PARIS], poll=1.0, browsed=(1, 2), unnamed=1)
+
+    assert isinstance(gate.outcome, Done)
+    assert [each.id for each in gate.outcome.findings] == ["DR-PARITY-005"]
+    assert gate.outcome.findings[0].text.endswith("shows no origin of them: 1 of orders.in")
+
+
+def test_more_messages_apart_than_origins_that_are_not_shown_are_refused() -> None:
+    gate = Gate([LONDON], [PARIS], poll=1.0, browsed=(1,), unnamed=1)
+
+    assert isinstance(gate.outcome, Refused)
+    assert cast("Any", gate.outcome.evidence["ids"])["orders.in"]["only at london"] == ["born:2", "born:3"]
 
 
 @pytest.mark.parametrize(("depth", "compared"), [(0, 0), (1000, 3), (1001, 0)])

@@ -18,8 +18,8 @@ from dr_ctl.topologies.brokersync.unproven import own
 from dr_ctl.topologies.brokersync.view import BrokerView
 from dr_ctl.topologies.classic import ids
 from dr_ctl.topologies.classic.calls import removes
+from dr_ctl.topologies.common.apart import accepting, refused
 from dr_ctl.topologies.common.consumed import Consumed
-from dr_ctl.topologies.common.findings import SAME_COUNT_OTHER_MESSAGES
 from dr_ctl.topologies.common.view import Queue
 
 
@@ -70,7 +70,7 @@ def cleared(tools: SyncTools, way: Way, move: Move, hand: Hand) -> Outcome:
     for each, apart in found:
         accepted = move.ask.accept_difference.get(each.queue)
         if apart.lacks and len(apart.lacks) != accepted:
-            return _lacks(each.queue, len(apart.lacks), source, target)
+            return _lacks(each.queue, apart.lacks, source, target)
         if apart.stays and len(apart.stays) != accepted:
             finding = unproven(each, len(apart.stays), apart.why, source, target)
             return Refused(f"{each.queue}: {apart.why}", findings=(finding,))
@@ -94,10 +94,12 @@ def cleared(tools: SyncTools, way: Way, move: Move, hand: Hand) -> Outcome:
     )
 
 
-def _lacks(queue: str, count: int, source: BrokerView, target: BrokerView) -> Refused:
-    text = f"{count} message(s) of {queue} lie at {source.site} and not at {target.site}"
-    remedy = "Find out why before moving; --accept-difference QUEUE=N moves with exactly that difference."
-    return Refused(text, findings=(SAME_COUNT_OTHER_MESSAGES(text, remedy),))
+def _lacks(queue: str, ids: frozenset[str], source: BrokerView, target: BrokerView) -> Refused:
+    text = f"{len(ids)} message(s) of {queue} lie at {source.site} and not at {target.site}"
+    remedy = (
+        f"Look at these messages, by their JMSMessageID; {accepting({queue: len(ids)})} leaves them at {source.site}."
+    )
+    return refused(text, remedy, {queue: {f"only at {source.site}": ids}})
 
 
 def remove(

@@ -26,7 +26,7 @@ from dr_ctl.topologies.common.findings import LEFT_OVER, SET_ASIDE
 from dr_ctl.topologies.common.names import quarantine_queue
 from dr_ctl.topologies.console.requests import request
 from dr_ctl.topologies.mirror import parity
-from dr_ctl.topologies.mirror.origins import RESIDUE_UP_TO, Origin, numbered, told
+from dr_ctl.topologies.mirror.origins import RESIDUE_UP_TO, Browsed, Origin, browsed, told
 from dr_ctl.topologies.mirror.tools import MirrorTools
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
 
@@ -107,22 +107,22 @@ def _left_over(
     for pair, name in wrong:
         views = [view for site in (move.source, move.target) if (view := seen.view(site, pair)) is not None]
         queues = [view.business.get(name) for view in views]
-        # A message that a client holds is not browsed: the message would seem to lie only at the other side.
-        held = any(queue is not None and queue.delivering for queue in queues)
+        # A message that a client holds, or that waits for its time, is not browsed: the message would seem to lie only
+        # at the other side.
+        held = any(queue is not None and (queue.delivering or queue.scheduled) for queue in queues)
         if len(views) == 2 and not held and all(q is None or q.depth <= parity.ORIGINS_UP_TO for q in queues):  # noqa: PLR2004
-            here, there = (
-                _messages(tools, view, name) if queue is not None else {}
-                for view, queue in zip(views, queues, strict=True)
-            )
-            only_there = {origin: number for origin, number in there.items() if origin not in here}
-            found[pair, name] = LeftOver(views[1], name, only_there, frozenset(here) - frozenset(there))
+            here, there = (_messages(tools, view, name) for view in views)
+            # A message whose origin is not shown may be any of the other site's: then none is known to lie alone.
+            if not here.unnamed and not there.unnamed:
+                only_there = {origin: number for origin, number in there.numbers.items() if origin not in here.ids}
+                found[pair, name] = LeftOver(views[1], name, only_there, here.ids - there.ids)
     return found
 
 
-def _messages(tools: MirrorTools, view: BrokerView, name: str) -> dict[Origin, int]:
+def _messages(tools: MirrorTools, view: BrokerView, name: str) -> Browsed:
     reader = tools.observer.brokers[view.site][view.pair].reader()
     queue = view.business.get(name)  # an empty queue may have been removed by its broker
-    return numbered(reader, view, queue, limit=RESIDUE_UP_TO) if queue is not None else {}
+    return browsed(reader, view, [queue], limit=RESIDUE_UP_TO)[0] if queue is not None else Browsed({})
 
 
 def _still(first: Mapping[tuple[str, str], LeftOver], now: Mapping[tuple[str, str], LeftOver]) -> list[LeftOver]:
@@ -145,7 +145,7 @@ def taken_out(tools: MirrorTools, left: Iterable[LeftOver], hand: Hand) -> dict[
         name = quarantine_queue(each.view.site, each.queue)
         outcomes = tools.change(take_out(each.view, each.queue, each.only_there), hand)
         after = _messages(tools, tools.observer.brokers[each.view.site][each.view.pair].look(), each.queue)
-        if stayed := [origin for origin in each.only_there if origin in after]:
+        if stayed := [origin for origin in each.only_there if origin in after.ids]:
             refused = [outcome.text for outcome in outcomes if not isinstance(outcome, Done)]
             text = f"{len(stayed)} message(s) of {each.queue} could not be moved to {name}"
             done = len(each.only_there) - len(stayed) + sum(moved.values())

@@ -21,7 +21,7 @@ from dr_ctl.topologies.mirror import parity
 from dr_ctl.topologies.mirror.access import Way
 from dr_ctl.topologies.mirror.half_way import withheld
 from dr_ctl.topologies.mirror.links import Flows, PairWait, until_all
-from dr_ctl.topologies.mirror.origins import Origin, origin_ids
+from dr_ctl.topologies.mirror.origins import Origin, browsed
 from dr_ctl.topologies.mirror.tools import MirrorTools
 from dr_ctl.topologies.mirror.view import BrokerView
 
@@ -80,12 +80,13 @@ def _before(tools: MirrorTools, view: BrokerView) -> _Taken:
 
 
 def _origins(tools: MirrorTools, view: BrokerView) -> dict[str, frozenset[Origin] | None]:
-    """Give the origins of each queue's messages, or None if the queue is too deep to look at each."""
+    """Give the origins of each queue's messages, or None if the queue is too deep to look at each, or its broker does
+    not show where one comes from."""
     chosen = selected(view, tools.observer.queues)
     shallow = [queue for queue in chosen.values() if queue.depth <= parity.ORIGINS_UP_TO]
     reader = tools.observer.brokers[view.site][view.pair].reader()
-    ids = origin_ids(reader, view, shallow, limit=parity.ORIGINS_UP_TO)
-    return {**dict.fromkeys(chosen), **{queue.name: each for queue, each in zip(shallow, ids, strict=True)}}
+    rows = zip(shallow, browsed(reader, view, shallow, limit=parity.ORIGINS_UP_TO), strict=True)
+    return {**dict.fromkeys(chosen), **{queue.name: each.ids for queue, each in rows if not each.unnamed}}
 
 
 def _compare(tools: MirrorTools, view: BrokerView, taken: _Taken) -> None:
