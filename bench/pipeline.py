@@ -156,7 +156,7 @@ def our_plugins(folder: Path) -> None:
 
 
 def our_backtest(folder: Path) -> None:
-    from dr_ctl.rpo.backtest.backtest import backtest  # noqa: PLC0415
+    from dr_ctl.rpo.estimate.backtest import backtest  # noqa: PLC0415
     from dr_ctl.rpo.estimate.request import Request  # noqa: PLC0415
 
     answer = backtest(Request(history=str(folder), master="local[2]"))

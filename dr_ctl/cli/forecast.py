@@ -18,9 +18,9 @@ from dr_ctl.core.model import ExitCode
 from dr_ctl.report import history_page as pages
 from dr_ctl.report.history_page import HistoryPage
 from dr_ctl.report.html import write_page
-from dr_ctl.rpo.backtest.backtest import HORIZONS_S
-from dr_ctl.rpo.backtest.backtest import backtest as make_backtest
-from dr_ctl.rpo.backtest.verdict import Calibration
+from dr_ctl.rpo.core.verdict import Calibration
+from dr_ctl.rpo.estimate.backtest import HORIZONS_S
+from dr_ctl.rpo.estimate.backtest import backtest as make_backtest
 from dr_ctl.rpo.estimate.estimate import estimate as make_estimate
 from dr_ctl.rpo.estimate.kept import version
 from dr_ctl.rpo.estimate.result import EstimateAnswer, Objectives, Verdict

@@ -13,12 +13,12 @@ from dr_ctl.report.outflow import Chart, Line, Piece
 from dr_ctl.report.over_time import over_time
 from dr_ctl.report.scale import CountAxis, Tick
 from dr_ctl.report.values import NOT_KNOWN, count, seconds
-from dr_ctl.rpo.backtest.backtest import Backtest, BacktestAnswer
-from dr_ctl.rpo.backtest.calibration import BoundRow, Row
+from dr_ctl.rpo.core.calibration import BoundRow, Row
+from dr_ctl.rpo.estimate.backtest import Backtest, BacktestAnswer
 from dr_ctl.rpo.estimate.curves import Curves
 
-_TITLES: Final = {"loss": "Loss", "age_ms": "Age of the oldest lost", "drain_ms": "Time to drain"}
-_UNITS: Final = {"loss": "messages", "age_ms": "seconds", "drain_ms": "seconds"}
+_TITLES: Final = {"loss": "Loss", "age_ms": "Age of the oldest lost", "drain": "Time to drain"}
+_UNITS: Final = {"loss": "messages", "age_ms": "seconds", "drain": "seconds"}
 _VERDICTS: Final = {
     "met": "The objectives are met",
     "missed": "The objectives are missed",

@@ -13,8 +13,8 @@ from dr_ctl.report.history_page import HistoryPage, Told, method_of_estimate, of
 from dr_ctl.report.html import write_page
 from dr_ctl.report.outflow import Chart
 from dr_ctl.report.over_time import over_time
-from dr_ctl.rpo.backtest.backtest import Backtest, BacktestAnswer
-from dr_ctl.rpo.backtest.calibration import BoundRow, Fold, Row
+from dr_ctl.rpo.core.calibration import BoundRow, Fold, Row
+from dr_ctl.rpo.estimate.backtest import Backtest, BacktestAnswer
 from dr_ctl.rpo.estimate.curves import Curves
 from tests.report.scribe import NASTY
 from tests.report.test_html import Form
@@ -27,8 +27,8 @@ NOTHING = tuple((at, None) for at in TIMES)
 CURVES = Curves(
     BEGIN,
     TIMES[-1],
-    {"loss": LINE, "age_ms": LINE, "duplicates": LINE, "drain_ms": NOTHING},
-    {"loss": ((0.5, 0.0), (1.0, 9.0)), "age_ms": ((1.0, 3.0),), "duplicates": (), "drain_ms": ()},
+    {"loss": LINE, "age_ms": LINE, "duplicates": LINE, "drain": NOTHING},
+    {"loss": ((0.5, 0.0), (1.0, 9.0)), "age_ms": ((1.0, 3.0),), "duplicates": (), "drain": ()},
 )
 FOLDS = tuple(Fold(number, 5.0, 4.0 + number, 0.9, 1.0, 0.5) for number in range(9))
 TESTED = Backtest(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from dr_ctl.application import at_stake
 from dr_ctl.cli.estimate_table import estimate_table
 from dr_ctl.rpo.estimate.estimate import estimate
+from dr_ctl.rpo.estimate.in_hand import made
 from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.estimate.result import Estimate, LossClass, LossLimit, Objectives, Outage, QueueShare
 from dr_ctl.rpo.estimate.run import here
@@ -52,7 +54,7 @@ def estimated(
 ) -> Estimate:
     write(rows, folder)
     asked = Request(history=str(folder), site="london", objectives=objectives, store=store)
-    found = estimate(asked, clock=FixedClock(at(END_S + 60)), do=here).estimate
+    found = estimate(asked, partial(made, do=here), clock=FixedClock(at(END_S + 60))).estimate
     assert found is not None
     return found
 

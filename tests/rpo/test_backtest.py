@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dr_ctl.rpo.backtest.backtest import Backtest, BacktestAnswer, backtest
-from dr_ctl.rpo.backtest.calibration import UNITS, BoundRow, Calibration, Fold, Row, ahead, unconditional
+from dr_ctl.rpo.core.calibration import UNITS, BoundRow, Calibration, Fold, Row, ahead, unconditional
 from dr_ctl.rpo.core.changes import Changes
 from dr_ctl.rpo.core.histogram import Histogram
+from dr_ctl.rpo.estimate.backtest import Backtest, BacktestAnswer, backtest
 from dr_ctl.rpo.estimate.curves import Curves
 from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.history.files import write

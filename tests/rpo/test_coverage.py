@@ -15,9 +15,9 @@ import pytest
 
 from dr_ctl.rpo.core.columns import NA
 from dr_ctl.rpo.core.histogram import Histogram, covered_blocks
+from dr_ctl.rpo.core.intervals import interval
+from dr_ctl.rpo.core.scope import BLOCKS
 from dr_ctl.rpo.core.steps import Steps
-from dr_ctl.rpo.estimate.estimate import BLOCKS
-from dr_ctl.rpo.estimate.figures import interval
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from tests.rpo.simulator import EPOCH, EVERY_S, LOADS, STEP_S, STRETCHED, Load, Truth, history

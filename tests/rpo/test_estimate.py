@@ -18,6 +18,7 @@ import pytest
 
 from dr_ctl.core.errors import EnvironmentFault, UsageError
 from dr_ctl.rpo.estimate.estimate import estimate
+from dr_ctl.rpo.estimate.in_hand import made
 from dr_ctl.rpo.estimate.request import Request, command
 from dr_ctl.rpo.estimate.result import EstimateAnswer, LossClass, LossLimit, Objectives, Verdict
 from dr_ctl.rpo.estimate.run import Do, here
@@ -76,7 +77,7 @@ def history(site: str = "01", looks: int = 13, pair: str = "orders-1", offset: f
 
 def estimated(spark: SparkSession | None, root: Path, *, now_s: float = 120, **more: object) -> EstimateAnswer:
     do: Do = here if spark is None else partial(tasks_of(), spark)
-    return estimate(Request(history=root, **more), clock=FixedClock(at(now_s)), do=do)  # type: ignore[arg-type]
+    return estimate(Request(history=root, **more), partial(made, do=do), clock=FixedClock(at(now_s)))  # type: ignore[arg-type]
 
 
 def tasks_of() -> Callable[[SparkSession, Sequence[Slice]], pa.Table]:

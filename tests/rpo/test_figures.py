@@ -7,11 +7,11 @@ import random
 import numpy as np
 import pytest
 
-from dr_ctl.rpo.confidence import t_value
 from dr_ctl.rpo.core.changes import LEAST_MOMENTS, Changes, level
+from dr_ctl.rpo.core.confidence import t_value
 from dr_ctl.rpo.core.histogram import Histogram, weighted_quantile
-from dr_ctl.rpo.estimate.figures import LEAST_BLOCKS, between, interval
-from dr_ctl.rpo.estimate.horizon import ahead
+from dr_ctl.rpo.core.intervals import LEAST_BLOCKS, between, interval
+from dr_ctl.rpo.core.scope import ahead
 
 
 def histogram(values: list[list[int]]) -> Histogram:

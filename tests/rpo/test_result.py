@@ -10,22 +10,20 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dr_ctl.core.patterns import matches, pattern_regex
+from dr_ctl.rpo.core.quantities import Figures, Horizon, Quantiles, Quantity
 from dr_ctl.rpo.estimate.estimate import estimate
 from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.estimate.result import (
     ClassEstimate,
     Estimate,
     EstimateAnswer,
-    Figures,
     FlowEstimate,
-    Horizon,
     LossLimit,
     Outage,
-    Quantiles,
-    Quantity,
     QueueShare,
     SeenWindow,
     Verdict,
+    verdict_of,
 )
 
 if TYPE_CHECKING:
@@ -102,7 +100,7 @@ def told(most: float | None, likely: float | None = None) -> Quantity:
 def test_a_limit_is_missed_by_what_is_likely_and_met_by_the_bound(
     loss: Quantity, age_s: Quantity, limit: LossLimit, expected: Verdict
 ) -> None:
-    assert Figures(loss, age_s, Quantity(), Quantity(), Horizon(300)).verdict(limit) is expected
+    assert verdict_of(Figures(loss, age_s, Quantity(), Quantity(), Horizon(300)), limit) is expected
 
 
 def test_one_missed_class_is_enough() -> None:

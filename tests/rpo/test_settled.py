@@ -6,12 +6,14 @@ import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dr_ctl.rpo.estimate.estimate import estimate
+from dr_ctl.rpo.estimate.in_hand import made
 from dr_ctl.rpo.estimate.plan import Plan
 from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.estimate.result import LossClass, LossLimit, Objectives
@@ -34,7 +36,7 @@ def asked(root: Path, **more: object) -> Request:
 
 
 def told(request: Request) -> tuple[Any, ...]:
-    answer = estimate(request, clock=FixedClock(at(90 * 86_400)), charted=True, do=here)
+    answer = estimate(request, partial(made, do=here), clock=FixedClock(at(90 * 86_400)), charted=True)
     return answer.as_json(), answer.curves, [each.id for each in answer.findings]
 
 

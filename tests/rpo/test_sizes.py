@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from dr_ctl.rpo.core.columns import Columns
 from dr_ctl.rpo.estimate import looks, plan
 from dr_ctl.rpo.estimate.estimate import estimate
+from dr_ctl.rpo.estimate.in_hand import made
 from dr_ctl.rpo.estimate.plan import Plan
 from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.estimate.run import here
@@ -80,7 +82,7 @@ def test_a_long_stall_holds_no_more_rows_than_an_hour_and_says_the_same(
     hours, queues, clock = 6, 20, FixedClock(at(6 * HOUR_S))
     written(tmp_path, hours * HOUR_S, queues=queues, stalls=(HOUR_S, 5 * HOUR_S))
     asked = Request(history=str(tmp_path))
-    at_once = estimate(asked, clock=clock, do=here)
+    at_once = estimate(asked, partial(made, do=here), clock=clock)
     of_an_hour = 60 * (queues + 2)
     held: list[int] = []
     whole = Columns.of
@@ -91,7 +93,7 @@ def test_a_long_stall_holds_no_more_rows_than_an_hour_and_says_the_same(
 
     monkeypatch.setattr(Columns, "of", counted)
     monkeypatch.setattr(looks, "AT_ONCE", of_an_hour)
-    in_parts = estimate(asked, clock=clock, do=here)
+    in_parts = estimate(asked, partial(made, do=here), clock=clock)
 
     assert in_parts.as_json() == at_once.as_json()
     assert max(held) < 1.5 * of_an_hour  # the stall has four of them

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from dr_ctl.core.errors import EnvironmentFault
+from dr_ctl.rpo.core.quantities import Figures, Horizon, Quantity
 from dr_ctl.rpo.estimate import request
-from dr_ctl.rpo.estimate.result import Estimate, EstimateAnswer, Figures, Horizon, Quantity, SeenWindow, Verdict
+from dr_ctl.rpo.estimate.result import Estimate, EstimateAnswer, SeenWindow, Verdict
 from dr_ctl.rpo.estimate.stored import place, store, stored
 from dr_ctl.settings.model import Place
 from tests.rpo.usable import newest_first, usable_files

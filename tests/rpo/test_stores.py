@@ -20,8 +20,8 @@ from pyarrow import fs
 
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.model import Role
-from dr_ctl.rpo.backtest.backtest import backtest
 from dr_ctl.rpo.bounds.bounds import Bounds, bounds
+from dr_ctl.rpo.estimate.backtest import backtest
 from dr_ctl.rpo.estimate.estimate import estimate
 from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.estimate.stored import stored

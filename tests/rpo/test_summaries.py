@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 from dr_ctl.rpo.estimate import kept
 from dr_ctl.rpo.estimate.estimate import estimate
+from dr_ctl.rpo.estimate.in_hand import made
 from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.estimate.result import EstimateAnswer, LossClass, LossLimit, Objectives
 from dr_ctl.rpo.estimate.run import here
@@ -33,7 +35,7 @@ def traffic(from_s: float, to_s: float, every_s: int = 20) -> list[Row]:
 
 def asked(root: Path, now_s: float = NOW_S, **more: Any) -> EstimateAnswer:
     request = Request(history=str(root), site="london", **more)
-    return estimate(request, clock=FixedClock(at(now_s)), do=here)
+    return estimate(request, partial(made, do=here), clock=FixedClock(at(now_s)))
 
 
 def told(root: Path, now_s: float = NOW_S) -> Any:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dr_ctl.rpo.estimate.result import EstimateAnswer, LossClass, LossLimit, Objectives, Quantity, Verdict
+from dr_ctl.rpo.core.quantities import Quantity
+from dr_ctl.rpo.estimate.result import EstimateAnswer, LossClass, LossLimit, Objectives, Verdict
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from tests.rpo.fifo import at

@@ -15,7 +15,8 @@ import tests.patience
 from dr_ctl.cli.app import run
 from dr_ctl.cli.session import Time
 from dr_ctl.core.clock import SystemClock, stamp
-from dr_ctl.rpo.estimate.result import EstimateAnswer, Quantity, Verdict
+from dr_ctl.rpo.core.quantities import Quantity
+from dr_ctl.rpo.estimate.result import EstimateAnswer, Verdict
 from dr_ctl.rpo.estimate.stored import store
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row

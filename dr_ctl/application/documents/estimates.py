@@ -8,8 +8,9 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from dr_ctl.application.documents.parts import Moment, words
-from dr_ctl.rpo.backtest.verdict import Calibration
-from dr_ctl.rpo.estimate.result import Horizon, Quantity, Verdict
+from dr_ctl.rpo.core.quantities import Horizon, Quantity
+from dr_ctl.rpo.core.verdict import Calibration
+from dr_ctl.rpo.estimate.result import Verdict
 
 VerdictWord = Annotated[str, words(*(each.value for each in Verdict))]
 CalibrationWord = Annotated[str, words(*(each.value for each in Calibration))]

@@ -58,13 +58,18 @@ SCHEMA: Final = pa.schema(
 """`is_total`: the row tells of the total too, for its flow is the only one."""
 NEVER: Final = 1 << 62
 LAST: Final = ("now", "since", "spacing")
+OWN: Final = ("drained", "put", "told")
+"""Kinds of rows of single flows that the total and the classes are told by too."""
 _HOW: Final = (np.add, np.add, np.maximum, np.minimum)
 _DEFAULTS: Final = {**dict.fromkeys(SCHEMA.names, 0), "least": NEVER}
 """Of a column that rows of a kind do not have; of a word the place of none."""
 
 
+CLASS: Final = "class "
+
+
 def class_name(number: int) -> str:
-    return f"class {number}"
+    return f"{CLASS}{number}"
 
 
 def flow_name(pair: str, name: str) -> str:

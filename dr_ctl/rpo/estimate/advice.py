@@ -5,21 +5,22 @@ A sentence stands only where the rows show its reason; where they show none ther
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from dr_ctl.core.clock import stamp
-from dr_ctl.rpo.core.calendar import SECOND, Calendar
-from dr_ctl.rpo.core.rows import MILLI, Rows
+from dr_ctl.rpo.core.calendar import SECOND
+from dr_ctl.rpo.core.facts import pair_of
+from dr_ctl.rpo.core.rows import TOTAL
 from dr_ctl.rpo.estimate.result import QueueShare
-from dr_ctl.rpo.estimate.scope import Scope, pair_of
 from dr_ctl.rpo.history.row import moment
 from dr_ctl.settings.durations import duration
 
 if TYPE_CHECKING:
-    from dr_ctl.rpo.estimate.result import Figures, Objectives
+    from dr_ctl.rpo.core.facts import Facts
+    from dr_ctl.rpo.core.quantities import Figures
+    from dr_ctl.rpo.core.scope import OfScope, Peak
+    from dr_ctl.rpo.estimate.result import Objectives
 
 TOP: Final = 5
 """So many queues are named."""
@@ -30,14 +31,12 @@ WIDE: Final = 3
 NEAR_US: Final = SECOND
 
 
-def shares(rows: Rows) -> tuple[QueueShare, ...]:
+def shares(facts: Facts) -> tuple[QueueShare, ...]:
     """The queues in which most was likely to be lost, by how much for how long."""
     weights: dict[tuple[str, str], tuple[int, int]] = {}
-    for flow in rows.flows:
-        told = rows.part("share", flow)
-        for name, weight, most in zip(told.words(rows), told.weight.tolist(), told.most.tolist(), strict=True):
-            before = weights.get((pair_of(flow), name), (0, 0))
-            weights[pair_of(flow), name] = before[0] + weight, max(before[1], most)
+    for flow, name, weight, most in facts.shares:
+        before = weights.get((pair_of(flow), name), (0, 0))
+        weights[pair_of(flow), name] = before[0] + weight, max(before[1], most)
     whole = sum(weight for weight, _ in weights.values())
     order = sorted((key for key in weights if key[1]), key=lambda key: (-weights[key][0], key))
     return tuple(
@@ -47,53 +46,37 @@ def shares(rows: Rows) -> tuple[QueueShare, ...]:
 
 
 def advice(
-    total: Scope, figures: Figures, queues: Sequence[QueueShare], calendar: Calendar, objectives: Objectives | None
+    scopes: Mapping[str, OfScope], facts: Facts, queues: Sequence[QueueShare], objectives: Objectives | None
 ) -> tuple[str, ...]:
     """In the order in which to look."""
-    if not queues and not _is_wide(figures):
+    total = scopes[TOTAL]
+    if not queues and not _is_wide(total.figures):
         return ()
     limit = objectives.loss.messages if objectives is not None else None
-    found = [*_when(total, calendar, limit), *_link(total), *_queue(queues), *_looks(total, figures)]
-    return tuple(found)
+    when = [] if total.peak is None else [_when(total.peak, limit)]
+    return (*when, *_link(scopes, facts), *_queue(queues), *_looks(total.figures, facts))
 
 
-def _when(total: Scope, calendar: Calendar, limit: int | None) -> Iterator[str]:
+def _when(peak: Peak, limit: int | None) -> str:
     """When it was above the limit, by what was likely; without one, when it was most."""
-    told = total.part("curve", "loss", likely=True)
-    order = np.argsort(told.cell, kind="stable")
-    cells, most = told.cell[order], told.most[order]
-    if not len(cells) or most.max() <= 0:
-        return
-    if limit is None or most.max() <= limit:
-        at = int(np.argmax(most))
-        yield f"Most was likely lost by a death at about {stamp(moment(int(cells[at])))}: {int(most[at])} message(s)."
-        return
-    above = np.flatnonzero(most > limit)
-    lengths = np.array([calendar.fineness(us).curve_us for us in cells[above].tolist()])
-    new = np.append(True, cells[above][1:] > cells[above][:-1] + lengths[:-1])
-    begins = np.flatnonzero(new)
-    took = np.add.reduceat(lengths, begins)
-    longest = int(np.argmax(took))
-    times = "once" if len(begins) == 1 else f"{len(begins)} times"
-    yield (
+    if not peak.times:
+        return f"Most was likely lost by a death at about {stamp(moment(peak.at_us))}: {peak.most} message(s)."
+    times = "once" if peak.times == 1 else f"{peak.times} times"
+    return (
         f"More than {limit} were likely lost by a death {times} in the history, the longest for about "
-        f"{duration(float(took[longest]) / SECOND)} from {stamp(moment(int(cells[above][begins[longest]])))} on: look "
+        f"{duration(float(peak.longest_us) / SECOND)} from {stamp(moment(peak.from_us))} on: look "
         "what the link and the consumers did then."
     )
 
 
-def _link(total: Scope) -> Iterator[str]:
+def _link(scopes: Mapping[str, OfScope], facts: Facts) -> Iterator[str]:
     """Links that carried less than came while something waited."""
-    for flow in total.flows:
-        drained, put = total.rows.part("drained", flow), total.rows.part("put", flow)
-        rates = total.rates(flow, acks=False)
-        if not len(drained.count) or not len(put.count) or np.isnan(rates[0]):
-            continue
-        came = int(put.most.max()) / MILLI
-        if rates[0] < came:
+    for flow in facts.flows:
+        told = scopes[flow]
+        if told.shipped is not None and told.came is not None and told.shipped < told.came:
             yield (
-                f"While something waited, the outflow of pair {pair_of(flow)} shipped at {rates[0]:.0f} a second and "
-                f"less for a tenth of it, where up to {came:.0f} a second came: a quicker link shortens it."
+                f"While something waited, the outflow of pair {pair_of(flow)} shipped at {told.shipped:.0f} a second "
+                f"and less for a tenth of it, where up to {told.came:.0f} a second came: a quicker link shortens it."
             )
 
 
@@ -111,11 +94,10 @@ def _is_wide(figures: Figures) -> bool:
     return bound is not None and likely is not None and bound > WIDE * max(likely, 1)
 
 
-def _looks(total: Scope, figures: Figures) -> Iterator[str]:
+def _looks(figures: Figures, facts: Facts) -> Iterator[str]:
     """What narrows the bound and not the loss."""
-    apart_us = max((int(total.rows.part("spacing", flow).most.max(initial=0)) for flow in total.flows), default=0)
-    if _is_wide(figures) and apart_us >= NEAR_US:
+    if _is_wide(figures) and facts.spacing_us >= NEAR_US:
         yield (
-            f"The bound is far above what is likely because looks are {duration(apart_us / SECOND)} apart: a shorter "
-            "`history.every` narrows what is said, and loses nothing less."
+            f"The bound is far above what is likely because looks are {duration(facts.spacing_us / SECOND)} apart: a "
+            "shorter `history.every` narrows what is said, and loses nothing less."
         )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Final, Self
 
-from dr_ctl.rpo.estimate.result import Figures, LossLimit, Number, Quantity, Verdict
-from dr_ctl.rpo.estimate.scope import Scope
+from dr_ctl.rpo.core.quantities import Number, Quantity
+from dr_ctl.rpo.core.scope import OfScope
+from dr_ctl.rpo.estimate.result import LossLimit, Verdict, limited, verdict_of
 
 LEAST_US: Final = 3600 * 1_000_000
 """From less covered time nobody can say what holds in 99 of 100 moments, unless independent excursions tell it."""
@@ -25,10 +25,9 @@ class Coverage:
     unseen_us: int
 
     @classmethod
-    def of(cls, scope: Scope, span_us: tuple[int, int]) -> Self:
-        covered, late, idle = (scope.weight(each) for each in ("covered", "late", "idle"))
-        unseen = max(0, span_us[1] - span_us[0] - covered - late - idle)
-        return cls(covered, late, unseen)
+    def of(cls, scope: OfScope, span_us: tuple[int, int]) -> Self:
+        unseen = max(0, span_us[1] - span_us[0] - scope.covered_us - scope.late_us - scope.idle_us)
+        return cls(scope.covered_us, scope.late_us, unseen)
 
     @property
     def uncovered(self) -> float:
@@ -42,17 +41,15 @@ class Coverage:
         return self.unseen_us > MOST_UNSEEN * (self.covered_us + self.late_us + self.unseen_us)
 
 
-def judged(figures: Figures, scope: Scope, seen: Coverage, limit: LossLimit) -> Verdict:
+def judged(scope: OfScope, seen: Coverage, limit: LossLimit) -> Verdict:
     """Judge by the 99th percentiles. `met` needs an hour, or an interval whose upper end keeps the limit, and to hold
     too where time in which the site answered late, in part or not at all counts as above the limit: that is when most
     is under way."""
-    verdict = figures.verdict(limit)
+    verdict = verdict_of(scope.figures, limit)
     if verdict is not Verdict.MET or (limit.messages is None and limit.age_s is None):
         return verdict
-    limits = (("loss", limit.messages), ("age_ms", None if limit.age_s is None else limit.age_s * 1000))
-    above = max(scope.histogram(metric, 1).above(math.ceil(most)) for metric, most in limits if most is not None)
-    holds = above + seen.late_us <= MOST_ABOVE * (seen.covered_us + seen.late_us)
-    is_enough = seen.covered_us >= LEAST_US or all(_is_settled(*each) for each in figures.limited(limit))
+    holds = scope.above_us + seen.late_us <= MOST_ABOVE * (seen.covered_us + seen.late_us)
+    is_enough = seen.covered_us >= LEAST_US or all(_is_settled(*each) for each in limited(scope.figures, limit))
     return verdict if holds and is_enough and not seen.is_hardly_any else Verdict.UNKNOWN
 
 

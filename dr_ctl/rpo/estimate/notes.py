@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.model import Finding
-from dr_ctl.rpo.estimate.scope import looked, pair_of
+from dr_ctl.rpo.core.rows import class_name
 from dr_ctl.rpo.findings import (
     AGE_AT_LEAST,
     CLASS_NOT_READ,
@@ -24,14 +24,11 @@ from dr_ctl.rpo.history.row import moment
 from dr_ctl.settings.durations import duration
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import datetime
-
-    from dr_ctl.rpo.core.rows import Rows
+    from dr_ctl.rpo.core.facts import Facts
+    from dr_ctl.rpo.core.quantities import Figures
+    from dr_ctl.rpo.core.scope import OfScope
     from dr_ctl.rpo.estimate.coverage import Coverage
-    from dr_ctl.rpo.estimate.listing import File
-    from dr_ctl.rpo.estimate.result import Estimate, Figures, LossClass, LossLimit, Objectives, SeenWindow
-    from dr_ctl.rpo.estimate.scope import Scope
+    from dr_ctl.rpo.estimate.result import Estimate, LossLimit, Objectives
 
 STALE_POLLS: Final = 5
 STALE_AT_LEAST_S: Final = 30.0
@@ -62,50 +59,50 @@ def waiting(site: str, serving: str | None) -> list[Finding]:
     return [SITE_DOES_NOT_SERVE(text, f"What is at stake: the same with --site {serving}.")]
 
 
-def stale(rows: Rows, window: SeenWindow, stale_s: float) -> list[Finding]:
+def stale(facts: Facts, stale_s: float) -> list[Finding]:
     remedy = "See that `dr-ctl monitor` runs and reaches the site; read the figures as of that moment."
-    spacing_us = max((int(rows.part("spacing", flow).most.max(initial=0)) for flow in rows.flows), default=0)
-    limit_s = max(STALE_AT_LEAST_S, STALE_POLLS * spacing_us / 1e6)
+    limit_s = max(STALE_AT_LEAST_S, STALE_POLLS * facts.spacing_us / 1e6)
+    newest_us = facts.span_us[1]
     found = []
     if stale_s > limit_s:
-        text = f"the newest look is {stale_s:.0f} s old ({stamp(window.last)})"
+        text = f"the newest look is {stale_s:.0f} s old ({stamp(moment(newest_us))})"
         found.append(NEWEST_LOOK_OLD(text, remedy))
-    for pair in sorted({pair_of(flow) for flow in rows.flows}):
-        last = moment(max(looked(rows, flow)[1] for flow in rows.flows if pair_of(flow) == pair))
-        behind_s = (window.last - last).total_seconds()
+    for pair, flows in sorted(facts.pairs.items()):
+        last_us = max(each.last_us for each in flows)
+        behind_s = (newest_us - last_us) / 1e6
         if behind_s > limit_s:
-            text = f"pair {pair} was last read {behind_s:.0f} s before the newest look ({stamp(last)})"
+            text = f"pair {pair} was last read {behind_s:.0f} s before the newest look ({stamp(moment(last_us))})"
             found.append(PAIR_NOT_READ(text, f"{remedy} Leave out a pair that is gone with --since."))
     return found
 
 
-def ahead(window: SeenWindow, now: datetime, files: Sequence[File]) -> list[Finding]:
-    """Tell of looks in the future of this machine's clock: of those that are left out, or else of the newest."""
-    if files:
-        last = max(moment(file.last_us) for file in files)
+def ahead(newest_us: int, now_us: int, files: tuple[int, int] | None) -> list[Finding]:
+    """Tell of looks in the future of this machine's clock: of those that are left out (how many files, and the last),
+    or else of the newest."""
+    if files is not None:
         text = (
-            f"looks in {len(files)} file(s) lie in the future of this machine's clock, as far as {stamp(last)}: "
-            "they are left out"
+            f"looks in {files[0]} file(s) lie in the future of this machine's clock, as far as "
+            f"{stamp(moment(files[1]))}: they are left out"
         )
         return [LOOK_IN_FUTURE(text, "Set the clocks of this machine and of the monitor's.")]
-    ahead_s = (window.last - now).total_seconds()
+    ahead_s = (newest_us - now_us) / 1e6
     if ahead_s <= STALE_AT_LEAST_S:
         return []
-    text = f"the newest look lies {ahead_s:.0f} s in the future of this machine's clock ({stamp(window.last)})"
+    text = f"the newest look lies {ahead_s:.0f} s in the future of this machine's clock ({stamp(moment(newest_us))})"
     remedy = "Set the clocks of this machine and of the monitor's; leave such looks out with --until."
     return [LOOK_IN_FUTURE(text, remedy)]
 
 
-def uncertain(total: Scope, unexplained: float | None) -> list[Finding]:
+def uncertain(total: OfScope) -> list[Finding]:
     found = []
-    uncertain_s = total.weight("floor") / 1e6
-    if uncertain_s:
+    if total.floor_us:
         text = (
-            f"for {duration(uncertain_s)} the age is at least what is shown: "
+            f"for {duration(total.floor_us / 1e6)} the age is at least what is shown: "
             "something was under way from before the first look, or from before the clock was put back"
         )
         remedy = "Begin the window earlier, or later, than that stall."
         found.append(AGE_AT_LEAST(text, remedy))
+    unexplained = total.figures.unexplained
     if unexplained is not None and unexplained > UNEXPLAINED:
         text = f"{unexplained:.1%} of what went into the outflow is not in the queues' counters"
         remedy = "Figures of single queues and of classes are upper bounds; the total is bounded by the outflow itself."
@@ -123,9 +120,10 @@ def uncovered(seen: Coverage) -> list[Finding]:
     return [LOOKS_WITH_GAPS(text, remedy)]
 
 
-def without_queues(classes: Sequence[tuple[LossClass, Scope]]) -> list[Finding]:
+def without_queues(objectives: Objectives | None, facts: Facts) -> list[Finding]:
     """Classes that no queue of the history belongs to."""
-    names = [", ".join(each.queues) for each, scope in classes if not scope.has_queues]
+    classes = objectives.classes if objectives is not None else ()
+    names = [", ".join(each.queues) for number, each in enumerate(classes) if class_name(number) not in facts.classes]
     text = "no queue that was ever read belongs to this class of the objectives, so nothing is known of it: {}"
     remedy = "Check the spelling of its patterns, and that `dr-ctl monitor` may read its queues."
     return [CLASS_NOT_READ(text.format(name), remedy) for name in names]

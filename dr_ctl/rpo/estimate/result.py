@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from dr_ctl.core.clock import stamp
+from dr_ctl.rpo.core.quantities import Figures, Number, Quantity
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from dr_ctl.core.model import Finding, Json
     from dr_ctl.rpo.estimate.curves import Curves
-
-Number = int | float
-Interval = tuple[Number, Number | None]
-"""From, to; None: open, nobody can say how much above."""
-PROBABILITIES: Final = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
 
 
 class Verdict(Enum):
@@ -58,68 +54,15 @@ class Objectives:
     duplicates: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Quantiles:
-    """A figure at the last look and over the history. None: not known, never zero."""
-
-    now: Number | None = None
-    p50: Number | None = None
-    p95: Number | None = None
-    p99: Number | None = None
-    max: Number | None = None
+def limited(figures: Figures, limit: LossLimit) -> list[tuple[Quantity, Number]]:
+    """The figures that have a limit, each with its limit."""
+    told = ((figures.loss, limit.messages), (figures.age_s, limit.age_s))
+    return [(quantity, most) for quantity, most in told if most is not None]
 
 
-@dataclass(frozen=True, slots=True)
-class Quantity:
-    """Quantiles of a bound, with what is likely beside it."""
-
-    now: Number | None = None
-    p50: Number | None = None
-    p95: Number | None = None
-    p99: Number | None = None
-    max: Number | None = None
-    ci95: Mapping[str, Interval | None] = field(default_factory=lambda: dict.fromkeys(PROBABILITIES))
-    likely: Quantiles = field(default_factory=Quantiles)
-
-
-@dataclass(frozen=True, slots=True)
-class Horizon:
-    """Quantities within the next minutes, given the state now."""
-
-    seconds: float
-    loss: Quantity = field(default_factory=Quantity)
-    age_s: Quantity = field(default_factory=Quantity)
-
-
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """Everything estimated of one scope: the total, a flow or a class."""
-
-    loss: Quantity
-    age_s: Quantity
-    duplicates: Quantity
-    drain_s: Quantity
-    horizon: Horizon
-    unexplained: float | None = None
-
-    def as_json(self) -> dict[str, Json]:
-        """The last four are those that `status` shows of each link, under the same names."""
-        return {
-            **asdict(self),
-            "loss_risk": self.loss.now,
-            "duplicate_risk": self.duplicates.now,
-            "recovery_point_s": self.age_s.now,
-            "recovery_time_s": self.drain_s.now,
-        }
-
-    def limited(self, limit: LossLimit) -> list[tuple[Quantity, Number]]:
-        """The figures that have a limit, each with its limit."""
-        told = ((self.loss, limit.messages), (self.age_s, limit.age_s))
-        return [(quantity, most) for quantity, most in told if most is not None]
-
-    def verdict(self, limit: LossLimit) -> Verdict:
-        """Judge the 99th percentiles: a limit is missed by what is likely, and met by the bound alone."""
-        return Verdict.worst(_judge(quantity, most) for quantity, most in self.limited(limit))
+def verdict_of(figures: Figures, limit: LossLimit) -> Verdict:
+    """Judge the 99th percentiles: a limit is missed by what is likely, and met by the bound alone."""
+    return Verdict.worst(_judge(quantity, most) for quantity, most in limited(figures, limit))
 
 
 def _judge(told: Quantity, most: Number) -> Verdict:

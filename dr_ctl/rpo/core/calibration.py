@@ -14,17 +14,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+import pyarrow as pa
 
-from dr_ctl.rpo.backtest.verdict import Calibration
 from dr_ctl.rpo.core.changes import Changes
 from dr_ctl.rpo.core.columns import Floats, Ints
 from dr_ctl.rpo.core.histogram import Histogram, bucket_of, wall_blocks, weighted_quantile
-from dr_ctl.rpo.estimate.result import PROBABILITIES
+from dr_ctl.rpo.core.left_out import SUMS
+from dr_ctl.rpo.core.quantities import PROBABILITIES
+from dr_ctl.rpo.core.rows import MILLI
+from dr_ctl.rpo.core.scope import Ask, Drawn, Scope
+from dr_ctl.rpo.core.verdict import Calibration
 
 if TYPE_CHECKING:
     from dr_ctl.core.model import Json
 
 LEAST_BEFORE: Final = 2
+FOLDS: Final = 24
 DAY_S: Final = 86_400.0
 UNITS: Final = {"loss": 1.0, "age_ms": 1000.0}
 NAMES: Final = {"loss": "loss", "age_ms": "age_s"}
@@ -191,3 +196,31 @@ class BoundRow:
             "likely": {"bias": _rounded(self.bias), "error": _rounded(self.error)},
             "verdict": self.verdict.value,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Tested:
+    """The bound between looks, every quantile (unconditional and ahead), and the curves of the time."""
+
+    bound: BoundRow
+    rows: tuple[Row, ...]
+    drawn: Drawn
+
+
+def backtested(scope: str, table: pa.Table, ask: Ask) -> Tested:
+    """Test the figures of a scope on its own past, over the horizons that are asked for."""
+    told = Scope(scope, table, ask)
+    rows = unconditional({metric: told.folded(metric, FOLDS) for metric in UNITS})
+    for horizon_s in ask.horizons_s:
+        changes = {metric: told.changes(metric, int(horizon_s * 1e6), ask.first_us) for metric in UNITS}
+        rows += ahead(changes, horizon_s=horizon_s, span_us=ask.span_us, folds=FOLDS)
+    return Tested(_bound(told), tuple(rows), told.drawn())
+
+
+def _bound(told: Scope) -> BoundRow:
+    checks = {metric: told.part("check", metric) for metric in SUMS}
+    moments = int(checks["covered"].count.sum())
+    if not moments:
+        return BoundRow(0, 0, None, None)
+    covered, was, excess, bias, error = (float(checks[metric].weight.sum()) / MILLI for metric in SUMS)
+    return BoundRow(moments, round(covered), *(each / moments for each in (was, excess, bias, error)))

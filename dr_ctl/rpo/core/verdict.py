@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import Final
 
-from dr_ctl.rpo.confidence import t_value
+from dr_ctl.rpo.core.confidence import t_value
 
 LEAST_FOLDS: Final = 8
 """From fewer folds nobody can tell whether a coverage is too low."""

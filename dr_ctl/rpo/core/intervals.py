@@ -1,4 +1,4 @@
-"""Quantiles and their intervals from weighted histograms. Plain numbers in and out; no Spark here.
+"""Quantiles and their intervals from weighted histograms.
 
 An interval respects autocorrelation: covered time is cut into blocks, and how much the time above a level differs
 between them says how well that share is known (batch means): as well as a number of independent answers would. At
@@ -14,9 +14,9 @@ from typing import Final
 
 import numpy as np
 
-from dr_ctl.rpo.confidence import Z, t_value
+from dr_ctl.rpo.core.confidence import Z, t_value
 from dr_ctl.rpo.core.histogram import Histogram
-from dr_ctl.rpo.estimate.result import PROBABILITIES, Interval, Number, Quantiles, Quantity
+from dr_ctl.rpo.core.quantities import PROBABILITIES, Interval, Number, Quantiles, Quantity
 
 LEAST_BLOCKS: Final = 8
 LEAST_EXCURSIONS: Final = 4

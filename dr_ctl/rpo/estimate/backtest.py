@@ -7,16 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 from dr_ctl.core.clock import Clock, SystemClock, stamp
 from dr_ctl.core.model import Finding
-from dr_ctl.rpo.backtest import calibration
-from dr_ctl.rpo.backtest.calibration import BoundRow, Row
-from dr_ctl.rpo.backtest.verdict import Calibration
-from dr_ctl.rpo.core.histogram import Histogram, wall_blocks
-from dr_ctl.rpo.core.left_out import SUMS
-from dr_ctl.rpo.core.rows import MILLI, Rows
-from dr_ctl.rpo.estimate import notes, run
+from dr_ctl.rpo.core.calibration import BoundRow, Row
+from dr_ctl.rpo.core.verdict import Calibration
+from dr_ctl.rpo.estimate import in_hand, notes
 from dr_ctl.rpo.estimate.curves import BINS, Curves, curves_of
-from dr_ctl.rpo.estimate.run import Do
-from dr_ctl.rpo.estimate.scope import Scope, looked
+from dr_ctl.rpo.estimate.estimate import Make, ask_of
 from dr_ctl.rpo.history.row import micros, moment
 
 if TYPE_CHECKING:
@@ -27,7 +22,6 @@ if TYPE_CHECKING:
     from dr_ctl.rpo.estimate.request import Request
 
 HORIZONS_S: Final = (60.0, 300.0, 900.0)
-FOLDS: Final = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,39 +70,16 @@ class BacktestAnswer:
 
 
 def backtest(
-    asked: Request, *, horizons_s: Sequence[float] = HORIZONS_S, clock: Clock | None = None, do: Do | None = None
+    asked: Request, make: Make = in_hand.made, *, horizons_s: Sequence[float] = HORIZONS_S, clock: Clock | None = None
 ) -> BacktestAnswer:
-    """Test the estimate that is asked for on its own past, whatever its objectives. Contacts no broker. `do` does the
-    slices of the work, where that is not left to the request."""
+    """Test the estimate that is asked for on its own past, whatever its objectives. Contacts no broker."""
     asked = replace(asked, objectives=None, settled=False, store=False, tested=True, horizons_s=tuple(horizons_s))
-    told = run.rows_of(asked, micros((clock or SystemClock()).now()), do)
-    if isinstance(told, Finding):
-        return BacktestAnswer(None, (told,))
-    plan, tables, findings = told
-    rows = Rows(tables)
-    if not rows.flows:
-        return BacktestAnswer(None, (*findings, notes.nothing_of(plan.site, {plan.site})))
-    total = Scope.total(rows)
-    times = [looked(rows, flow) for flow in rows.flows]
-    span = min(first for first, _ in times), max(last for _, last in times)
-    tested = calibration.unconditional({metric: _folded(total, metric, span) for metric in calibration.UNITS})
-    for horizon_s in horizons_s:
-        changes = {metric: total.changes(metric, int(horizon_s * 1e6), span[0]) for metric in calibration.UNITS}
-        tested += calibration.ahead(changes, horizon_s=horizon_s, span_us=span, folds=FOLDS)
-    window = (moment(span[0]), moment(span[1]))
-    drawn = curves_of(total, plan.calendar, span, BINS)
-    return BacktestAnswer(Backtest(plan.site, window, _bound(rows), tuple(tested), drawn), tuple(findings))
-
-
-def _folded(total: Scope, metric: str, span_us: tuple[int, int]) -> Histogram:
-    told = total.part("figure", metric)
-    return Histogram.of(told.values, told.weight, wall_blocks(told.cell, span_us, FOLDS), FOLDS)
-
-
-def _bound(rows: Rows) -> BoundRow:
-    told = {metric: rows.part("check", metric=metric) for metric in SUMS}
-    moments = int(told["covered"].count.sum())
-    if not moments:
-        return BoundRow(0, 0, None, None)
-    covered, was, excess, bias, error = (float(told[metric].weight.sum()) / MILLI for metric in SUMS)
-    return BoundRow(moments, round(covered), *(each / moments for each in (was, excess, bias, error)))
+    made = make(asked, micros((clock or SystemClock()).now()))
+    if isinstance(made, Finding):
+        return BacktestAnswer(None, (made,))
+    if not made.facts.flows:
+        return BacktestAnswer(None, (*made.findings, notes.nothing_of(made.site, {made.site})))
+    ask = ask_of(asked, made, BINS, asked.horizons_s)
+    tested, (first, last) = made.backtested(ask), map(moment, ask.span_us)
+    drawn = curves_of(tested.drawn, ask.span_us)
+    return BacktestAnswer(Backtest(made.site, (first, last), tested.bound, tested.rows, drawn), made.findings)

@@ -1,1 +1,0 @@
-"""The backtest: estimates for past moments, compared with the truth."""

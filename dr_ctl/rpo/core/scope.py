@@ -1,0 +1,367 @@
+"""The figures of one scope (the total, a class, a flow) from its rows that add up: quantiles and their intervals, what
+holds at the last look, what may come within the next minutes, how well the time is covered.
+
+The next minutes: by how much loss and age had changed one horizon after similar moments. While the outflow stalls and
+nothing like it is on record, what came in at its usual rates goes on coming in, and time goes on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from typing import Final, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dr_ctl.rpo.core.calendar import DAY, HOUR, SECOND, Calendar
+from dr_ctl.rpo.core.changes import Changes, level
+from dr_ctl.rpo.core.columns import NA, Flags, Floats, Ints
+from dr_ctl.rpo.core.histogram import Histogram, covered_blocks, wall_blocks, weighted_quantile
+from dr_ctl.rpo.core.intervals import quantity, scaled
+from dr_ctl.rpo.core.quantities import PROBABILITIES, UNITS, Figures, Horizon, Number, Quantity
+from dr_ctl.rpo.core.rates import drain_ms, rates
+from dr_ctl.rpo.core.rows import CLASS, MILLI, NUMBERS, TOTAL, UNKNOWN, VALUES
+from dr_ctl.rpo.core.steps import METRICS
+
+BLOCKS: Final = 24
+BLOCKS_OF_A_WEEK: Final = 28
+RATES: Final = (0.5, 0.95, 0.99, 1.0)
+Limit = tuple[int | None, float | None]
+"""The most messages that may be lost, and the most seconds of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What is asked of every scope, of outflows that were looked at between `first` and `last`, in `hour` for the last
+    time. `away`: hours in which some pair that had been looked at was not; `end`: the history's. `limits` by scope;
+    `bins`: how many points the curves of the total have, if any. `horizons_s`: those that a test of the past tells."""
+
+    first_us: int
+    last_us: int
+    hour_us: int
+    end_us: int
+    away_us: tuple[int, ...] = ()
+    horizon_s: float = 300.0
+    limits: Mapping[str, Limit] = field(default_factory=dict)
+    bins: int = 0
+    horizons_s: tuple[float, ...] = ()
+
+    @property
+    def horizon_us(self) -> int:
+        return int(self.horizon_s * SECOND)
+
+    @property
+    def since_us(self) -> int:
+        """A day of the past says what may come; older days were other days."""
+        return self.last_us - DAY - self.horizon_us
+
+    @property
+    def span_us(self) -> tuple[int, int]:
+        return self.first_us, self.last_us
+
+    @property
+    def blocks(self) -> int:
+        return BLOCKS_OF_A_WEEK if self.last_us - self.first_us >= 7 * DAY else BLOCKS
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """The worst that was likely lost: when, and how much; above the limit, how many times, and the longest of them."""
+
+    at_us: int
+    most: int
+    times: int = 0
+    from_us: int = 0
+    longest_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """By metric, over equal bins of the time: the most (None: not covered) and what was likely the most; and up to
+    which figure which share of time."""
+
+    most: Mapping[str, Sequence[Number | None]]
+    likely: Mapping[str, Sequence[Number | None]]
+    shares: Mapping[str, Sequence[tuple[float, float]]]
+
+
+@dataclass(frozen=True, slots=True)
+class OfScope:
+    """Time by how it was covered, and that for which the age is at least what is told; `above_us`: for how long a limit
+    was exceeded, or nobody knows. `shipped`: things a second while something waited; `came`: at most."""
+
+    figures: Figures
+    covered_us: int
+    late_us: int
+    idle_us: int
+    floor_us: int
+    above_us: int
+    shipped: float | None
+    came: float | None
+    peak: Peak | None = None
+    drawn: Drawn | None = None
+
+
+def figures(scope: str, table: pa.Table, ask: Ask) -> OfScope:
+    """The figures of a scope, from the rows that tell of it."""
+    told, is_total = Scope(scope, table, ask), scope == TOTAL
+    covered, late, idle, floor = map(told.weight, ("covered", "late", "idle", "floor"))
+    shipped, came = told.link
+    return OfScope(
+        told.figures(),
+        covered,
+        late,
+        idle,
+        floor,
+        told.above_us,
+        shipped,
+        came,
+        told.peak if is_total else None,
+        told.drawn() if is_total and ask.bins else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Rows of one kind and metric; `flow` is a place in the words of all."""
+
+    flow: Ints
+    cell: Ints
+    level: Ints
+    horizon_us: Ints
+    bucket: Ints
+    acks: Flags
+    stalled: Flags
+    weight: Ints
+    count: Ints
+    most: Ints
+    least: Ints
+
+    def take(self, at: Ints | Flags | slice) -> Self:
+        return type(self)(*(getattr(self, each.name)[at] for each in fields(self)))
+
+    @property
+    def values(self) -> Ints:
+        return np.where(self.bucket == UNKNOWN, NA, self.most)
+
+
+class Scope:
+    """The rows of a scope by kind and metric."""
+
+    def __init__(self, name: str, table: pa.Table, ask: Ask) -> None:
+        self._ask, self._is_class = ask, name.startswith(CLASS)
+        self._limit = ask.limits.get(name, (None, None))
+        self._away = np.array(ask.away_us if self._is_class or name == TOTAL else (), np.int64)
+        coded, self._words = {}, {}
+        for column in ("kind", "metric", "flow"):
+            told = pc.dictionary_encode(table[column].combine_chunks())
+            told = told.chunk(0) if isinstance(told, pa.ChunkedArray) else told
+            coded[column], self._words[column] = told.indices.to_numpy().astype(np.int64), told.dictionary.to_pylist()
+        columns = {name: table[name].to_numpy() for name in (*NUMBERS, "likely", "acks", "stalled", *VALUES)}
+        self._whole = Part(**{each.name: {**columns, "flow": coded["flow"]}[each.name] for each in fields(Part)})
+        self._kind, self._metric, self._likely = coded["kind"], coded["metric"], columns["likely"]
+
+    def part(self, kind: str, metric: str = "", *, likely: bool = False) -> Part:
+        kinds, metrics = self._words["kind"], self._words["metric"]
+        if kind not in kinds or metric not in metrics:
+            return self._whole.take(slice(0, 0))
+        wanted = (self._kind == kinds.index(kind)) & (self._metric == metrics.index(metric))
+        return self._whole.take(np.flatnonzero(wanted & (self._likely == likely)))
+
+    def _here(self, told: Part) -> Part:
+        """Without time in which a pair was not looked at."""
+        return told.take(~np.isin(told.cell - told.cell % HOUR, self._away)) if len(self._away) else told
+
+    def weight(self, metric: str) -> int:
+        told = self.part("time", metric)
+        return int((self._here(told) if metric == "covered" else told).weight.sum())
+
+    def histogram(self, metric: str, *, likely: bool = False) -> Histogram:
+        """In blocks of covered time of about equal length, each of whole cells."""
+        told, blocks = self._here(self.part("figure", metric, likely=likely)), self._ask.blocks
+        cells, weight = self._covered
+        block = covered_blocks(weight, np.ones(len(cells), bool), blocks)
+        at = block[np.searchsorted(cells, told.cell)] if len(told.cell) else told.cell
+        return Histogram.of(self._values(metric, told), told.weight, at, blocks)
+
+    @cached_property
+    def _covered(self) -> tuple[Ints, Ints]:
+        covered = self._here(self.part("time", "covered"))
+        cells, at = np.unique(covered.cell, return_inverse=True)
+        return cells, np.bincount(at, covered.weight, len(cells)).astype(np.int64)
+
+    def folded(self, metric: str, folds: int) -> Histogram:
+        """In blocks of the time from the first look to the last."""
+        told = self._here(self.part("figure", metric))
+        return Histogram.of(told.values, told.weight, wall_blocks(told.cell, self._ask.span_us, folds), folds)
+
+    def _values(self, metric: str, told: Part) -> Ints:
+        """The figures; of what waits how long it takes to drain, by all that is known."""
+        if metric != "drain":
+            return told.values
+        found = np.full(len(told.bucket), NA)
+        for flow in np.unique(told.flow).tolist():
+            for acks in (False, True):
+                mine = np.flatnonzero((told.flow == flow) & (told.acks == acks))
+                if len(mine):
+                    found[mine] = drain_ms(told.values[mine], self._rates(self._words["flow"][flow], acks=acks))
+        return found
+
+    def _rates(self, flow: str, *, acks: bool) -> Floats:
+        told, words = self.part("drained"), self._words["flow"]
+        mine = told.take((told.flow == (words.index(flow) if flow in words else -1)) & (told.acks == acks))
+        return rates(mine.least / MILLI, mine.count, mine.level)
+
+    def changes(self, metric: str, horizon_us: int, since_us: int) -> Changes:
+        told = self.part("change", metric)
+        told = told.take((told.cell >= since_us - since_us % HOUR) & (told.horizon_us == horizon_us))
+        return Changes(told.flow, told.cell, told.level, told.stalled, told.most, told.weight, told.count)
+
+    def _now(self, metric: str, *, likely: bool = False) -> tuple[int | None, bool]:
+        """The figure at the last look, and whether it stalls; None where it was last read long ago, or is not known."""
+        told = self._last("now", metric, likely=likely)
+        if told is None:
+            return None, False
+        value = int(self._values(metric, told)[0])
+        return (None if value == NA else value), bool(told.stalled[0])
+
+    def _since(self, metric: str) -> int | None:
+        """The bound of the last covered time."""
+        told = self._last("since", metric)
+        return None if told is None else int(told.most[0])
+
+    def _last(self, kind: str, metric: str, *, likely: bool = False) -> Part | None:
+        told = self.part(kind, metric, likely=likely)
+        at = np.flatnonzero(told.cell == self._ask.hour_us)
+        return told.take(at[:1]) if len(at) else None
+
+    @property
+    def _put_rates(self) -> list[float] | None:
+        """The 50th, 95th and 99th percentile and the greatest rate at which things are put in, a second; None where
+        nobody knows."""
+        told, found = self.part("put"), []
+        for flow in np.unique(told.flow).tolist():
+            mine = told.take(told.flow == flow)
+            numbers, at = np.unique(mine.bucket, return_inverse=True)
+            most = np.zeros(len(numbers), np.int64)
+            np.maximum.at(most, at, mine.most)
+            count = np.bincount(at, mine.count).astype(np.int64)
+            found.append([(weighted_quantile(most, count, probability) or 0) / MILLI for probability in RATES])
+        return [sum(each) for each in zip(*found, strict=True)] if found else None
+
+    @property
+    def link(self) -> tuple[float | None, float | None]:
+        """Of a flow: how fast it was shipped while something waited, and how fast most was put in."""
+        put, flows = self.part("put"), self._words["flow"]
+        own = flows[int(put.flow[0])] if len(set(put.flow.tolist())) == 1 else None
+        shipped = np.nan if own is None else self._rates(own, acks=False)[0]
+        return (None, None) if np.isnan(shipped) else (float(shipped), int(put.most.max()) / MILLI)
+
+    def figures(self) -> Figures:
+        told = self.part("told")
+        put, of_queues = (0, 0) if self._is_class else (int(told.weight.sum()), int(told.count.sum()))
+        loss, age_s, duplicates, drain_s = map(self._quantity, (*METRICS, "drain"))
+        unexplained = round(1 - of_queues / put, 6) if put else None
+        return Figures(loss, age_s, duplicates, drain_s, self._ahead(), unexplained)
+
+    def _quantity(self, metric: str) -> Quantity:
+        bound, likely = (self.histogram(metric, likely=each) for each in (False, True))
+        now, likely_now = (self._now(metric, likely=each)[0] for each in (False, True))
+        return quantity(now, bound, likely_now, likely, UNITS[metric])
+
+    def _ahead(self) -> Horizon:
+        ask, stalled = self._ask, self._now("loss")[1]
+        come = self._put_rates if stalled and not self._is_class else None
+        more = None if come is None else [int(-(-each * ask.horizon_s // 1)) for each in come]
+        at = level(self._since("loss") or 0)
+
+        def told(metric: str, fallback: Sequence[int] | None) -> Quantity:
+            similar = self.changes(metric, ask.horizon_us, ask.since_us).similar(at, stalled=stalled)
+            # From the bound of the last interval on: the changes are those of such bounds.
+            now, since = self._now(metric)[0], self._since(metric)
+            return ahead(now, since, similar, fallback=fallback, per=UNITS[metric])
+
+        later_ms = [int(ask.horizon_s * 1000)] * 4 if stalled else None
+        return Horizon(ask.horizon_s, loss=told("loss", more), age_s=told("age_ms", later_ms))
+
+    @property
+    def above_us(self) -> int:
+        """How long the figure with a limit that was above it for longest was so, or not known."""
+        limits = (("loss", self._limit[0]), ("age_ms", None if self._limit[1] is None else self._limit[1] * 1000))
+        return max((self.histogram(metric).above(math.ceil(most)) for metric, most in limits if most is not None), default=0)  # fmt: skip  # noqa: E501
+
+    @property
+    def peak(self) -> Peak | None:
+        told = self._here(self.part("curve", "loss", likely=True))
+        order = np.argsort(told.cell, kind="stable")
+        cells, most = told.cell[order], told.most[order]
+        if not len(cells) or most.max() <= 0:
+            return None
+        at = int(np.argmax(most))
+        worst, limit = (int(cells[at]), int(most[at])), self._limit[0]
+        if limit is None or worst[1] <= limit:
+            return Peak(*worst)
+        above = np.flatnonzero(most > limit)
+        lengths = self._lengths(cells[above])
+        new = np.append(True, cells[above][1:] > cells[above][:-1] + lengths[:-1])
+        begins = np.flatnonzero(new)
+        took = np.add.reduceat(lengths, begins)
+        longest = int(np.argmax(took))
+        return Peak(*worst, len(begins), int(cells[above][begins[longest]]), int(took[longest]))
+
+    def _lengths(self, cells: Ints) -> Ints:
+        calendar = Calendar(self._ask.end_us)
+        return np.array([calendar.fineness(us).curve_us for us in cells.tolist()], np.int64)
+
+    def drawn(self) -> Drawn:
+        most, likely = ({metric: self._drawn(metric, likely=each) for metric in metrics}
+                        for each, metrics in ((False, UNITS), (True, METRICS)))  # fmt: skip
+        shares = {metric: [(share, top / UNITS[metric]) for share, top in self.histogram(metric).shares()]
+                  for metric in UNITS}  # fmt: skip
+        return Drawn(most, likely, shares)
+
+    def _drawn(self, metric: str, *, likely: bool) -> list[Number | None]:
+        """The most of the cells that touch each bin."""
+        told, span_us, bins = self._here(self.part("curve", metric, likely=likely)), self._ask.span_us, self._ask.bins
+        values = self._values(metric, told) if metric == "drain" else told.most
+        ends = told.cell + self._lengths(told.cell) - 1
+        first, last = (wall_blocks(each, span_us, bins) for each in (told.cell, ends))
+        wide = last - first + 1
+        at = np.repeat(first, wide) + np.arange(wide.sum()) - np.repeat(np.cumsum(wide) - wide, wide)
+        most = np.full(bins, NA)
+        np.maximum.at(most, at, np.repeat(values, wide))
+        return [None if value == NA else scaled(value, UNITS[metric]) for value in most.tolist()]
+
+
+def ahead(
+    here: int | None,
+    since: int | None,
+    moves: Changes | None,
+    *,
+    fallback: Sequence[int] | None = None,
+    per: float = 1.0,
+) -> Quantity:
+    """The figure one horizon ahead of the interval in which it was at most `since`; `here` is the last look itself.
+
+    `fallback`: the changes at p50, p95, p99 and at most, where nothing similar is on record.
+
+    The answer has no interval: the moments are too few and too much alike for one.
+    """
+    if since is None:
+        return Quantity(now=scaled(here, per))
+    asked = (*PROBABILITIES.items(), ("max", 1.0))
+    by: dict[str, Number | None] = dict.fromkeys(name for name, _ in asked)
+    if moves is not None:
+        by = {name: _sum(since, weighted_quantile(moves.change, moves.weight, p)) for name, p in asked}
+    elif fallback is not None:
+        by = {name: _sum(since, change) for name, change in zip(by, fallback, strict=True)}
+    p50, p95, p99, most = (scaled(value, per) for value in by.values())
+    return Quantity(now=scaled(here, per), p50=p50, p95=p95, p99=p99, max=most)
+
+
+def _sum(since: int, change: int | None) -> Number | None:
+    return None if change is None else max(0, since + change)
