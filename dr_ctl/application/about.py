@@ -19,7 +19,10 @@ def about(installation: Installation) -> dict[str, Json]:
         "name": settings.name,
         "topology": settings.topology,
         "settings": {"file": installation.file.name, "sha256": digest},
-        "brokers": {site: [*brokers] for site, brokers in installation.brokers.items()},
+        "brokers": {
+            site: [f"{pair} at {addresses[0]}" for pair, addresses in sorted(pairs.items())]
+            for site, pairs in installation.addresses.items()
+        },
         "objectives": None if settings.objectives is None else _limits(settings.objectives),
     }
 

@@ -13,6 +13,7 @@ from dr_ctl.core.errors import DrCtlError, Stopped
 from dr_ctl.core.model import ExitCode, Json, Role
 from dr_ctl.engine.operations import REINSTATE
 from dr_ctl.engine.plan import Ask
+from dr_ctl.engine.roles import renamed_sites
 from dr_ctl.topologies.topology import Seen
 
 AGAIN_S: Final = 60.0  # a run that did not end well is not repeated at every look
@@ -21,7 +22,7 @@ AGAIN_S: Final = 60.0  # a run that did not end well is not repeated at every lo
 def reinstatable(seen: Seen) -> tuple[str, ...]:
     """The sites that a debt is owed for, that answer, and that need no person: the debt stands where the highest epoch
     is, and the site that took over is seen serving in the same look."""
-    if len({debt.kept_at for debt in seen.debts}) > 1:
+    if renamed_sites(seen) is not None or len({debt.kept_at for debt in seen.debts}) > 1:
         return ()  # lost in turn: which of them really serves is for a person to say
     epochs = dict.fromkeys(seen.roles, 0)
     for look in seen.locks:

@@ -12,6 +12,7 @@ from dr_ctl.application.result import Result
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.model import Finding, Json
 from dr_ctl.engine.debts import Debt, known, merged, remember
+from dr_ctl.engine.runs import DEBTS
 from dr_ctl.topologies.topology import Seen
 
 
@@ -26,7 +27,7 @@ class Owed:
 def owed(state: Path, seen: Sequence[Debt], answered: Sequence[str]) -> Owed:
     """Join both and write the result to STATE, for the time when a broker with a debt is away. An unreadable STATE ends
     no command: the brokers hold the same debts."""
-    path = state / "debts.json"
+    path = state / DEBTS
     try:
         debts = merged(known(path), seen, answered)
         remember(path, debts)

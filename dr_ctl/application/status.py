@@ -25,7 +25,7 @@ from dr_ctl.engine.findings import NO_ANSWER, QUEUES_PAUSED
 from dr_ctl.engine.notes import Notes
 from dr_ctl.engine.operations import FAILOVER, UNFENCE
 from dr_ctl.engine.parts import by_site, is_split, served_where, split, unserved
-from dr_ctl.engine.roles import both_open
+from dr_ctl.engine.roles import both_open, renamed_sites
 from dr_ctl.topologies.topology import BrokerSeen, LinkSeen, Seen, workloads_of
 
 
@@ -55,6 +55,7 @@ def status(caller: Caller, looked: Looking) -> Status:
     serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
     last_look = down_since.last_look(opened.installation)
     findings = [
+        *filter(None, [renamed_sites(seen)]),
         *_open_again(seen, interrupted),
         *seen.findings(),
         *silent(seen),

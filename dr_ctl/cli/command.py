@@ -128,7 +128,8 @@ def command(
                     options["how"] = asking.run_options(manner)
             from dr_ctl.cli.render import end  # noqa: PLC0415
 
-            raise typer.Exit(end(function(session, **options), session))
+            result = function(session, **options)
+            raise typer.Exit(end(replace(result, findings=(*result.findings, *session.unclaimed)), session))
 
         run.__doc__ = function.__doc__
         run.__name__ = function.__name__

@@ -17,7 +17,7 @@ from dr_ctl.core.printable import line
 
 if TYPE_CHECKING:
     from dr_ctl.application.caller import People
-    from dr_ctl.core.model import Json
+    from dr_ctl.core.model import Finding, Json
     from dr_ctl.engine.runs import Owner, Runs
     from dr_ctl.settings.model import Installation
     from dr_ctl.telemetry.events import Listener
@@ -46,6 +46,7 @@ class Session:
     patience: Patience = field(default_factory=Patience)
     words: tuple[str, ...] = ()
     _read: dict[Path, Installation] = field(default_factory=dict, repr=False)
+    _namesakes: dict[Path, None] = field(default_factory=dict, repr=False)
 
     @property
     def typed(self) -> str:
@@ -74,13 +75,26 @@ class Session:
         if self.state_dir or named:
             return self.state_dir or Path(str(named))
         everything = user_state_path("dr-ctl")
-        return self._owner().place(everything) if self.has_settings() else everything
+        if not self.has_settings():
+            return everything
+        place = self._owner().place(everything)
+        self._namesakes.update(dict.fromkeys(place.namesakes))
+        return place.path
+
+    @property
+    def unclaimed(self) -> list[Finding]:
+        """The places of runs that may be this installation's, where nothing lies in its own yet."""
+        from dr_ctl.engine.runs import unclaimed  # noqa: PLC0415
+
+        return unclaimed(self._namesakes) if self._namesakes else []
 
     def runs(self) -> Runs:
         """Raises `Foreign` where another installation's lie in that place."""
         from dr_ctl.engine.runs import Runs  # noqa: PLC0415
 
-        return Runs(self.state(), self.clock, self._owner())
+        state = self.state()
+        claimed = self.state_dir is not None
+        return Runs(state, self.clock, self._owner(), claimed=claimed, namesakes=[*self._namesakes])
 
     def past(self) -> Runs:
         """The runs as they lie there, whosever they are: to be read only."""
@@ -92,7 +106,7 @@ class Session:
         from dr_ctl.engine.runs import Owner  # noqa: PLC0415
 
         installation = self.installation()
-        return Owner(installation.settings.name, installation.brokers)
+        return Owner(installation.settings.name, installation.addresses)
 
     def listener(self) -> Listener:
         from dr_ctl.cli.progress import Screen  # noqa: PLC0415

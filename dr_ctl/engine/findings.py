@@ -235,3 +235,21 @@ UNIT_NOT_THERE: Final = FindingKind(
     "`dr-ctl status` names what there is.",
     "A look.",
 )
+RUNS_OF_A_NAMESAKE: Final = FindingKind(
+    "DR-STATE-001",
+    Severity.WARNING,
+    "This installation has no runs yet, and there are runs of one of the same name with other addresses: where every "
+    "address of the settings has changed, they are this one's. An error where one of these runs is open or something "
+    "is owed: no run begins then until a person has said which it is.",
+    "Where they are this one's: any command once with `--state-dir DIR`, the folder that the finding names; from then "
+    "on dr-ctl finds it by the new addresses. Otherwise a `name:` of its own in the settings.",
+    "Nothing; naming the folder of another installation makes its runs this one's.",
+    undo="The same with the settings that the folder belonged to.",
+)
+SITES_RENAMED: Final = FindingKind(
+    "DR-STATE-002",
+    Severity.ERROR,
+    "What is owed stands on the brokers under names of sites that the settings do not have: the sites were renamed "
+    "since. Nothing is moved, because a debt that is not recognised would be left standing.",
+    "Give the sites their old names back; they can be renamed once `dr-ctl status` shows no debt.",
+)

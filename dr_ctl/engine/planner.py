@@ -26,6 +26,7 @@ from dr_ctl.engine.roles import (
     other_brokers,
     other_sites,
     presumed,
+    renamed_sites,
     source_of,
     was_open_again,
     whole_at,
@@ -62,7 +63,8 @@ def plan(
 ) -> Decision:
     """Decide every step, in order, with the reason for each. A failover's price is judged too. `anew`: plan a run
     although the wanted state holds, to replace another run."""
-    if (nothing := not_there(seen, ask)) is not None:
+    renamed = renamed_sites(seen) if ask.operation != FENCE else None
+    if (nothing := not_there(seen, ask) or renamed) is not None:
         return Refusal((nothing,))
     part = part_of(seen, ask)
     again = past is not None and open_again(part, past)

@@ -24,6 +24,7 @@ from dr_ctl.engine.findings import (
     RUN_OF_OTHER_BROKERS,
     RUN_OF_OTHER_SITES,
     SILENT_SITE,
+    SITES_RENAMED,
     SOURCE_ALIVE,
     SOURCE_NOT_FENCED,
     SOURCE_SILENT,
@@ -55,6 +56,8 @@ from dr_ctl.engine.ports import Observation
 NODES: Final = "nodes"
 """The part of a plan's basis that says which brokers it is about: site, unit, and what no two brokers share. A topology
 whose brokers have no such thing leaves it out."""
+PAIRS: Final = "pairs"
+"""The part that says which pairs the settings named, by site, those of silent brokers too."""
 CLOSED = (Role.STANDBY, Role.DOWN)
 _ANSWERING = (Role.SERVING, Role.STANDBY)
 
@@ -335,6 +338,15 @@ def _lost(seen: Observation, ask: Ask, *, cut_off: bool) -> str | Finding:
     )
 
 
+def renamed_sites(seen: Observation) -> Finding | None:
+    """The finding for debts of sites that the settings do not have."""
+    strange = sorted({site for debt in seen.debts for site in (debt.about, debt.kept_at)} - {*seen.roles})
+    if not strange:
+        return None
+    text = f"what is owed names {' and '.join(strange)}, and the sites of these settings are {' and '.join(seen.roles)}"
+    return SITES_RENAMED(text, f"Give the sites their old names back: {', '.join(strange)}.")
+
+
 def other_sites(seen: Observation, past: History) -> Finding | None:
     """The finding for a run of other sites than the observed ones."""
     if set(seen.roles) == {past.source, past.ask.target}:
@@ -349,6 +361,8 @@ def other_sites(seen: Observation, past: History) -> Finding | None:
 def other_brokers(basis: Mapping[str, Any], past: History) -> Finding | None:
     """The finding for a run of other brokers than the observed ones, whatever the sites are called. Brokers without an
     identity are not compared."""
+    if (renamed := _renamed(basis, past)) is not None:
+        return renamed
     now, then = basis.get(NODES, {}), past.basis.get(NODES, {})
     for site, units in then.items():
         for unit, node in units.items():
@@ -357,6 +371,23 @@ def other_brokers(basis: Mapping[str, Any], past: History) -> Finding | None:
                 text = f"the run is not of this installation: {site}/{unit} is another broker now ({today}, not {node})"
                 remedy = "Go on with it with the settings that it began with; where that broker was made anew, "
                 return RUN_OF_OTHER_BROKERS(text, f"{remedy}`dr-ctl abort --forget RUN --reason TEXT` gives it up.")
+    return None
+
+
+def _renamed(basis: Mapping[str, Any], past: History) -> Finding | None:
+    """The finding for a run of a pair that the settings do not name any more; by the broker's own identity it says
+    what they call it now."""
+    now, nodes = basis.get(PAIRS, {}), basis.get(NODES, {})
+    for site, units in past.basis.get(PAIRS, {}).items():
+        for unit in sorted({*units} - {*now.get(site, units)}):
+            node = past.basis.get(NODES, {}).get(site, {}).get(unit)
+            today = next(
+                (name for name, each in nodes.get(site, {}).items() if node is not None and each == node), None
+            )
+            is_now = "" if today is None else f"; that broker is called {today} now"
+            text = f"the run is of {site}/{unit}, and the settings have no such pair{is_now}"
+            remedy = f"Give the pair its old name {unit} until the run has ended: `dr-ctl resume` or `dr-ctl abort`."
+            return RUN_OF_OTHER_BROKERS(text, remedy)
     return None
 
 

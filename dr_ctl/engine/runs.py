@@ -9,20 +9,22 @@ import os
 import re
 import secrets
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from dr_ctl.core.clock import Clock, stamp
+from dr_ctl.core.clock import Clock, SystemClock, stamp
 from dr_ctl.core.errors import DrCtlError, UsageError
 from dr_ctl.core.machine import machine_id
-from dr_ctl.core.model import ExitCode, Json
+from dr_ctl.core.model import ExitCode, Finding, Json, Severity
 from dr_ctl.engine.disk import RESERVE, refusing_where_full, sync_folder
+from dr_ctl.engine.findings import RUNS_OF_A_NAMESAKE
 from dr_ctl.engine.folders import private
 
 _OWNER: Final = "installation.json"
+DEBTS: Final = "debts.json"  # there only while something is owed
 _READABLE: Final = 40  # characters of an installation's name
 _DIGITS: Final = 12
 
@@ -42,39 +44,69 @@ class Foreign(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The installation that owns the runs: its name, and the identities of its brokers by site. Two owners are the same
-    with one common broker or the same name: a corrected address makes no other installation."""
+    """The installation that owns the runs: its name, and the addresses of its brokers by site and pair. Addresses tell
+    it from others: the names of installation, sites and pairs are what people edit, and one address may move."""
 
     name: str
-    brokers: Mapping[str, Sequence[str]]
+    brokers: Mapping[str, Mapping[str, Sequence[str]]]
 
     @property
     def folder(self) -> str:
         """The name of its own place among those of other installations."""
         readable = re.sub(r"[^a-z0-9]+", "-", self.name.lower()).strip("-")[:_READABLE]
-        digest = hashlib.sha256(repr(sorted(self._all)).encode()).hexdigest()
+        digest = hashlib.sha256(repr(sorted(self._addresses)).encode()).hexdigest()
         return "-".join(filter(None, (readable, digest[:_DIGITS])))
 
     @property
-    def _all(self) -> set[tuple[str, str]]:
-        return {(site, each) for site, all_ in self.brokers.items() for each in all_}
+    def _by_name(self) -> dict[str, list[str]]:
+        """The addresses of each broker by SITE/PAIR, without what people spell one way or the other."""
+        return {
+            f"{site}/{pair}": [each.partition("://")[2].lower().rstrip("/") or each for each in addresses]
+            for site, pairs in self.brokers.items()
+            for pair, addresses in pairs.items()
+        }
+
+    @property
+    def _addresses(self) -> set[str]:
+        return {each for addresses in self._by_name.values() for each in addresses}
+
+    def in_common(self, other: Owner) -> int:
+        """How many addresses of brokers both have."""
+        return len(self._addresses & other._addresses)
 
     def is_same(self, other: Owner) -> bool:
-        return self.has_a_broker_of(other) or self.name == other.name
+        """Of a place that a person named: a name in common is enough, since every address may have moved."""
+        return self.in_common(other) > 0 or self.name == other.name
 
-    def has_a_broker_of(self, other: Owner) -> bool:
-        return bool(self._all & other._all)
+    def place(self, root: Path) -> Place:
+        """The installation's folder below `root`: the one whose owner has most addresses in common with it, else a new
+        one. Raises `Foreign` where that may be one of several."""
+        own = root / self.folder
+        others = {path.parent: owner for path in sorted(root.glob(f"*/{_OWNER}")) if (owner := _readable(path))}
+        common = {path: count for path, owner in others.items() if (count := self.in_common(owner))}
+        best = [path for path, count in common.items() if count == max(common.values())]
+        if own in best or not best:
+            namesakes = () if best else tuple(path for path, owner in others.items() if owner.name == self.name)
+            return Place(own, namesakes)
+        if len(best) > 1:
+            places = " or in ".join(map(str, best))
+            text = f"the runs of {self.name} may lie in {places}: each knows as many of its brokers"
+            raise Foreign(text, remedy=f"Say which once with `--state-dir`, as `--state-dir {best[0]}`: it is kept.")
+        return Place(best[0])
 
-    def place(self, root: Path) -> Path:
-        """The installation's folder below `root`. An existing folder is found again."""
-        for path in sorted(root.glob(f"*/{_OWNER}")):
-            with suppress(Foreign):
-                if (owner := Owner.read(path)) is not None and owner.has_a_broker_of(self):
-                    return path.parent
-        return root / self.folder
+    def called_before(self, recorded: Owner) -> dict[str, str]:
+        """The brokers, as SITE/PAIR, that have another name in `recorded`, each with that name."""
+        before = {address: name for name, addresses in recorded._by_name.items() for address in addresses}
+        known = {
+            name: next((before[each] for each in addresses if each in before), name)
+            for name, addresses in self._by_name.items()
+        }
+        return {name: then for name, then in known.items() if then != name}
 
     def as_json(self) -> dict[str, Json]:
-        brokers: dict[str, Json] = {site: [*sorted(each)] for site, each in self.brokers.items()}
+        brokers: dict[str, Json] = {
+            site: {pair: [*addresses] for pair, addresses in pairs.items()} for site, pairs in self.brokers.items()
+        }
         return {"name": self.name, "brokers": brokers}
 
     @classmethod
@@ -82,12 +114,51 @@ class Owner:
         """Returns None without a file. Raises `Foreign` where the file cannot be read."""
         try:
             row: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            return cls(str(row["name"]), {str(site): [*map(str, each)] for site, each in row["brokers"].items()})
+            brokers = {
+                str(site): {str(pair): [*map(str, addresses)] for pair, addresses in pairs.items()}
+                for site, pairs in row["brokers"].items()
+            }
+            return cls(str(row["name"]), brokers)
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             text = f"whose runs lie in {path.parent} cannot be read: {type(error).__name__}: {error}"
             raise Foreign(text, remedy=f"Look at `dr-ctl runs list`; then mend or remove {path}.") from error
+
+
+def _readable(path: Path) -> Owner | None:
+    with suppress(Foreign):
+        return Owner.read(path)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an installation's runs lie. `namesakes`: nothing lies there yet, and these are the places of installations
+    of the same name that have no address of a broker in common with it."""
+
+    path: Path
+    namesakes: tuple[Path, ...] = ()
+
+
+def unclaimed(namesakes: Iterable[Path]) -> list[Finding]:
+    """The runs of namesakes, which may be this installation's: an error where something of them is not settled."""
+    findings = []
+    for place in namesakes:
+        runs = Runs(place, SystemClock())
+        open_, owed = runs.unfinished(), (place / DEBTS).exists()
+        if not runs.all() and not owed:
+            continue
+        what = f"the open run {open_.name}" if open_ is not None else f"{len(runs.all())} run(s)"
+        what += " and debts" if owed else ""
+        text = f"{place} has {what} of an installation of this name, of whose brokers these settings have no address"
+        remedy = (
+            f"Where all addresses have changed since: any command once with `--state-dir {place}`, and it is found "
+            "again. Where it is another installation: give this one a `name:` of its own."
+        )
+        severity = Severity.WARNING if open_ is None and not owed else Severity.ERROR
+        findings.append(RUNS_OF_A_NAMESAKE(text, remedy, severity=severity))
+    return findings
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,13 +224,27 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 class Runs:
-    def __init__(self, state: Path, clock: Clock, owner: Owner | None = None) -> None:
-        """Without an owner the runs are only read. Raises `Foreign`."""
+    def __init__(
+        self,
+        state: Path,
+        clock: Clock,
+        owner: Owner | None = None,
+        *,
+        claimed: bool = False,
+        namesakes: Sequence[Path] = (),
+    ) -> None:
+        """Without an owner the runs are only read. `claimed`: a person says that these are its runs. `namesakes` as in
+        `Place`. Raises `Foreign`."""
         self._state = state
         self._clock = clock
         self._owner = owner
-        if owner is not None:
-            self._must_be_of(owner)
+        self._namesakes = namesakes
+        if owner is not None and (recorded := Owner.read(state / _OWNER)) is not None:
+            self._must_be_of(recorded, owner)
+            if recorded != owner and (claimed or recorded.in_common(owner)):
+                with self._alone() as file:
+                    if file is not None:
+                        self.own()
 
     @property
     def documents(self) -> Path:
@@ -229,16 +314,30 @@ class Runs:
         return RunFiles(name, folder)
 
     def own(self) -> None:
-        """Write down the owner of this STATE before anything else is written there. Raises `NoRoom`."""
-        path = self._state / _OWNER
-        if self._owner is not None and Owner.read(path) != self._owner:
-            private(self._state)
-            with refusing_where_full(self._state):
-                write(path, self._owner.as_json())
+        """Write down the owner of this STATE. The documents of a broker go along with its name. Raises `NoRoom`."""
+        path, owner = self._state / _OWNER, self._owner
+        if owner is None or (recorded := Owner.read(path)) == owner:
+            return
+        with refusing_where_full(self._state):
+            if recorded is not None:
+                self._rename_documents(owner.called_before(recorded))
+            write(path, owner.as_json())
 
-    def _must_be_of(self, owner: Owner) -> None:
-        recorded = Owner.read(self._state / _OWNER)
-        if recorded is not None and not recorded.is_same(owner):
+    def _rename_documents(self, before: Mapping[str, str]) -> None:
+        """In two passes, so that two brokers may exchange their names; goes on where a pass was killed."""
+        moving = {self.documents / name: self.documents / f"{name}.moving" for name in before}
+        for now, then in before.items():
+            if (old := self.documents / then).is_dir():
+                old.rename(moving[self.documents / now])
+        for place, kept in moving.items():
+            if kept.is_dir():
+                if place.is_dir():  # of a broker that is in the settings no more
+                    place.rename(place.with_name(f"{place.name}.{secrets.token_hex(4)}"))
+                private(place.parent)
+                kept.rename(place)
+
+    def _must_be_of(self, recorded: Owner, owner: Owner) -> None:
+        if not recorded.is_same(owner):
             text = f"the runs in {self._state} are of {recorded.name}, whose brokers are not those of {owner.name}"
             moved = f"Where its name and all its addresses have changed since: remove {self._state / _OWNER}."
             raise Foreign(text, remedy=f"{Foreign.remedy} {moved}")
@@ -246,26 +345,38 @@ class Runs:
     @contextmanager
     def lock(self, what: str) -> Iterator[None]:
         """Hold this STATE for one run; raises `Locked` saying who holds it. Ends with the process, however it ends."""
-        private(self._state)
-        self.own()
-        file = os.open(self._state / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise Locked(f"another run is under way: {_holder(file)}") from error
+        with self._alone() as file:
+            if file is None:
+                raise Locked(f"another run is under way: {_holder(self._state / 'lock')}")
+            for finding in unclaimed(self._namesakes):
+                if finding.severity is Severity.ERROR:
+                    raise Foreign(finding.text, remedy=finding.remedy)
+            self.own()
             holder = {"what": what, "pid": os.getpid(), "host": socket.gethostname(), "since": stamp(self._clock.now())}
             os.ftruncate(file, 0)
             with refusing_where_full(self._state):
                 os.pwrite(file, json.dumps(holder).encode(), 0)
             yield
+
+    @contextmanager
+    def _alone(self) -> Iterator[int | None]:
+        """The lock's file, held for this block; None where another process holds it."""
+        private(self._state)
+        file = os.open(self._state / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield None
+            else:
+                yield file
         finally:
             os.close(file)
 
 
-def _holder(file: int) -> str:
+def _holder(file: Path) -> str:
     try:
-        holder: dict[str, Any] = json.loads(os.pread(file, 4096, 0))
+        holder: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         return f"{holder['what']} (process {holder['pid']} on {holder['host']}, since {holder['since']})"
-    except (ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError):
         return "its name could not be read"

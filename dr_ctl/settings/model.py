@@ -23,9 +23,9 @@ class Broker(Part):
     name: str = Field(min_length=1, description="the same name at both sites makes a pair")
 
     @property
-    def identity(self) -> str:
-        """The identity that no other broker has. A topology whose brokers have addresses adds those to the name."""
-        return self.name
+    def addresses(self) -> tuple[str, ...]:
+        """What no other broker has. Names stand for them in a topology whose brokers have none."""
+        return (self.name,)
 
 
 B = TypeVar("B", bound=Broker)
@@ -284,9 +284,11 @@ class Installation(Part):
     file: Path
 
     @property
-    def brokers(self) -> dict[str, list[str]]:
-        """The identities of the brokers, by site. Two installations have no identity in common."""
-        return {name: sorted(each.identity for each in site.brokers) for name, site in self.settings.sites.items()}
+    def addresses(self) -> dict[str, dict[str, list[str]]]:
+        """The addresses of the brokers, by site and pair. Two installations have none in common."""
+        return {
+            name: {each.name: [*each.addresses] for each in site.brokers} for name, site in self.settings.sites.items()
+        }
 
     def path(self, relative: str) -> Path:
         return (self.file.parent / relative).resolve()

@@ -213,3 +213,21 @@ class TestEscalated:
         ended = dr_ctl("escalate", "--yes", "--json", "--accept-loss", "unknown")
 
         assert (ended.code, ended.ids) == (10, ["DR-RUN-006"])
+
+
+def test_sites_that_were_renamed_while_something_is_owed_get_their_names_back(dr_ctl: Shell, survived: Sites) -> None:
+    path = dr_ctl.folder / "dr-ctl.yaml"
+    told = path.read_text(encoding="utf-8")
+    path.write_text(told.replace("  london:", "  oxford:").replace("  paris:", "  lyon:"), encoding="utf-8")
+    survived.come_back()
+    changes = list(survived.changes)
+
+    status, refused = dr_ctl("status", "--json"), dr_ctl("reinstate", "oxford", "--yes", "--json")
+    dr_ctl("monitor", "--for", "50ms", "--auto-reinstate", "--quiet")
+
+    assert (status.code, "DR-STATE-002" in status.ids) == (0, True)
+    assert (refused.code, refused.ids[0], survived.changes) == (10, "DR-STATE-002", changes)
+    assert dr_ctl("fence", "oxford", "--dry-run").code == 0
+    path.write_text(told, encoding="utf-8")
+    assert dr_ctl("reinstate", "london", "--yes").code == 0
+    assert owed(dr_ctl("status", "--json")) == []

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from dr_ctl.core.clock import SystemClock
+from dr_ctl.engine.runs import Owner, Runs
+from dr_ctl.engine.stores import FolderStore
 from dr_ctl_lab.played import PlayedTwin
-from tests.cli.conftest import Shell
+from tests.cli.conftest import Ended, Shell
 from tests.cli.installation import QUEUES, Installation, listen
 from tests.cli.test_gone_on_with import begun
-
-NOT_HERE = "http://127.0.0.1:1/console/jolokia"
 
 
 class Both:
@@ -95,16 +96,196 @@ def test_by_default_each_has_a_place_of_its_own(dr_ctl: Shell, both: Both, by_de
     assert all((each / "installation.json").stat().st_mode & 0o777 == 0o600 for each in by_default.iterdir())
 
 
-def test_an_address_that_was_mended_is_no_other_installation(dr_ctl: Shell, both: Both, by_default: Path) -> None:
-    both.use(both.orders)
-    assert dr_ctl("swapover", "--to", "paris", "--yes").code == 0
-    path = dr_ctl.settings(both.orders.london.url, NOT_HERE, name="orders")
+LONDON, PARIS = "http://127.0.0.1:1/console/jolokia", "http://127.0.0.1:2/console/jolokia"
+ELSEWHERE = ("http://127.0.0.1:3/console/jolokia", "http://127.0.0.1:4/console/jolokia")
+RUN = "20261121T091512Z-swapover-paris-7f3a"
 
-    assert dr_ctl("runs", "list").out.endswith("1 run(s)\n")
-    told = yaml.safe_load(path.read_text(encoding="utf-8"))
-    told["sites"]["london"]["brokers"][0]["jolokia"] = f"{NOT_HERE}?"
-    path.write_text(yaml.safe_dump(told), encoding="utf-8")
-    assert dr_ctl("runs", "list").out == "0 run(s)\n"
+
+class TestEdited:
+    """The settings of an installation that has runs are edited; STATE is where it is by default."""
+
+    @pytest.fixture(autouse=True)
+    def _lived(self, dr_ctl: Shell, both: Both, by_default: Path) -> None:
+        self.dr_ctl, self.both, self.home = dr_ctl, both, by_default
+        both.use(both.orders)
+        assert dr_ctl("swapover", "--to", "paris", "--yes").code == 0
+        [self.place] = by_default.iterdir()
+
+    def edited(self, **changes: str) -> Ended:
+        """`runs list` after an edit of names or addresses."""
+        orders = self.both.orders
+        urls = {"london": orders.london.url, "paris": orders.paris.url, **changes}
+        name, pair = urls.pop("name", "orders"), urls.pop("pair", "orders-1")
+        self.dr_ctl.installed({site: {pair: url} for site, url in urls.items()}, name=name)
+        return self.dr_ctl("runs", "list", "--json")
+
+    def runs(self) -> int:
+        return len(self.dr_ctl("runs", "list", "--json").document["data"]["runs"])
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"pair": "broker-1"},
+            {"name": "shop"},
+            {"pair": "broker-1", "name": "shop"},
+            {"paris": PARIS},
+            {"london": LONDON},
+            {"pair": "broker-1", "name": "shop", "paris": PARIS},
+        ],
+        ids=" ".join,
+    )
+    def test_one_address_that_stays_leads_back_to_its_runs(self, changes: dict[str, str]) -> None:
+        ended = self.edited(**changes)
+
+        assert (len(ended.document["data"]["runs"]), ended.document["findings"]) == (1, [])
+
+    def test_the_order_of_pairs_and_sites_and_the_spelling_of_an_address_are_no_other_ones(self) -> None:
+        both = self.both
+        self.dr_ctl.installed(
+            {
+                "paris": {"b": PARIS, "orders-1": both.orders.paris.url},
+                "london": {"b": LONDON, "orders-1": both.orders.london.url.replace("http", "HTTP").rstrip("/") + "/"},
+            },
+        )
+
+        assert self.runs() == 1
+
+    def test_addresses_that_move_one_after_the_other_are_followed(self) -> None:
+        for changes in ({"paris": PARIS}, {"london": LONDON, "paris": PARIS}):
+            self.edited(**changes)
+            self.dr_ctl("validate")  # looks at brokers that are not there, and learns where they are now
+
+        assert self.runs() == 1
+
+    def test_a_run_of_a_pair_that_was_renamed_is_gone_on_with_under_its_old_name_alone(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        dr_ctl, orders = self.dr_ctl, self.both.orders
+        assert dr_ctl("swapover", "--to", "london", "--yes").code == 0
+        monkeypatch.setenv("DR_CTL_STATE_DIR", str(dr_ctl.state))
+        begun(dr_ctl, orders, "quiesce", "fence")
+        before = orders.settable
+
+        self.edited(pair="broker-1")
+        ended = [dr_ctl(word, "--yes", "--json") for word in ("resume", "abort")]
+
+        assert [(each.code, each.ids[0]) for each in ended] == [(10, "DR-ROLE-017")] * 2
+        for each in ended:
+            told = each.document["findings"][0]
+            assert told["text"].endswith("the settings have no such pair; that broker is called broker-1 now")
+            assert "its old name orders-1" in told["remedy"]
+        assert orders.settable == before
+        self.edited()
+        assert dr_ctl("abort", "--yes").code == 0
+        assert orders.london.open
+
+    def test_where_every_address_has_changed_the_runs_of_that_name_are_told(self) -> None:
+        ended = self.edited(london=LONDON, paris=PARIS)
+
+        assert (ended.document["data"]["runs"], ended.ids) == ([], ["DR-STATE-001"])
+        told = ended.document["findings"][0]
+        assert (told["severity"], str(self.place) in told["text"], "1 run(s)" in told["text"]) == (
+            "warning",
+            True,
+            True,
+        )
+
+    def test_its_remedies_lead_to_either(self) -> None:
+        self.edited(london=LONDON, paris=PARIS)
+        told = self.dr_ctl("runs", "list", "--json").document["findings"][0]["remedy"]
+        [option] = re.findall(r"`(--state-dir [^`]+)`", told)
+
+        assert self.dr_ctl(*option.split(), "validate").code == 22
+        assert self.runs() == 1
+
+        other = self.edited(london=ELSEWHERE[0], paris=ELSEWHERE[1], name="billing")
+        assert (other.document["data"]["runs"], other.document["findings"]) == ([], [])
+
+    @pytest.mark.parametrize("what", ["open", "owed"])
+    def test_no_run_begins_beside_one_that_may_be_its_own(self, what: str) -> None:
+        if what == "open":
+            folder = self.place / "runs" / RUN
+            folder.mkdir()
+            (folder / "journal.jsonl").touch()
+        else:
+            (self.place / "debts.json").write_text("[]", encoding="utf-8")
+        both = self.both
+        self.dr_ctl.settings(both.billing.london.url, both.billing.paris.url, drain={"poll": "5ms"})
+
+        ended = self.dr_ctl("swapover", "--to", "paris", "--yes", "--json")
+
+        assert (ended.code, both.billing.changes) == (2, [])
+        assert (RUN if what == "open" else "debts") in ended.document["summary"]
+        self.dr_ctl.settings(both.billing.london.url, both.billing.paris.url, name="billing", drain={"poll": "5ms"})
+        assert self.dr_ctl("swapover", "--to", "paris", "--yes").code == 0
+
+    def test_of_two_places_that_know_as_many_of_its_brokers_none_is_chosen(self) -> None:
+        both = self.both
+        both.use(both.billing)
+        assert self.dr_ctl("swapover", "--to", "paris", "--yes").code == 0
+        self.dr_ctl.installed(
+            {
+                "london": {"orders-1": both.orders.london.url, "billing-1": both.billing.london.url},
+                "paris": {"orders-1": both.orders.paris.url, "billing-1": both.billing.paris.url},
+            }
+        )
+
+        ended = self.dr_ctl("runs", "list", "--json")
+
+        assert (ended.code, str(self.place) in ended.document["summary"]) == (2, True)
+        assert self.dr_ctl("--state-dir", str(self.place), "validate").code != 2
+        assert self.runs() == 1
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    return tmp_path / "state"
+
+
+class TestDocuments:
+    """The documents of brokers that can keep none: files of STATE, by site and pair."""
+
+    def of(self, state: Path, **pairs: str) -> Runs:
+        return Runs(state, SystemClock(), Owner("orders", {"london": {name: [url] for name, url in pairs.items()}}))
+
+    def written(self, state: Path, **pairs: str) -> None:
+        runs = self.of(state, **pairs)
+        with runs.lock("swapover"):
+            for name, url in pairs.items():
+                FolderStore(runs.documents, "london", name, SystemClock()).create("lock", 1, url)
+
+    def read(self, state: Path, **pairs: str) -> dict[str, list[str]]:
+        runs = self.of(state, **pairs)
+        read = {name: FolderStore(runs.documents, "london", name, SystemClock()).read("lock")[1] for name in pairs}
+        return {name: [text for _, text in documents] for name, documents in read.items()}
+
+    @pytest.mark.parametrize(
+        ("now", "documents"),
+        [
+            ({"b": "stomp://h:1"}, {"b": ["stomp://h:1"]}),
+            ({"a": "stomp://h:2", "b": "stomp://h:1"}, {"a": ["stomp://h:2"], "b": ["stomp://h:1"]}),
+            ({"c": "stomp://h:1", "b": "stomp://h:2"}, {"c": ["stomp://h:1"], "b": ["stomp://h:2"]}),
+            ({"a": "stomp://h:9", "b": "stomp://h:1"}, {"a": [], "b": ["stomp://h:1"]}),
+        ],
+        ids=["renamed, another gone", "exchanged", "one renamed", "its name given to a new one"],
+    )
+    def test_they_go_along_with_the_name_of_their_broker(
+        self, kept: Path, now: dict[str, str], documents: dict[str, list[str]]
+    ) -> None:
+        self.written(kept, a="stomp://h:1", b="stomp://h:2")
+
+        assert self.read(kept, **now) == documents
+        assert self.read(kept, **now) == documents
+
+    def test_while_a_run_is_under_way_they_stay(self, kept: Path) -> None:
+        self.written(kept, a="stomp://h:1")
+        before = self.of(kept, a="stomp://h:1")
+
+        with before.lock("swapover"):
+            self.of(kept, b="stomp://h:1")
+            assert self.read(kept, a="stomp://h:1") == {"a": ["stomp://h:1"]}
+
+        assert self.read(kept, b="stomp://h:1") == {"b": ["stomp://h:1"]}
 
 
 def test_a_place_whose_owner_cannot_be_read_ends_in_words(dr_ctl: Shell, both: Both) -> None:

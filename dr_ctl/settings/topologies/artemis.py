@@ -49,8 +49,8 @@ class ArtemisBroker(Broker):
         return None
 
     @property
-    def identity(self) -> str:
-        return f"{self.name} at {self.jolokia}"
+    def addresses(self) -> tuple[str, ...]:
+        return tuple(filter(None, (self.jolokia, self.stomp)))
 
 
 class AmqpLinked(ArtemisBroker):

@@ -38,8 +38,8 @@ class ClassicBroker(Broker):
     broker: str | None = Field(default=None, description="the broker's own name; without: found out")
 
     @property
-    def identity(self) -> str:
-        return f"{self.name} at {self.jolokia or self.stomp}"
+    def addresses(self) -> tuple[str, ...]:
+        return tuple(filter(None, (self.jolokia, self.stomp)))
 
     @model_validator(mode="after")
     def _reachable(self) -> Self:

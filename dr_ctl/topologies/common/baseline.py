@@ -8,7 +8,7 @@ from typing import Any, Final
 from dr_ctl.core.model import Json
 from dr_ctl.engine.lease import LOCK, LockDocument
 from dr_ctl.engine.ports import Move
-from dr_ctl.engine.roles import NODES
+from dr_ctl.engine.roles import NODES, PAIRS
 from dr_ctl.topologies.common.debts import is_debt
 from dr_ctl.topologies.common.names import numbered
 from dr_ctl.topologies.common.seen import Seen
@@ -47,6 +47,7 @@ def basis(seen: Seen[Broker]) -> Mapping[str, Json]:
             site: {view.pair: {**_of(view), "version": view.version} for view in seen.views(site)}
             for site in seen.sites
         },
+        PAIRS: {site: [*sorted(each.pair for each in seen.brokers if each.site == site)] for site in seen.sites},
         NODES: {site: {view.pair: view.node for view in seen.views(site)} for site in seen.sites},
     }
 

@@ -152,6 +152,8 @@ class Seen(Generic[V_co]):
     def _let_in(self) -> Iterator[Finding]:
         """A quarantine that a restart has ended."""
         for debt in self.debts:
+            if debt.kept_at not in self.sites:
+                continue
             doors = [door.name for view in self.views(debt.kept_at) for door in view.link.doors if door.started]
             if debt.kind is DebtKind.QUARANTINE and doors:
                 text = (
