@@ -1,5 +1,6 @@
 """Random lives of a site whose truth is known, for every kind of link: what clients send and acknowledge, what the link
-ships, when a monitor looks and how late it is answered, and the death at any moment.
+ships, when a monitor looks and how late it is answered, what befell monitor or service a while before, and the death at
+any moment.
 
 Loads are periodic and never get faster, for that is what bounds assume; everything else may happen.
 """
@@ -20,6 +21,12 @@ from dr_ctl.rpo.bounds.result import Bounds
 from dr_ctl.rpo.history.files import SCHEMA, folder_of, name_of, write_whole
 
 Ints = npt.NDArray[np.int64]
+Event = Literal["restart", "late", "move", "failover"]
+EVENTS: Final[tuple[Event, ...]] = ("restart", "late", "move", "failover")
+"""The monitor was started again, or looked late some times; or the service came here, planned or as the other site was
+lost, whose link is away since."""
+AGO_S: Final = (10.0, 60.0, 540.0)
+"""So long before the death it was over."""
 Link = Literal["mirror", "brokersync", "continuity", "bridges"]
 LINKS: Final[tuple[Link, ...]] = ("mirror", "brokersync", "continuity", "bridges")
 EPOCH: Final = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -120,20 +127,42 @@ def _served(came: Ints, able: Ints) -> Ints:
 
 @dataclass
 class Life:
-    """A site from its first look to its end, and what was seen of it."""
+    """A site from its first look to its end, and what was seen of it. `event`: what befell it so many seconds before
+    its death (`ago_s`)."""
 
     link: Link
     seed: int
+    event: Event | None = None
+    ago_s: float = 0.0
 
     def __post_init__(self) -> None:
         self.dice = np.random.default_rng([LINKS.index(self.link), self.seed])
-        steps = round(LASTS_S / STEP_S)
-        self.died = int(self.dice.integers(round(0.75 * steps), steps - round(1 / STEP_S)))
+        steps = round((LASTS_S + self.ago_s) / STEP_S)
+        self.died = int(self.dice.integers(round(0.75 * LASTS_S / STEP_S), round(LASTS_S / STEP_S - 1 / STEP_S)))
         self.restarted = int(self.dice.integers(0, self.died)) if self.dice.random() < 0.15 else 0
         cut_s = float(self.dice.choice([0.0, 0.0, 0.3, 1.0, 3.0, 10.0, 90.0])) * self.dice.random()
+        self.over_s = self.died * STEP_S
+        self.died += round(self.ago_s / STEP_S)
         self.cut = self.died - round(cut_s / STEP_S) if cut_s else steps
+        self.came = round(self.over_s / STEP_S) if self.event in ("move", "failover") else 0
+        if self.event == "failover":
+            self.cut = self.came
+        self.gaps = self._gaps()
         self.pairs = [self._traffic(steps) for _ in range(1 + int(self.dice.random() < 0.2))]
         self.looks = self._looks()
+
+    def _gaps(self) -> list[tuple[float, float]]:
+        """The times in which nobody looked, but at the end of each. By dice of their own: the traffic is that of the
+        life without them."""
+        dice = np.random.default_rng([LINKS.index(self.link), self.seed, 1])
+        if self.event == "restart":
+            return [(self.over_s - float(dice.choice([3.0, 12.0, 40.0, 120.0])), self.over_s)]
+        gaps, end_s = [], self.over_s
+        for _ in range(int(dice.integers(1, 4)) if self.event == "late" else 0):
+            begin_s = end_s - dice.uniform(25, 35)
+            gaps.append((begin_s, end_s))
+            end_s = begin_s - dice.uniform(0.1, 3)
+        return gaps[::-1]
 
     def _traffic(self, steps: int) -> Traffic:
         count = int(self.dice.integers(1, 4))
@@ -141,6 +170,7 @@ class Life:
         for queue in range(count):
             sends[:, queue] = self._sends(steps)
             able[:, queue] = self._able(steps, sends[:, queue])
+        sends[: self.came] = 0
         # Who has no link any more goes on; who has no consumer either sees the backlog grow.
         if self.dice.random() < 0.3:
             slow = max(0, self.died - round(self.dice.uniform(0, 5) / STEP_S))
@@ -206,6 +236,7 @@ class Life:
                 looks.append(Look(now, now + took_s, outflow, queues, bool(is_whole)))
             next_whole = now + whole_s if is_whole else next_whole
             now = max(now + near_s * self.dice.uniform(0.95, 1.1), now + took_s)
+            now = next((end for begin, end in self.gaps if begin < now < end), now)
         return looks
 
     @property
@@ -246,7 +277,8 @@ class Life:
         start = "2" if look.outflow >= self.restarted and self.restarted else "1"
         base = self.restarted if start == "2" else 0
         took_ms = int(np.ceil((look.ts_s - look.asked_s) * 1000))
-        row(look.ts_s, pair, kind="site", name="serving", took_ms=took_ms, start=start, delivering=None, link=None)
+        role = "serving" if look.outflow >= self.came else "standby"
+        row(look.ts_s, pair, kind="site", name=role, took_ms=took_ms, start=start, delivering=None, link=None)
         for (kind, name, parts), shipped in zip(traffic.flows, traffic.shipped, strict=True):
             put = traffic.put(parts)[:, 0]
             depth = int(put[look.outflow] - shipped[look.outflow])
@@ -321,6 +353,11 @@ class Judged:
     def width(self) -> float:
         """The bound beside what was lost and one second of traffic."""
         return (self.bounds.lost.at_most or 0) / (self.lost + max(1.0, self.life.per_s))
+
+    @property
+    def beyond_s(self) -> float:
+        """By how many seconds of traffic the bound is above twice of what was lost."""
+        return ((self.bounds.lost.at_most or 0) - 2 * self.lost) / max(1.0, self.life.per_s)
 
     @property
     def is_likely(self) -> bool:

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Final
 from dr_ctl.core.patterns import matches
 from dr_ctl.rpo.bounds.death import How, latest
 from dr_ctl.rpo.bounds.direction import Direction, Part, added
+from dr_ctl.rpo.bounds.gaps import evened
 from dr_ctl.rpo.bounds.likely import likely
 from dr_ctl.rpo.bounds.looks import Looks
 from dr_ctl.rpo.bounds.pair import Pair, total
@@ -110,9 +111,10 @@ def latest_end(history: Path | Place, *, site: str, now: datetime, pairs: Sequen
     seen = recent(history, site, pairs, until_us=now_us + AHEAD_US)
 
     looks = [Looks.of(pair, seen) for pair in sorted(seen.pairs)]
+    both = [None if each is None else (each, evened(each)) for each in looks]
 
     def lost(end_us: int) -> Part | None:
-        return added([None if each is None else Direction(each, "added", end_us, {}).whole for each in looks])
+        return added([None if each is None else Direction(*each, "added", end_us, {}).whole for each in both])
 
     begin_us = max((last for _, last in seen.spans.values()), default=now_us)
     least = lost(begin_us)

@@ -7,15 +7,16 @@ since.
 There is a sum from the last look that read the queues too, and a sum from the last look at the outflows; the smaller
 one holds. At the first, of each queue no more is lost than lies in it, and than was sent to it since the moment up to
 which all is shipped (the cut). At the second no more lies there than the outflow holds, and than at the first and was
-put in since. What came since is bounded by the busiest stretch so long (`stretch`): by what was put into the outflows,
-and by what the queues counted from the look at them before to the look after, with all that no queue tells of."""
+put in since. What came since is bounded by the busiest stretch so long (`stretch`), gaps between looks evened (`gaps`):
+by what was put into the outflows, and by what the queues counted from the look at them before to the look after, with
+all that no queue tells of."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, Literal
+from typing import Final, Literal, Self
 
 import numpy as np
 
@@ -54,11 +55,28 @@ class Queues:
 
 
 @dataclass(frozen=True)
-class Direction:
-    """The outflows of messages, or of acknowledgements, up to the site's end. `left`: by queue acknowledgements lost
-    earlier, whose messages lie at the other site."""
+class _Counted:
+    """What looks counted: put into the outflows, and by queue of the direction's `own` kind and of the `other`."""
 
     looks: Looks
+    put: Counters
+    own: Counters
+    other: Counters
+
+    @classmethod
+    def of(cls, looks: Looks, counted: str, other: str) -> Self:
+        era = looks.era[looks.whole]
+        by_queue = (Counters.of(getattr(looks.queues, name), era) for name in (counted, other))
+        return cls(looks, Counters.of(looks.outflows.added, looks.era), *by_queue)
+
+
+@dataclass(frozen=True)
+class Direction:
+    """The outflows of messages, or of acknowledgements, up to the site's end. `evened`: the looks with their gaps
+    evened. `left`: by queue acknowledgements lost earlier, whose messages lie at the other site."""
+
+    looks: Looks
+    evened: Looks
     counted: Literal["added", "acked"]
     end_us: int
     left: Mapping[str, int]
@@ -172,7 +190,7 @@ class Direction:
         begun = in_era[:0] if cut is None else in_era[looks.us[looks.whole[in_era]] <= looks.asked[cut]]
         strange = self._strange(row, int(begun[-1] if len(begun) else in_era[0]), now)
         lying = looks.queues.depth[own, now]
-        since = self._counters.most(int(begun[-1]), now)[own] if len(begun) else lying
+        since = self._read.own.most(int(begun[-1]), now)[own] if len(begun) else lying
         if not len(begun) and (strange or self.counted == "acked" or in_era[0] == now):
             return depth  # what lay there before is anybody's
         since = np.minimum(since, lying) if self.counted == "added" else since
@@ -184,7 +202,9 @@ class Direction:
     def _strange(self, row: int, then: int, now: int) -> int:
         """How much was put in between two looks at the queues that none of them tells of."""
         added, whole = self.looks.outflows.added[row], self.looks.whole
-        return max(0, int(added[whole[now]] - added[whole[then]]) - int(self._told([row]).least(then, now)[0]))
+        return max(
+            0, int(added[whole[now]] - added[whole[then]]) - int(self._told(self._read, [row]).least(then, now)[0])
+        )
 
     def _from(
         self, rows: Sequence[int], place: int, there: Ints, queues: Queues, *, of_all: bool = False
@@ -194,7 +214,7 @@ class Direction:
         stretches = self._stretches.parts(took_us)
         if stretches is None:
             return [None] * queues.count
-        sent = None if of_all else self._counters.grouped(queues.group, queues.count)
+        sent = None if of_all else self._paced.own.grouped(queues.group, queues.count)
         zero = np.zeros(queues.count, np.int64)
         since = sum((times * self._most(rows, each_us, sent, queues) for times, each_us in stretches), zero)
         longest_us = self._stretches.longest_us
@@ -205,25 +225,25 @@ class Direction:
     def _most(self, rows: Sequence[int], us: int, sent: Counters | None, queues: Queues) -> Ints:
         """In any stretch so long: no more than was put in, and than the queues tell of and what they do not."""
         begin, end = self._stretches.around(us)
-        put = self._put.together(rows)
+        put, whole = self._paced.put.together(rows), self._paced.looks.whole
         most = np.minimum(put.most(begin, end)[0], self._by_sums(rows, put, begin, end))
         if sent is None:
             return np.full(queues.count, most.max(initial=0))
-        whole = self.looks.whole
         before, after, is_told = self._enclosing(whole, begin, end)
         # Stretches between the same looks at queues differ in what was put in alone: the most of it counts.
         pairs, number = np.unique(np.stack([before, after]), axis=1, return_inverse=True)
         of_pairs = np.zeros(pairs.shape[1], np.int64)
         np.maximum.at(of_pairs, number.reshape(-1), most[is_told])
         before, after = pairs
-        strange = np.maximum(0, put.most(whole[before], whole[after])[0] - self._told(rows).least(before, after)[0])
-        told = np.minimum(of_pairs, sent.most(before, after) + strange).max(axis=1, initial=0)
-        found: Ints = np.maximum(told, most[~is_told].max(initial=0))
+        told = self._told(self._paced, rows)
+        strange = np.maximum(0, put.most(whole[before], whole[after])[0] - told.least(before, after)[0])
+        told_most = np.minimum(of_pairs, sent.most(before, after) + strange).max(axis=1, initial=0)
+        found: Ints = np.maximum(told_most, most[~is_told].max(initial=0))
         return found
 
     def _by_sums(self, rows: Sequence[int], put: Counters, begin: Ints, end: Ints) -> Ints:
         """By what the queues count together, where all looks that read them wrote it down; else no bound."""
-        counts = self.looks.outflows
+        counts = self._paced.looks.outflows
         own, other = (getattr(counts, f"queues_{name}")[list(rows)] for name in (self.counted, self._other_counted))
         places = np.flatnonzero((own != NA).all(0) & (other != NA).all(0))
         found = np.full(len(begin), _NO_BOUND)
@@ -238,15 +258,15 @@ class Direction:
         one start of the broker."""
         before, after = np.searchsorted(places, begin, "right") - 1, np.searchsorted(places, end)
         is_told = (before >= 0) & (after < len(places))
-        era = self.looks.era[places]
+        era = self._paced.looks.era[places]
         is_told[is_told] = era[before[is_told]] == era[after[is_told]]
         return before[is_told], after[is_told], is_told
 
-    def _told(self, rows: Sequence[int]) -> Counters:
+    def _told(self, counted: _Counted, rows: Sequence[int]) -> Counters:
         """What the queues count of what is put into outflows: of a mixed one messages and acknowledgements."""
         own = [each for row in rows for each in self._queues[row]]
         mixed = [each for row in rows if self.looks.outflows.names[row][0] == "mixed" for each in self._queues[row]]
-        one, other = self._counters.together(own), self._other.together(mixed)
+        one, other = counted.own.together(own), counted.other.together(mixed)
         return Counters(one.low + other.low, one.high + other.high)
 
     @cached_property
@@ -274,19 +294,16 @@ class Direction:
 
     @cached_property
     def _stretches(self) -> Stretches:
-        return Stretches(self.looks.asked, self.looks.us, self.looks.era)
+        looks = self._paced.looks
+        return Stretches(looks.asked, looks.us, looks.era)
 
     @cached_property
-    def _put(self) -> Counters:
-        return Counters.of(self.looks.outflows.added, self.looks.era)
+    def _read(self) -> _Counted:
+        return _Counted.of(self.looks, self.counted, self._other_counted)
 
     @cached_property
-    def _counters(self) -> Counters:
-        return Counters.of(getattr(self.looks.queues, self.counted), self.looks.era[self.looks.whole])
-
-    @cached_property
-    def _other(self) -> Counters:
-        return Counters.of(getattr(self.looks.queues, self._other_counted), self.looks.era[self.looks.whole])
+    def _paced(self) -> _Counted:
+        return _Counted.of(self.evened, self.counted, self._other_counted)
 
     @property
     def _other_counted(self) -> str:

@@ -8,6 +8,7 @@ from typing import Self
 
 from dr_ctl.core.model import Role
 from dr_ctl.rpo.bounds.direction import Direction, Part
+from dr_ctl.rpo.bounds.gaps import evened
 from dr_ctl.rpo.bounds.looks import NA, SHARED, Looks
 from dr_ctl.rpo.bounds.staged import done_and_there
 from dr_ctl.rpo.history.newest import Recent
@@ -33,7 +34,8 @@ class Pair:
         own = [flow for kind, flow in looks.outflows.names if kind == "acks" and flow != SHARED]
         left = {flow: done_and_there(looks, flow, seen.saw(Role.SERVING)) for flow in own}
         known = {flow: count for flow, count in left.items() if count is not None}
-        messages, acknowledgements = (Direction(looks, counted, end_us, known) for counted in ("added", "acked"))
+        even = evened(looks)
+        messages, acknowledgements = (Direction(looks, even, counted, end_us, known) for counted in ("added", "acked"))
         delivering = {queue: _most_delivering(looks, place) for queue, place in looks.place.items()}
         return cls(name, looks, messages, acknowledgements, left, delivering)
 

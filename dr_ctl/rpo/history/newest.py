@@ -23,7 +23,7 @@ from dr_ctl.rpo.findings import NO_HISTORY
 from dr_ctl.rpo.history.files import ADDED, SCHEMA, completed, rows_of_tail, without
 from dr_ctl.rpo.history.row import micros
 from dr_ctl.rpo.history.sources import Source, Sources, read, shown
-from dr_ctl.rpo.history.stamps import Stamps, misstamped
+from dr_ctl.rpo.history.stamps import Stamps, gaps, misstamped
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,7 +34,7 @@ OUTFLOWS: Final = ("mirror", "acks", "mixed")
 _OF_QUEUES: Final = pa.array(["queue", "staged"])
 US: Final = 1_000_000
 WINDOW_US: Final = 600 * US
-"""How much before the last look at an outflow is read for its pace."""
+"""How much time without gaps before the last look at an outflow is read for its pace."""
 OTHERS_WITHIN_US: Final = 3600 * US
 """How much before the newest look at any outflow is searched for those of other pairs."""
 NOW_US: Final = 1 << 62
@@ -154,7 +154,7 @@ class _Reading:
             us = np.unique(outflows.filter(pc.equal(outflows["pair"], pair))["ts"].cast(pa.int64()).to_numpy())
             us = np.setdiff1d(us, bad.get(pair, _NONE))
             if len(us) and (not self._pairs or pair in self._pairs):
-                spans[pair] = min(int(us[-1]) - WINDOW_US, int(us[-_LEAST_LOOKS:][0])), int(us[-1])
+                spans[pair] = _begin_of_window(us), int(us[-1])
         return spans, np.unique(np.concatenate([_NONE, *bad.values()]))
 
     def _is_enough(self, oldest_us: int) -> bool:
@@ -179,6 +179,15 @@ class _Reading:
         table = table.append_column("us", us)
         wanted = pc.and_(pc.invert(pc.is_in(us, pa.array(bad))), pc.less_equal(us, self._until_us))
         return table.filter(pc.and_(wanted, pc.and_(pc.greater_equal(us, begin), pc.less_equal(us, end))))
+
+
+def _begin_of_window(us: Stamps) -> int:
+    """From when on looks count: minutes of them, whatever gaps lie between, but none from before an hour ago."""
+    last, apart, is_gap = int(us[-1]), np.diff(us), gaps(us)
+    passed, missed = (np.where(of, apart, 0)[::-1].cumsum() for of in (~is_gap, is_gap))
+    before = int(np.searchsorted(passed, WINDOW_US))
+    longer_us = int(missed[: before + 1][-1]) if len(missed) else 0
+    return min(max(last - WINDOW_US - longer_us, last - OTHERS_WITHIN_US), int(us[-_LEAST_LOOKS:][0]))
 
 
 class _Tail:

@@ -1,12 +1,14 @@
-"""Looks whose time cannot be: counters of one start of a broker only grow, so a look at fewer than an earlier look saw
-was made before that one, and its clock was ahead.
+"""Times at which looks were made: gaps between them, and times that cannot be.
 
-A counter that somebody set back stays low, and no look after it sees as much again: then counting begins anew.
+Counters of one start of a broker only grow, so a look at fewer than an earlier look saw was made before that one, and
+its clock was ahead. A counter that somebody set back stays low, and no look after it sees as much again: then counting
+begins anew.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +17,27 @@ import pyarrow.compute as pc
 
 Stamps = npt.NDArray[np.int64]
 """Moments in microseconds after 1970."""
+_TIMES: Final = 4
+"""A time between two looks that is so many times the usual one is a gap."""
+_LEAST_US: Final = 1_000_000
+"""A shorter time is none."""
+
+
+def gaps(us: Stamps) -> npt.NDArray[np.bool_]:
+    """Whether the time from each look to the next is a gap, by the usual one."""
+    apart: Stamps = np.diff(us)
+    is_gap: npt.NDArray[np.bool_] = apart > longest_us(us)
+    return is_gap
+
+
+def longest_us(us: Stamps) -> int:
+    """The longest time between two looks that is no gap."""
+    return max(_LEAST_US, _TIMES * usual_us(us))
+
+
+def usual_us(us: Stamps) -> int:
+    """The usual time between two looks."""
+    return int(np.median(np.diff(us))) if len(us) > 1 else 0
 
 
 def misstamped(outflows: pa.Table, downs: Stamps) -> Mapping[str, Stamps]:
