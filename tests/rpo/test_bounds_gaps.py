@@ -73,8 +73,8 @@ def test_after_a_gap_the_bound_is_near_the_truth(tmp_path: Path, lasts_s: float,
     lost = site.truth(over_s + ago_s).loss
     assert found.lost.at_most is not None
     assert lost <= found.lost.at_most <= 2 * lost + 1.5 * RATE
-    assert found.twice.at_most is not None
-    assert found.twice.at_most <= 1.5 * RATE
+    assert found.duplicates.at_most is not None
+    assert found.duplicates.at_most <= 1.5 * RATE
 
 
 def test_a_word_on_the_end_of_the_service_shortens_the_time_after_a_gap_too(tmp_path: Path) -> None:
