@@ -304,6 +304,10 @@ class Installation(Part):
             raise TypeError(f"the settings are not of {kind.__name__}")
         return self.settings
 
+    def other(self, site: str) -> str:
+        """The other of the two sites."""
+        return next(each for each in self.settings.sites if each != site)
+
     def broker(self, site: str, name: str, kind: type[B]) -> B:
         """The broker of that name and class. Raises LookupError without such a broker."""
         for each in self.settings.sites[site].brokers:

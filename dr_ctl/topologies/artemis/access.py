@@ -24,7 +24,7 @@ from dr_ctl.topologies.console.requests import change
 
 class Access(ConsoleAccess[B_co]):
     def __init__(self, installation: Installation, site: str, pair: str) -> None:
-        self._settings = installation.broker(site, pair, ArtemisBroker)
+        self._settings, self._peer = installation.broker(site, pair, ArtemisBroker), installation.other(site)
         super().__init__(installation, site, pair, self._settings)
         self._broker = self._settings.broker
 
@@ -32,7 +32,7 @@ class Access(ConsoleAccess[B_co]):
         """Read the settings that all such brokers have; a topology adds its own."""
         stomp = self._settings.stomp
         greets_at = parse_address(stomp).port if stomp is not None else None
-        return Config(self._settings.clients, self._settings.link_doors, None, greets_at=greets_at)
+        return Config(self._settings.clients, self._settings.link_doors, None, greets_at=greets_at, peer=self._peer)
 
     def store(self) -> Store:
         return Documents(self)

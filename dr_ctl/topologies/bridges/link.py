@@ -12,7 +12,7 @@ from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.durations import duration
-from dr_ctl.topologies.common.evidence import total
+from dr_ctl.topologies.common.evidence import said, total
 from dr_ctl.topologies.common.link import Carries, Link
 from dr_ctl.topologies.common.residue import Residue
 from dr_ctl.topologies.common.view import Acceptor, Queue
@@ -79,7 +79,7 @@ class BridgesLink(Link["BrokerView"]):
             if flow.to_ship != 0:
                 yield f"{view.site}: {flow.to_ship} to ship of {flow.unit}"
         if self.unapplied != 0:
-            yield f"{view.site}: {self.unapplied} id(s) not applied yet"
+            yield f"{view.site}: {said(self.unapplied)} id(s) not applied yet"
 
     @property
     def ships(self) -> Mapping[str, bool]:
@@ -129,8 +129,8 @@ class BridgesLink(Link["BrokerView"]):
         state = f"not connected: {', '.join(away[:3])}" if away else "connected"
         left = f", {duration(even_s)} to drain" if even_s is not None else ""
         yield (
-            f"bridges {state}; {self.to_ship} message(s) and {view.ids_to_ship} processed id(s) to ship, "
-            f"{self.unapplied} id(s) of the peer not applied{left}"
+            f"bridges {state}; {said(self.to_ship)} message(s) and {said(view.ids_to_ship)} processed id(s) to ship, "
+            f"{said(self.unapplied)} id(s) of the peer not applied{left}"
         )
 
     def _rate(self, before: BrokerView | None, took_s: float) -> float | None:

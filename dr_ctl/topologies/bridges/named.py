@@ -24,6 +24,7 @@ from dr_ctl.topologies.bridges.findings import (
     QUEUE_WITHOUT_DIVERT,
 )
 from dr_ctl.topologies.bridges.view import BrokerView
+from dr_ctl.topologies.common.evidence import said
 from dr_ctl.topologies.common.findings import (
     LINK_NOT_ATTACHED,
     LINK_ROLE_KEPT_OUT,
@@ -44,7 +45,7 @@ def _bridges(view: BrokerView) -> str:
 
 
 def _buffers(view: BrokerView) -> str:
-    return some([f"{flow.unit} {flow.to_ship} to ship" for flow in view.flows]) or "none"
+    return some([f"{said(flow.to_ship)} of {flow.unit} to ship" for flow in view.flows]) or "none"
 
 
 def _forwarded(view: BrokerView) -> str:
@@ -52,7 +53,7 @@ def _forwarded(view: BrokerView) -> str:
 
 
 def _ids(view: BrokerView) -> str | None:
-    return f"{view.ids.unit}: {view.ids_to_ship} to ship" if view.ids is not None else "no divert for them"
+    return f"{view.ids.unit}: {said(view.ids_to_ship)} id(s) to ship" if view.ids is not None else "no divert for them"
 
 
 def _copies(view: BrokerView) -> str:

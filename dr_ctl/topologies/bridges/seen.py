@@ -25,12 +25,12 @@ class BridgesSeen(seen.Seen[BrokerView]):
         return [self.unit(name, brokers) for name in names]
 
     def findings(self) -> Sequence[Finding]:
-        ways = (each for view in self._all() for each in checks.of_ways(view, self._peer(view)))
+        ways = (each for view in self._all() for each in checks.of_ways(view, self.peer(view)))
         return [*seen.Seen.findings(self), *ways, *self._paused_copies()]
 
     def _paused_copies(self) -> Iterator[Finding]:
         for view in self._all():
-            peer = self._peer(view)
+            peer = self.peer(view)
             for flow in view.flows if peer is not None else ():
                 yield from checks.of_paused_copy(flow.unit, view, peer)
 

@@ -14,6 +14,7 @@ from dr_ctl.topologies.bridges.duplicates import lacking, not_compared, told
 from dr_ctl.topologies.bridges.findings import TOO_MANY_TO_COMPARE
 from dr_ctl.topologies.bridges.missing import Side, missing
 from dr_ctl.topologies.bridges.view import BrokerView, lying
+from dr_ctl.topologies.common.evidence import said
 from dr_ctl.topologies.common.findings import SAME_COUNT_OTHER_MESSAGES
 from dr_ctl.topologies.common.gate import Sample
 from dr_ctl.topologies.common.idstore import NotRead
@@ -39,7 +40,7 @@ class BridgesVerifier(Verifier[BrokerView]):
         found = [*_closed(here, move), *_closed(there, move), *_shipped(here, move)]
         left = self.barrier(here.site, here.pair).left(here, there)
         if left != 0:
-            found.append(f"{there.site}: {'an unknown number of' if left is None else left} id(s) not applied yet")
+            found.append(f"{there.site}: {said(left)} id(s) not applied yet")
         if before is not None:
             for was, view in ((before.source, here), (before.target, there)):
                 found += _unmoved(was, view, move)

@@ -31,7 +31,7 @@ class Access(access.Access[BrokerView]):
     def __init__(self, installation: Installation, site: str, pair: str, documents: Path, clock: Clock) -> None:
         self._documents = documents
         settings = installation.broker(site, pair, BrokerSyncBroker)
-        other = next(each for each in installation.settings.sites if each != site)
+        other = installation.other(site)
         agent = settings.sync.connector if settings.sync is not None else None
         self.own = SyncConfig(settings.copies, installation.broker(other, pair, BrokerSyncBroker).copies, agent)
         super().__init__(installation, site, pair, documents, clock)

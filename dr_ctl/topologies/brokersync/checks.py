@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
-from dr_ctl.core.model import Finding, Role, some
+from dr_ctl.core.model import Finding, Role, Weight, some
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.operations import ACTIVATE, SWAPOVER, UNFENCE
 from dr_ctl.engine.ports import Move
@@ -103,10 +104,12 @@ def _link_door(name: str, view: BrokerView) -> Iterator[Finding]:
     elif not view.link.doors and view.config.mirror is None:
         others = [each.name for each in view.acceptors if each.name not in view.config.clients]
         there = f"{', '.join(others)} could be it" if others else "clients use all of them"
-        yield LINK_DOOR_UNKNOWN(
+        found = LINK_DOOR_UNKNOWN(
             f"{name}: cannot tell which transport connector the peer's network connector uses: {there}",
             "Give it one of its own, named under `bridge:`; closing the clients' would cut the copies.",
         )
+        # Where nothing can be named, nobody waits for a restart while no site serves.
+        yield found if others else replace(found, weighs=found.weighs & ~Weight.FAILOVER)
 
 
 def of_both(rules: Rules, seen: SyncSeen, move: Move, source: BrokerView, target: BrokerView) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.durations import duration
-from dr_ctl.topologies.common.evidence import total
+from dr_ctl.topologies.common.evidence import said, total
 from dr_ctl.topologies.common.link import Carries, Link
 from dr_ctl.topologies.common.residue import Residue
 from dr_ctl.topologies.common.view import Acceptor, Queue
@@ -98,7 +98,7 @@ class SyncLink(Link["BrokerView"]):
             return "no network connector to the other site: nothing is copied there"
         state = f"connected to {view.network.to}" if view.network.to is not None else "not connected"
         left = f", {duration(even_s)} to drain" if even_s is not None else ""
-        return f"network connector {view.network.name} {state}; {self.to_ship} message(s) to ship{left}"
+        return f"network connector {view.network.name} {state}; {said(self.to_ship)} message(s) to ship{left}"
 
     def _rate(self, before: BrokerView | None, took_s: float) -> float | None:
         view = self.view

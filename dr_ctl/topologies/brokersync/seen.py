@@ -24,7 +24,7 @@ class Looked(seen.Seen[BrokerView]):
     def _unproven(self) -> Iterator[Finding]:
         """Copies at a waiting site that the counters of the serving one do not cover, queue by queue."""
         for here in self._all():
-            there = self._peer(here)
+            there = self.peer(here)
             if there is None or not here.open or there.open:
                 continue
             for each, copies, why in parity.unproven(here, there, Queues(), self.moved.get(here.pair, {})):

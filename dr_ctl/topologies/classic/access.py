@@ -28,7 +28,7 @@ from dr_ctl.topologies.console.requests import change
 
 class Access(ConsoleAccess[B_co]):
     def __init__(self, installation: Installation, site: str, pair: str, documents: Path, clock: Clock) -> None:
-        self._settings = installation.broker(site, pair, Settings)
+        self._settings, self._peer = installation.broker(site, pair, Settings), installation.other(site)
         super().__init__(installation, site, pair, self._settings)
         self._broker = self._settings.broker
         self.document_files = Papers(documents, site, pair, clock)
@@ -37,7 +37,7 @@ class Access(ConsoleAccess[B_co]):
         """Read the settings that all such brokers have; a topology adds its own."""
         stomp = self._settings.stomp
         greets_at = parse_address(stomp).port if stomp is not None else None
-        return Config(self._settings.clients, None, None, greets_at=greets_at)
+        return Config(self._settings.clients, None, None, greets_at=greets_at, peer=self._peer)
 
     def _jolokia(self) -> str:
         if self._settings.jolokia is None:

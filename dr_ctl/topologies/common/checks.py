@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
@@ -20,7 +20,9 @@ from dr_ctl.topologies.common.findings import (
     DOOR_MISSING,
     FORGEABLE_DOCUMENTS,
     LINK_DOOR_CLOSED,
+    LINK_DOOR_UNKNOWN,
     LINK_NOT_ATTACHED,
+    LINK_NOT_CONFIGURED,
     NAME_TAKEN,
     OTHER_DOOR_OPEN,
     PAUSED_AT_TARGET,
@@ -161,11 +163,24 @@ def of_pair(source: Broker, target: Broker) -> Iterator[Finding]:
             yield PAUSED_AT_TARGET(text, remedy)
 
 
-def _beside(silent: Sequence[str], found: Iterable[Finding]) -> Iterator[Finding]:
+def on_the_way(found: Iterable[Finding], view: Broker, peer: Broker | Silent | None, move: Move) -> Iterator[Finding]:
+    """Findings on a broker, as they weigh on this move: what only the way back from the target needs refuses no way
+    there, and nobody misses the door of a link that the peer does not have."""
+    unlinked = isinstance(peer, Broker) and peer.link.missing
+    for each in found:
+        if each.id == LINK_NOT_CONFIGURED.id and view.site == move.target:
+            yield replace(each, severity=Severity.WARNING)
+        elif not (each.id == LINK_DOOR_UNKNOWN.id and unlinked):
+            yield each
+
+
+def _beside(peer: Broker | Silent | None, found: Iterable[Finding]) -> Iterator[Finding]:
     """Findings on a broker; beside a peer that does not answer no restart of its link helps."""
     for each in found:
-        waits = silent and each.id == LINK_NOT_ATTACHED.id
-        yield replace(each, remedy=f"{silent[0]} does not answer; once it does, the link attaches.") if waits else each
+        if isinstance(peer, Silent) and each.id == LINK_NOT_ATTACHED.id:
+            yield replace(each, remedy=f"{peer.site} does not answer; once it does, the link attaches.")
+        else:
+            yield each
 
 
 def of_move(
@@ -180,8 +195,11 @@ def of_move(
     found: list[Finding] = []
     for site, brokers in seen.sites.items():
         for pair, view in brokers.items():
-            peers = [at for at, others in seen.sites.items() if at != site and isinstance(others.get(pair), Silent)]
-            found += of_silent(view) if isinstance(view, Silent) else _beside(peers, of_broker(view))
+            peer = next((others.get(pair) for at, others in seen.sites.items() if at != site), None)
+            if isinstance(view, Silent):
+                found += of_silent(view)
+            else:
+                found += on_the_way(_beside(peer, of_broker(view)), view, peer, move)
     for pair in seen.sites[move.source]:
         here, there = seen.view(move.source, pair), seen.view(move.target, pair)
         if there is not None and there.role is not Role.SERVING:

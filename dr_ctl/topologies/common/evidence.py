@@ -42,6 +42,11 @@ def _of(mine: list[Shipping | BrokerError]) -> dict[str, Json]:
     }
 
 
+def said(count: int | None) -> str:
+    """A count in a sentence."""
+    return "an unknown number of" if count is None else str(count)
+
+
 def total(figures: Iterable[int | None]) -> int | None:
     listed = list(figures)
     return None if None in listed else sum(each or 0 for each in listed)

@@ -11,7 +11,7 @@ from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.findings import SOURCE_ALIVE
 from dr_ctl.engine.parts import part_of
 from dr_ctl.engine.ports import Move
-from dr_ctl.topologies.common.checks import of_silent, of_taken, weighed
+from dr_ctl.topologies.common.checks import of_silent, of_taken, on_the_way, weighed
 from dr_ctl.topologies.common.debts import document
 from dr_ctl.topologies.common.findings import (
     CAME_BACK_OPEN,
@@ -45,7 +45,7 @@ def is_kept_out(seen: Seen[Broker], move: Move) -> bool:
     closed, and was read to hold nothing."""
     here, there = seen.views(move.target), seen.views(move.source)
     name = [document(DebtKind.QUARANTINE, move.source, view.site) in view.documents for view in here]
-    shut = not any(door.started for view in here for door in view.link.doors)
+    shut = all(view.link.can_be_shut and not any(door.started for door in view.link.doors) for view in here)
     nothing = len(there) == len(seen.sites[move.source]) and all(
         not each.open and not [*each.link.left_to_ship()] for each in there
     )
@@ -67,7 +67,7 @@ def of_return(
             if isinstance(broker, Silent):
                 yield from of_silent(broker)
             else:
-                for each in of_broker(broker):
+                for each in on_the_way(of_broker(broker), broker, seen.peer(broker), move):
                     if each.id == COUNTED_BELOW_ZERO.id:  # the return compares such a queue by ids
                         yield replace(each, severity=Severity.WARNING)
                     elif each.id not in mended:
@@ -78,10 +78,14 @@ def of_return(
 
 
 def nothing_owed(seen: Seen[Broker], move: Move) -> bool:
-    """Say whether the target is taken in already: no debt is left, both sites ship, and no message or acknowledgement
-    is under way."""
+    """Say whether the target is taken in already: no debt is left, the links that are configured ship, and no message
+    or acknowledgement is under way."""
     here, there = seen.views(move.source), seen.views(move.target)
     owed = any(move.target in (debt.about, debt.kept_at) for debt in seen.debts)
-    ship = all(view.link.attached and all(door.started for door in view.link.doors) for view in (*here, *there))
-    settled = not any([*view.link.left_to_ship()] for view in there) and all(view.link.unapplied == 0 for view in here)
+    ship = all(
+        (view.link.attached or view.link.missing) and all(door.started for door in view.link.doors)
+        for view in (*here, *there)
+    )
+    shipped = not any([*view.link.left_to_ship()] for view in there if not view.link.missing)
+    settled = shipped and all(view.link.unapplied == 0 for view in here)
     return not owed and ship and settled and seen.roles[move.target] is Role.STANDBY

@@ -160,10 +160,11 @@ ADDRESSES_LEFT_OUT: Final = FindingKind(
 LINK_UNKNOWN: Final = FindingKind(
     "DR-LINK-001",
     Severity.ERROR,
-    "dr-ctl cannot tell which broker connection is the link to the peer.",
+    "dr-ctl cannot tell which of several broker connections is the link to the peer, or the broker has none of the "
+    "name that the settings give.",
     "Name it under `link:` of the broker, as broker.xml does.",
     check="the network connector is known",
-    weighs=Weight.FAILOVER | Weight.RESTART,
+    weighs=Weight.RESTART,
 )
 LINK_NEVER_MIRRORED: Final = FindingKind(
     "DR-LINK-002",
@@ -182,7 +183,6 @@ LINK_STOPPED: Final = FindingKind(
     "The link ships the messages that wait. Changes that clients made while it was stopped may not have been captured.",
     undo="By stopping it in the console.",
     check="the link is started",
-    weighs=Weight.FAILOVER,
 )
 LINK_NOT_ATTACHED: Final = FindingKind(
     "DR-LINK-004",
@@ -219,6 +219,18 @@ LINK_DID_NOT_ATTACH: Final = FindingKind(
     "The link was started and did not attach within the time.",
     "Look at what stands between the sites, at the peer's acceptor for links, and at both brokers' logs.",
     "Nothing; clients stay where they are.",
+)
+LINK_NOT_CONFIGURED: Final = FindingKind(
+    "DR-LINK-009",
+    Severity.ERROR,
+    "No link to the other site is configured at a broker, so nothing that clients do there reaches the other site. A "
+    "move to that site goes on, with a warning; a move away from it, or a return of the other site, is refused.",
+    "Configure the link, as at the other site; the page of the topology in docs/ shows the form. It captures what "
+    "clients do from its start on; what they did before has to be copied by hand.",
+    "Artemis reads a new link at a restart.",
+    undo="By taking the link out again.",
+    check="a link to the other site is configured",
+    weighs=Weight.RESTART,
 )
 FORGEABLE_DOCUMENTS: Final = FindingKind(
     "DR-LOCK-004",
@@ -395,6 +407,14 @@ QUARANTINE_ENDED: Final = FindingKind(
     "A restart ended a quarantine: messages that the lost site holds can come in.",
     "Stop that acceptor in the console while the site is away; `dr-ctl reinstate SITE` once it is back.",
     undo="`dr-ctl reinstate SITE` opens it again.",
+)
+NOT_KEPT_OUT: Final = FindingKind(
+    "DR-RETURN-009",
+    Severity.WARNING,
+    "No acceptor of the site that serves is for links alone, so nothing keeps out what the lost site still holds: once "
+    "that site is back, its messages reach clients, and those that were consumed come twice.",
+    "Keep the lost site's brokers down, or without their link, until `dr-ctl reinstate SITE`.",
+    "A restart of the broker for an acceptor of the link's own.",
 )
 NOT_TAKEN_IN: Final = FindingKind(
     "DR-RETURN-008",

@@ -26,6 +26,8 @@ class Sample(Generic[V_co]):
 def why_not_yet(now: Sample[Any], before: Sample[Any] | None) -> list[str]:
     """Say everything that keeps the gate shut; `before` is the sample that began the window."""
     found = []
+    if now.source.link.missing:
+        found.append(f"{now.source.site} has no link to {now.target.site}: nothing is shipped")
     for view in (now.source, now.target):
         found += list(clients_of(view))
         found += list(view.link.unsettled())

@@ -35,6 +35,11 @@ class Link(ABC, Generic[V]):
         self.view = view
 
     @property
+    def missing(self) -> bool:
+        """Say whether no link to the peer is configured here: nothing is ever shipped, and nobody waits for it."""
+        return False
+
+    @property
     @abstractmethod
     def attached(self) -> bool | None:
         """Say whether the broker ships to its peer now, or None if unknown."""
@@ -63,6 +68,11 @@ class Link(ABC, Generic[V]):
     def doors(self) -> tuple[Acceptor, ...]:
         """The acceptors that the peer's link uses; a quarantine closes them."""
 
+    @property
+    def can_be_shut(self) -> bool:
+        """Say whether what the peer holds can be kept out here."""
+        return bool(self.doors)
+
     @abstractmethod
     def linked(self, before: V | None, took_s: float) -> LinkSeen:
         """The link as commands show it; `before` is an earlier look at the broker, so many seconds ago."""
@@ -82,8 +92,9 @@ class Link(ABC, Generic[V]):
 
     @property
     def captures(self) -> bool:
-        """Say whether the peer gets all that clients send here once they are let in, now or later."""
-        return bool(self.ships) and all(self.ships.values())
+        """Say whether the peer gets all that clients send here once they are let in, now or later, as far as a link is
+        configured."""
+        return self.missing or (bool(self.ships) and all(self.ships.values()))
 
     @property
     def tells_consumed(self) -> bool:
@@ -98,7 +109,9 @@ class Link(ABC, Generic[V]):
 
     def left_to_ship(self) -> Iterator[str]:
         """Say what the peer does not have yet, one sentence each; what was not read is said too."""
-        if self.to_ship is None:
+        if self.missing:
+            yield f"{self.view.site} has no link to {self.view.config.peer}: what its clients did is not there"
+        elif self.to_ship is None:
             yield f"the outflow of {self.view.site} was not read"
         elif self.to_ship:
             yield f"{self.to_ship} to ship at {self.view.site}"
@@ -185,6 +198,10 @@ class NoLink(Link[V]):
 
     @property
     def captures(self) -> bool:
+        return True
+
+    @property
+    def can_be_shut(self) -> bool:
         return True
 
     @property

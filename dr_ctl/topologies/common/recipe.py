@@ -12,7 +12,7 @@ from dr_ctl.engine.ports import Check, Draft, Move
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.common import failover, single
 from dr_ctl.topologies.common.baseline import baseline, basis
-from dr_ctl.topologies.common.checks import errors_first, of_standby
+from dr_ctl.topologies.common.checks import errors_first, of_standby, on_the_way
 from dr_ctl.topologies.common.findings import MOVES_WHOLE
 from dr_ctl.topologies.common.named import OF_BROKER, OF_PAIR, Named, of_brokers, of_pairs
 from dr_ctl.topologies.common.rules import Rules
@@ -89,7 +89,8 @@ class Recipe(Generic[V]):
         checks, rules, sites = self._checks, self.rules, (move.source, move.target)
 
         def of_one(view: V) -> Iterable[Finding]:
-            return [*checks.of_broker(view), *(of_standby(view) if view.role is not Role.SERVING else ())]
+            found = [*checks.of_broker(view), *(of_standby(view) if view.role is not Role.SERVING else ())]
+            return on_the_way(found, view, seen.peer(view), move)
 
         def of_two(here: V, there: V) -> Iterable[Finding]:
             return checks.of_both(rules, seen, move, here, there)

@@ -113,12 +113,12 @@ class Seen(Generic[V_co]):
     def rows(self, at: datetime) -> Sequence[Row]:
         found: list[Row] = []
         for view in self._all():
-            found += view.link.rows(self._peer(view), at)
+            found += view.link.rows(self.peer(view), at)
             found += [queue.row(view, at, acked=queue.acked) for queue in view.business.values() if queue.counted]
         return found
 
     def stake(self, site: str) -> Sequence[Stake]:
-        return [view.link.stake(self._peer(view)) for view in self.views(site)]
+        return [view.link.stake(self.peer(view)) for view in self.views(site)]
 
     def residue(self, site: str) -> Mapping[str, Json]:
         known = [residue for view in self.views(site) if (residue := view.link.residue) is not None]
@@ -145,7 +145,7 @@ class Seen(Generic[V_co]):
     def _all(self) -> list[V_co]:
         return [view for site in self.sites for view in self.views(site)]
 
-    def _peer(self, view: Broker) -> Any:
+    def peer(self, view: Broker) -> Any:
         """The other broker of a pair, which is of the same kind; returns None where that broker did not answer."""
         return next(self.view(site, view.pair) for site in self.sites if site != view.site)
 

@@ -107,9 +107,12 @@ def _unproven(seen: Seen[Broker], move: Move) -> Iterator[Finding]:
         if receipt is not None:
             for text in receipts.moved(receipt, (here, there), move.ask):
                 yield MOVED_SINCE_DRAIN(text, f"Drain again: {drained}")
-        elif left := [text for view in (here, there) for text in (*view.link.left_to_ship(), *_unapplied(view))]:
+            continue
+        ships = [view for view in (here, there) if view is here or not view.link.missing]
+        left = [text for view in ships for text in view.link.left_to_ship()]
+        if left := [*left, *_unapplied(here), *_unapplied(there)]:
             text = f"nothing shows that a drain to {move.target} has finished: {some(left)}"
-            yield NO_RECEIPT(text, drained)
+            yield NO_RECEIPT(text, _without_link(move.source, move.target) if here.link.missing else drained)
 
 
 def _moved_on(seen: Seen[Broker], move: Move) -> Iterator[Finding]:
@@ -126,7 +129,16 @@ def _moved_on(seen: Seen[Broker], move: Move) -> Iterator[Finding]:
         if left := [*holds, *_unapplied(here)]:
             text = f"{move.target} holds what {move.source} lacks: {some(left)}"
             remedy = f"`dr-ctl drain --to {move.source}`, then `dr-ctl activate {move.source}`."
+            if there.link.missing:
+                remedy = _without_link(move.target, move.source)
             yield OTHER_SITE_HOLDS_MORE(text, remedy)
+
+
+def _without_link(served: str, opened: str) -> str:
+    return (
+        f"If {served} was never opened since, or what was done there may be lost: `dr-ctl failover --to {opened} "
+        f"--accept-loss unknown`; else `dr-ctl release {served}`."
+    )
 
 
 def _unapplied(view: Broker) -> Iterator[str]:

@@ -127,7 +127,8 @@ class LastingFence(Protocol):
 @dataclass(frozen=True, slots=True)
 class Config:
     """The settings of one broker: the owners of acceptors, names that are set, and the port where a client is greeted.
-    `id_cache` is how many message ids the broker remembers for an address, if the settings have to say it."""
+    `id_cache` is how many message ids the broker remembers for an address, if the settings have to say it. `peer` is
+    the site of the broker's peer, for people."""
 
     clients: tuple[str, ...]
     mirror: tuple[str, ...] | None
@@ -135,6 +136,7 @@ class Config:
     lasting: LastingFence | None = None
     id_cache: int | None = None
     greets_at: int | None = None
+    peer: str = "the other site"
 
 
 class Peer(Enum):

@@ -11,11 +11,6 @@ if TYPE_CHECKING:
     from dr_ctl.topologies.continuity.view import Flow, SiteView
 
 
-def said(count: int | None) -> str:
-    """A count in a sentence."""
-    return "an unknown number of" if count is None else str(count)
-
-
 def depth_of(queue: Queue) -> int | None:
     """The depth of a queue; returns None where the counters cannot be believed."""
     return queue.depth if queue.counted else None

@@ -12,11 +12,11 @@ from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.durations import duration
-from dr_ctl.topologies.common.evidence import total
+from dr_ctl.topologies.common.evidence import said, total
 from dr_ctl.topologies.common.link import Link
 from dr_ctl.topologies.common.residue import Residue
 from dr_ctl.topologies.common.view import Acceptor, Queue
-from dr_ctl.topologies.continuity.figures import depth_of, duplicates, late, lying, said
+from dr_ctl.topologies.continuity.figures import depth_of, duplicates, late, lying
 from dr_ctl.topologies.topology import LinkSeen, Stake, drain_s
 
 if TYPE_CHECKING:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
-from dr_ctl.core.model import Finding, Role, some
+from dr_ctl.core.model import Finding, Role, Weight, some
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.ports import Move
 from dr_ctl.settings.model import Queues
@@ -17,6 +18,7 @@ from dr_ctl.topologies.common.findings import (
     LINK_DOOR_UNKNOWN,
     LINK_NEVER_MIRRORED,
     LINK_NOT_ATTACHED,
+    LINK_NOT_CONFIGURED,
     LINK_ROLE_KEPT_OUT,
     LINK_ROLES_UNKNOWN,
     LINK_STOPPED,
@@ -75,10 +77,12 @@ def _doors(name: str, view: BrokerView) -> Iterator[Finding]:
     if not view.link.doors and view.config.mirror is None:
         amqp = [door.name for door in view.fence.leaves_open if "AMQP" in door.protocols]
         what = f"{', '.join(amqp)} could all be it" if amqp else "none but the clients' speaks AMQP"
-        yield LINK_DOOR_UNKNOWN(
+        found = LINK_DOOR_UNKNOWN(
             f"{name}: cannot tell which acceptor the peer's link uses: {what}",
             "Give the link an acceptor of its own, named under `mirror:`; closing the clients' would cut the link.",
         )
+        # Where nothing can be named, nobody waits for a restart while no site serves.
+        yield found if amqp else replace(found, weighs=found.weighs & ~Weight.FAILOVER)
     if boots := [door.name for door in view.doors if door.opens_at_boot]:
         yield OPENS_AT_BOOT(
             f"{name}: acceptor {', '.join(boots)} opens at boot: a restart would let clients in",
@@ -124,8 +128,16 @@ def _linked(view: BrokerView) -> set[str]:
 
 def _link(name: str, view: BrokerView, *, kept_out: bool) -> Iterator[Finding]:
     link = view.broker_connection
+    if view.link.missing:
+        yield LINK_NOT_CONFIGURED(
+            f"{name}: there is no link from {view.site} to {view.config.peer}: not configured",
+            f"Where clients shall ever come back to {view.config.peer}: an <amqp-connection> with a <mirror/> in "
+            f"broker.xml of {view.site}, and a restart of it. What clients do there before that is not at "
+            f"{view.config.peer}.",
+        )
+        return
     if link is None:
-        there = ", ".join(each.name for each in view.links) or "none"
+        there = ", ".join(each.name for each in view.amqp_links)
         yield LINK_UNKNOWN(
             f"{name}: cannot tell the link to the peer; broker connections: {there}",
             "Name it under `link:`, as broker.xml does in <amqp-connection name=…>.",

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 class MirrorLink(Link["BrokerView"]):
     @property
+    def missing(self) -> bool:
+        return not self.view.amqp_links
+
+    @property
     def attached(self) -> bool:
         """Say whether the link ships now: connected by its flag, and its outflow has the link as consumer."""
         link, outflow = self.view.broker_connection, self.view.outflow
@@ -37,15 +41,16 @@ class MirrorLink(Link["BrokerView"]):
     def unsettled(self) -> Iterator[str]:
         view = self.view
         link, outflow = view.broker_connection, view.outflow
-        if link is None or outflow is None:
-            yield f"{view.site}: the link or its outflow is not there"
-            return
-        if not link.started:
-            yield f"{view.site}: link {link.name} is not started"
-        elif not self.attached:
-            yield f"{view.site}: link {link.name} is not attached"
-        if outflow.depth or outflow.delivering:
-            yield f"{view.site}: {outflow.depth} to ship"
+        if not self.missing:
+            if link is None or outflow is None:
+                yield f"{view.site}: the link or its outflow is not there"
+                return
+            if not link.started:
+                yield f"{view.site}: link {link.name} is not started"
+            elif not self.attached:
+                yield f"{view.site}: link {link.name} is not attached"
+            if outflow.depth or outflow.delivering:
+                yield f"{view.site}: {outflow.depth} to ship"
         if self.unapplied != 0:
             yield f"{view.site}: {view.pending_acks} acknowledgement(s) not applied yet"
 
@@ -67,14 +72,18 @@ class MirrorLink(Link["BrokerView"]):
     def linked(self, before: BrokerView | None, took_s: float) -> LinkSeen:
         view = self.view
         named, outflow = view.broker_connection, view.outflow
+        if named is None:
+            line = f"no link to {view.config.peer}: not configured" if self.missing else "which link it is is not known"
+            return LinkSeen(view.site, view.pair, None, None, None, None, self.unapplied, None, (line,))
         was = before.outflow if before is not None and before.start == view.start else None
         rate = (outflow.removed - was.removed) / took_s if outflow is not None and was is not None else None
-        name, started = (named.name, named.started) if named is not None else (None, None)
+        name, started = named.name, named.started
         state = "attached" if self.attached else "started, not attached" if started else "not started"
         left_s = drain_s(self.to_ship, rate)
         left = f", {duration(left_s)} to drain" if left_s is not None else ", time to drain not known"
         speed = f" at {round(rate, 1)}/s" if rate is not None else ""
-        line = f"link {name} {state}; {self.to_ship} to ship{speed}{left}"
+        to_ship = f"{self.to_ship} to ship" if self.to_ship is not None else "what is to ship was not read"
+        line = f"link {name} {state}; {to_ship}{speed}{left}"
         return LinkSeen(view.site, view.pair, name, started, self.attached, self.to_ship, self.unapplied, rate, (line,))
 
     def rows(self, peer: BrokerView | None, at: datetime) -> Iterator[Row]:

@@ -105,6 +105,8 @@ def why_not_moving(now: Flows) -> str | None:
     for site, flow in now.items():
         if isinstance(flow, BrokerError):
             return f"{site} does not answer: {flow}"
+        if not flow.linked:
+            continue
         if not flow.link_started:
             return f"the link of {site} is not started"
         if not flow.attached:

@@ -211,7 +211,8 @@ def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """The gate's own numbers of one broker: messages to ship, state of the link, acknowledgements not applied."""
+    """The gate's own numbers of one broker: messages to ship, state of the link, acknowledgements not applied. With no
+    link `linked` is False: nothing is to ship, and nobody waits for it."""
 
     to_ship: int
     outflow_delivering: int
@@ -222,10 +223,11 @@ class Flow:
     link_connected: bool
     doors_open: tuple[str, ...]
     mirror_open: bool
+    linked: bool = True
 
     @property
     def attached(self) -> bool:
-        return self.link_connected and self.outflow_consumers > 0
+        return not self.linked or (self.link_connected and self.outflow_consumers > 0)
 
     @property
     def empty(self) -> bool:
@@ -235,10 +237,12 @@ class Flow:
 def look_at_flow(reader: Reader, view: BrokerView, *, timeout_s: float) -> Flow:
     """Ask for the gate's numbers in one POST; what `view` told of names and acceptors says where to look."""
     outflow, link = view.outflow, view.broker_connection
-    if outflow is None or link is None:
-        raise NoSuchBean(f"{reader.url}: no link to the peer, so no outflow to look at")
     post = Post()
     server = post.ask(Read(beans.server(view.broker), ("PendingMirrorAcks",)))
+    if view.link.missing:
+        return _without_link(reader, view, post, server, timeout_s)
+    if outflow is None or link is None:
+        raise NoSuchBean(f"{reader.url}: no link to the peer, so no outflow to look at")
     queue = post.ask(Read(outflow.bean, ("MessageCount", "DeliveringCount", "ConsumerCount", "MessagesAdded")))
     connection = post.ask(Read(beans.broker_connection(view.broker, link.name), ("Started", "Connected")))
     doors = _doors(post, view)
@@ -254,6 +258,24 @@ def look_at_flow(reader: Reader, view: BrokerView, *, timeout_s: float) -> Flow:
         link_connected=state.flag("Connected"),
         doors_open=tuple(door.name for door in view.doors if started[door.name]),
         mirror_open=all(started[door.name] for door in view.link.doors),
+    )
+
+
+def _without_link(reader: Reader, view: BrokerView, post: Post, server: Asked[Read], timeout_s: float) -> Flow:
+    doors = _doors(post, view)
+    post.send(reader, timeout_s=timeout_s)
+    started = _started(reader, doors)
+    return Flow(
+        to_ship=0,
+        outflow_delivering=0,
+        outflow_consumers=0,
+        outflow_added=0,
+        unapplied=server.fields().count("PendingMirrorAcks"),
+        link_started=False,
+        link_connected=False,
+        doors_open=tuple(door.name for door in view.doors if started[door.name]),
+        mirror_open=all(started[door.name] for door in view.link.doors),
+        linked=False,
     )
 
 

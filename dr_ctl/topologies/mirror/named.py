@@ -11,6 +11,7 @@ from dr_ctl.topologies.common.findings import (
     LINK_DOOR_UNKNOWN,
     LINK_NEVER_MIRRORED,
     LINK_NOT_ATTACHED,
+    LINK_NOT_CONFIGURED,
     LINK_ROLE_KEPT_OUT,
     LINK_ROLES_UNKNOWN,
     LINK_STOPPED,
@@ -29,21 +30,27 @@ from dr_ctl.topologies.mirror.findings import (
 )
 from dr_ctl.topologies.mirror.view import BrokerView
 
+_NONE: Final = "no link is configured"
+
 
 def _fenced(view: BrokerView) -> str:
     return "no lasting fence is set" if view.config.lasting is None else f"roles {', '.join(view.config.lasting.roles)}"
 
 
+def _links(view: BrokerView) -> str:
+    return some([each.name for each in view.links]) or "none"
+
+
 def _linking(view: BrokerView) -> str | None:
     link = view.broker_connection
     if link is None:
-        return None
+        return _NONE if view.link.missing else None
     return f"{link.name} {'attached' if view.link.attached else 'started' if link.started else 'stopped'}"
 
 
 def _shipping(view: BrokerView) -> str | None:
     if view.broker_connection is None:
-        return None
+        return _NONE if view.link.missing else None
     return f"{view.outflow.depth} to ship" if view.outflow is not None else "no outflow"
 
 
@@ -62,7 +69,8 @@ BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
     Named(ROLES_KEPT_OUT_BESIDE_OPEN_DOORS, _fenced),
     Named(LINK_ROLES_UNKNOWN, _fenced, "the roles of the link's user are known"),
     Named(LINK_ROLE_KEPT_OUT, _fenced, "a lasting fence leaves the link alone"),
-    Named(LINK_UNKNOWN, lambda view: some([each.name for each in view.links]), "the link to the peer is known"),
+    Named(LINK_NOT_CONFIGURED, _links),
+    Named(LINK_UNKNOWN, _links, "the link to the peer is known"),
     Named(LINK_NEVER_MIRRORED, _shipping),
     Named(LINK_STOPPED, _linking),
     Named(LINK_NOT_ATTACHED, _linking, "the link is attached"),

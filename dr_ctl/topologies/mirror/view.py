@@ -44,10 +44,14 @@ class BrokerView(ArtemisBroker):
         """The broker connection that mirrors to the peer, as set or the only AMQP one that has an outflow."""
         if self.config.link is not None:
             return next((each for each in self.links if each.name == self.config.link), None)
-        amqp = [each for each in self.links if each.protocol.upper() == "AMQP"]
-        outflows = [(each, self.named.get(f"{OUTFLOW_PREFIX}{each.name}")) for each in amqp]
-        found = [each for each, queue in outflows if queue is not None and queue.internal] or amqp
+        outflows = [(each, self.named.get(f"{OUTFLOW_PREFIX}{each.name}")) for each in self.amqp_links]
+        found = [each for each, queue in outflows if queue is not None and queue.internal] or self.amqp_links
         return found[0] if len(found) == 1 else None
+
+    @property
+    def amqp_links(self) -> list[Link]:
+        """The broker connections that can mirror."""
+        return [each for each in self.links if each.protocol.upper() == "AMQP"]
 
     @property
     def outflow(self) -> Queue | None:

@@ -21,13 +21,18 @@ from dr_ctl_lab.twin.parts import BrokerSaysNo
 def beans(broker: MirrorBroker) -> Iterator[Bean]:
     yield Bean(names.server(broker.name), partial(server, broker), partial(server_operations, broker))
     yield from current.everywhere(broker)
-    link = names.part(broker.name, "broker-connections", broker.link.name)
-    yield Bean(link, partial(_link, broker), lambda: {"start()": broker.start_link, "stop()": broker.stop_link})
+    if broker.link.configured:
+        yield from _link_beans(broker)
     for address in broker.addresses:
         yield Bean(names.address(broker.name, address), partial(current.address, broker, address), dict)
     for queue in broker.queues.values():
         bean = names.queue(broker.name, queue.address, queue.routing, queue.name)
         yield Bean(bean, partial(current.queue, queue), partial(common.queue_operations, broker, queue))
+
+
+def _link_beans(broker: MirrorBroker) -> Iterator[Bean]:
+    link = names.part(broker.name, "broker-connections", broker.link.name)
+    yield Bean(link, partial(_link, broker), lambda: {"start()": broker.start_link, "stop()": broker.stop_link})
     out = broker.outflow
     yield Bean(names.address(broker.name, out.name), partial(_outflow_address, broker), dict)
     outflow = names.queue(broker.name, out.name, "anycast", out.name)
@@ -41,13 +46,14 @@ def _outflow_address(broker: MirrorBroker) -> dict[str, Any]:
 
 def server(broker: MirrorBroker) -> dict[str, Any]:
     row = current.server(broker)
+    outflows = [broker.outflow.name] if broker.link.configured else []
     return {
         **row,
         "PendingMirrorAcks": len(broker.pending),
         "ConnectionCount": len(own.connections(broker)),
-        "QueueNames": [*row["QueueNames"], broker.outflow.name],
-        "AddressNames": [*row["AddressNames"], broker.outflow.name],
-        "QueueCount": row["QueueCount"] + 1,
+        "QueueNames": [*row["QueueNames"], *outflows],
+        "AddressNames": [*row["AddressNames"], *outflows],
+        "QueueCount": row["QueueCount"] + len(outflows),
     }
 
 
@@ -65,7 +71,7 @@ def server_operations(broker: MirrorBroker) -> Operations:
         **current.listings_of(partial(own.connections, broker), partial(own.consumers, broker)),
         f"startBrokerConnection({TEXT})": on_link(broker.start_link),
         f"stopBrokerConnection({TEXT})": on_link(broker.stop_link),
-        "listBrokerConnections()": lambda: json.dumps([_link_row(broker)]),
+        "listBrokerConnections()": lambda: json.dumps([_link_row(broker)] if broker.link.configured else []),
     }
 
 

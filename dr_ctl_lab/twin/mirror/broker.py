@@ -48,7 +48,7 @@ class MirrorBroker(ArtemisBroker):
     # its life
 
     def booted(self) -> None:
-        self.link.started = self.link.captures = self.link.auto_start
+        self.link.started = self.link.captures = self.link.configured and self.link.auto_start
         if self.link.captures:
             self._announce()
 

@@ -67,6 +67,7 @@ class Link:
 
     name: str
     port: int
+    configured: bool = True  # False: the broker has no broker connection at all
     auto_start: bool = True
     started: bool = False
     connected: bool = False

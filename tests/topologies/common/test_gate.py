@@ -72,7 +72,10 @@ def test_the_gate_opens_where_all_holds() -> None:
             ),
             "5 between brokers of the site",
         ),
-        (lambda view: replace(view, links=()), "the link or its outflow is not there"),
+        (
+            lambda view: replace(view, config=replace(view.config, link="mistyped")),
+            "the link or its outflow is not there",
+        ),
         (lambda view: replace(view, queues=tuple(view.business.values())), "the link or its outflow is not there"),
     ],
     ids=[
@@ -102,6 +105,16 @@ def test_each_condition_alone_keeps_it_shut(side: str, change: Change, words: st
         [reason] = why_not_yet(shut, before)
         assert reason.startswith(side)
         assert words in reason
+
+
+def test_without_a_link_from_the_source_it_stays_shut_and_one_back_is_not_missed() -> None:
+    unlinked = {site: replace(closed(site), links=(), pending_acks=0) for site in ("london", "paris")}
+
+    assert why_not_yet(sample(london=unlinked["london"]), None) == ["london has no link to paris: nothing is shipped"]
+    assert why_not_yet(sample(paris=unlinked["paris"]), None) == []
+    assert why_not_yet(sample(paris=replace(unlinked["paris"], pending_acks=4)), None) == [
+        "paris: 4 acknowledgement(s) not applied yet"
+    ]
 
 
 @SIDES

@@ -156,7 +156,21 @@ def test_a_clean_pair_has_no_findings() -> None:
             ["lock coordinator site-lock"],
             "Take the lock coordinator off",
         ),
-        (paris(links=()), "DR-LINK-001", ERROR, ["cannot tell the link", "none"], "link:"),
+        (
+            paris(links=()),
+            "DR-LINK-009",
+            WARNING,
+            ["no link from paris to the other site", "not configured"],
+            "<mirror/>",
+        ),
+        (london(links=()), "DR-LINK-009", ERROR, ["no link from london to the other site"], "<mirror/>"),
+        (
+            paris(links=(*link(), *link(name="other")), queues=tuple(PARIS.business.values())),
+            "DR-LINK-001",
+            ERROR,
+            ["cannot tell the link", "london, other"],
+            "link:",
+        ),
         (
             paris(queues=tuple(PARIS.business.values())),
             "DR-LINK-002",

@@ -82,11 +82,13 @@ class TestAgainst:
         [
             (replace(PARIS, active=False), "DR-SITE-002"),
             (replace(PARIS, config=Config(("amqp",), ("mirror",), None)), "DR-DOOR-001"),
-            (replace(PARIS, config=Config(("clients", "mirror"), None, None)), "DR-DOOR-003"),
-            (replace(PARIS, links=()), "DR-LINK-001"),
-            (replace(PARIS, links=(replace(PARIS.links[0], started=False, connected=False),)), "DR-LINK-003"),
+            (
+                replace(PARIS, config=Config(("clients",), None, None),
+                        acceptors=(*PARIS.acceptors, door("amqp", 5672, site="paris"))),
+                "DR-DOOR-003",
+            ),
         ],
-    )
+    )  # fmt: skip
     def test_what_would_make_the_opened_site_useless_or_unsafe_refuses_it(self, paris: Any, id_: str) -> None:
         errors = [found for found in findings(seen(GONE, paris)) if found.severity is Severity.ERROR]
 
@@ -105,6 +107,11 @@ class TestAgainst:
                         consumers=(consumer(port=61617),)),
                 "DR-DOOR-005",
             ),
+            # What only the way back needs.
+            (replace(PARIS, config=Config(("clients", "mirror"), None, None)), "DR-DOOR-003"),
+            (replace(PARIS, links=()), "DR-LINK-009"),
+            (replace(PARIS, config=Config(("clients",), ("mirror",), "mistyped")), "DR-LINK-001"),
+            (replace(PARIS, links=(replace(PARIS.links[0], started=False, connected=False),)), "DR-LINK-003"),
         ],
     )  # fmt: skip
     def test_what_can_wait_until_clients_are_served_again_is_a_warning(self, paris: Any, id_: str) -> None:

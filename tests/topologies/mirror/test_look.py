@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -452,11 +453,20 @@ class TestFlow:
         with pytest.raises(NoSuchBean):
             look_at_flow(london.reader(), view, timeout_s=1)
 
-    def test_a_broker_without_a_link_has_none(self, london: Management) -> None:
-        london.links = {}
+    def test_a_broker_without_a_link_has_nothing_to_ship_and_its_acknowledgements_still_count(
+        self, london: Management
+    ) -> None:
+        london.links, london.server["PendingMirrorAcks"] = {}, 3
+
+        flow = look_at_flow(london.reader(), seen(london), timeout_s=1)
+
+        assert (flow.linked, flow.attached, flow.to_ship, flow.unapplied, flow.empty) == (False, True, 0, 3, False)
+
+    def test_a_link_that_cannot_be_told_has_no_flow(self, london: Management) -> None:
+        view = replace(seen(london), config=replace(seen(london).config, link="mistyped"))
 
         with pytest.raises(NoSuchBean, match="no link"):
-            look_at_flow(london.reader(), seen(london), timeout_s=1)
+            look_at_flow(london.reader(), view, timeout_s=1)
 
 
 def test_the_poll_of_a_quiesce_sees_what_is_held_and_what_is_paused(london: Management) -> None:

@@ -77,7 +77,7 @@ def test_what_the_return_itself_puts_right_does_not_speak_against_it() -> None:
         (seen(Silent(PAIR, "london", Unreachable("?", refused=False)), SERVING), "DR-SITE-001"),
         (seen(LONDON, Silent(PAIR, "paris", Unreachable("?", refused=False))), "DR-SITE-001"),
         (seen(replace(LONDON, prepared=("AQID",)), SERVING), "DR-TX-001"),
-        (seen(LONDON, replace(SERVING, links=())), "DR-LINK-001"),
+        (seen(LONDON, replace(SERVING, links=())), "DR-LINK-009"),
     ],
 )
 def test_what_it_cannot_put_right_refuses_it(look: MirrorSeen, id_: str) -> None:

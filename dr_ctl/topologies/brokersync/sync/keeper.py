@@ -161,7 +161,7 @@ def _refused(why: str, site: str) -> Finding:
 def keeper(observer: Observer, primary: str, remembered: Mapping[str, Any]) -> PairsKeeper:
     """Ready for its first step. Raises `UsageError` where the settings do not let it in."""
     installation = observer.installation
-    standby = next(site for site in installation.settings.sites if site != primary)
+    standby = installation.other(primary)
     pairs = []
     for access in observer.at(primary):
         here, there = (End(installation, observer.brokers[site][access.pair]) for site in (primary, standby))

@@ -98,7 +98,8 @@ def _roles_let_in(
 
 def _may_open(tools: Tools[Broker], move: Move) -> tuple[list[Broker], str | None]:
     """Look at both sites in the same moment; gives the target's brokers, and a reason against opening: an open source,
-    a way back that captures no message, or a count that moved since the gate was seen to hold."""
+    of a planned move a way back that is configured and captures no message, or a count that moved since the gate was
+    seen to hold."""
     if move.ask.operation == FAILOVER:
         # A lost site that does not answer is not seen open. At any other site, silence is an error.
         there, seen = tools.observer.look_at(move.target), tools.observer.look_once(least_s=tools.patience.last_look_s)
@@ -113,7 +114,7 @@ def _may_open(tools: Tools[Broker], move: Move) -> tuple[list[Broker], str | Non
         there, here = views[: len(sites[0])], views[len(sites[0]) :]
     if any(view.open for view in here):
         return there, f"{move.source} is open: a second site is never opened"
-    if stopped := [view.site for view in there if not view.link.captures]:
+    if move.ask.operation != FAILOVER and (stopped := [view.site for view in there if not view.link.captures]):
         return there, f"{stopped[0]}: its link is not started, so the way back would capture nothing"
     by_pair = {view.pair: view for view in here}
     shut = [view for view in there if not view.open and view.pair in by_pair]

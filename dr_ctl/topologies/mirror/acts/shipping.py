@@ -12,6 +12,7 @@ from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.engine.waiting import until
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.common.acts.quiesce import lifting
+from dr_ctl.topologies.common.evidence import said
 from dr_ctl.topologies.common.findings import LINK_DID_NOT_ATTACH, LINK_NOT_READ_IN_UNDO
 from dr_ctl.topologies.mirror.access import Access, Way
 from dr_ctl.topologies.mirror.links import UNDER_WAY, Flows, PairWait, flows, until_all, why_not_moving
@@ -80,7 +81,7 @@ class _Empty(PairWait):
         if self._calm >= CALM:
             return Done("nothing is under way")
         why, took = self.why(now, hand), hand.monotonic() - self.began
-        left = f"{self.last if self.last is not None else 'an unknown number of'} event(s) under way"
+        left = f"{said(self.last)} event(s) under way"
         if took > self._limits["within"]:
             reason = why or "they move too slowly"
             return Refused(f"not drained after {duration(took)}: {left}; {reason}", code=ExitCode.DRAIN_TIMEOUT)
