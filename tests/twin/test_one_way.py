@@ -101,9 +101,9 @@ def test_both_closed_opens_neither_by_a_count_that_no_link_could_tell(one_way: P
     assert dr_ctl("swapover", "--to", "paris", "--yes").code == 0
     assert dr_ctl("fence", "paris", "--yes").code == 0
 
-    stale = dr_ctl("release", "london", "--yes")
+    stale = dr_ctl("unfence", "london", "--yes")
     activated = dr_ctl("activate", "london", "--yes")
-    [word] = [each for each in remedy(stale, "DR-RELEASE-001").split("`") if each.startswith("dr-ctl failover")]
+    [word] = [each for each in remedy(stale, "DR-UNFENCE-001").split("`") if each.startswith("dr-ctl failover")]
     opened = dr_ctl(*word.split()[1:], "--yes")
 
     assert (stale.code, activated.code) == (10, 10), activated.told

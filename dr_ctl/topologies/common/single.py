@@ -137,7 +137,7 @@ def _moved_on(seen: Seen[Broker], move: Move) -> Iterator[Finding]:
 def _without_link(served: str, opened: str) -> str:
     return (
         f"If {served} was never opened since, or what was done there may be lost: `dr-ctl failover --to {opened} "
-        f"--accept-loss unknown`; else `dr-ctl release {served}`."
+        f"--accept-loss unknown`; else `dr-ctl unfence {served}`."
     )
 
 

@@ -64,8 +64,13 @@ def _loose(view: BrokerView) -> set[str]:
 
 
 def under_way(source: BrokerView, target: BrokerView) -> int | None:
-    """How many events are between the sites now; None where an outflow cannot be seen."""
-    return total((source.link.to_ship, target.link.to_ship, source.link.unapplied, target.link.unapplied))
+    """How many events are between the sites now; None where an outflow cannot be seen. A site without a link ships
+    none."""
+    return total(
+        figure
+        for view in (source, target)
+        for figure in (0 if view.link.missing else view.link.to_ship, view.link.unapplied)
+    )
 
 
 def unexplained(source: BrokerView, target: BrokerView, queues: Queues, moved: Mapping[str, int]) -> list[Difference]:

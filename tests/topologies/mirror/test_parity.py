@@ -132,10 +132,16 @@ class TestUnderWay:
     @pytest.mark.parametrize("blind", ["london", "paris"])
     def test_an_outflow_that_cannot_be_seen_explains_nothing(self, blind: str) -> None:
         views = {"london": broker("london", queue(depth=5)), "paris": broker("paris", queue(depth=4, site="paris"))}
-        views[blind] = replace(views[blind], links=())
+        views[blind] = replace(views[blind], config=replace(views[blind].config, link="mistyped"))
 
         assert parity.under_way(views["london"], views["paris"]) is None
         assert len(parity.unexplained(views["london"], views["paris"], ALL, {"orders.in": 1000})) == 1
+
+    def test_a_site_without_a_link_has_nothing_under_way(self) -> None:
+        london, paris = broker("london", queue(depth=5)), broker("paris", queue(depth=4, site="paris"), links=())
+
+        assert parity.under_way(london, paris) == 0
+        assert parity.unexplained(london, paris, ALL, {"orders.in": 1}) == []
 
     def test_an_excepted_kind_is_never_unexplained(self) -> None:
         london = broker("london", queue("latest", 30, ring=True))

@@ -1,0 +1,64 @@
+"""A mirror in one direction, on real brokers: the other site has no broker connection, and serves all the same."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dr_ctl_lab.lab.lab import Lab
+from tests.broker.driving import Operator, end_all
+
+pytestmark = [pytest.mark.broker, pytest.mark.deep]
+
+RATE = 100
+
+
+@pytest.fixture
+def one_way(tmp_path: Path) -> Iterator[Lab]:
+    with Lab.up(tmp_path / "lab") as lab:
+        lab.stop("paris")
+        broker_xml = lab.instance("paris") / "etc" / "broker.xml"
+        text = re.sub(r"<broker-connections>.*</broker-connections>", "", broker_xml.read_text(), flags=re.DOTALL)
+        broker_xml.write_text(text)
+        lab.start("paris")
+        yield lab
+
+
+@pytest.fixture
+def operator(one_way: Lab, tmp_path: Path) -> Iterator[Operator]:
+    yield Operator(one_way, tmp_path / "state")
+    end_all()
+
+
+def test_the_serving_site_is_lost_and_the_other_serves(one_way: Lab, operator: Operator) -> None:
+    with one_way.load(RATE) as traffic:
+        traffic.wait_for(5 * RATE)
+        ready = operator.run("validate", "--for", "failover")
+        one_way.kill("london")
+        ended = operator.run("failover", "--to", "paris", "--accept-loss", "unknown", "--yes")
+        served = traffic.wait_for(traffic.counts().sent + RATE)
+    again = operator.run("failover", "--to", "paris", "--yes")
+
+    assert "refused without --accept-loss unknown" in ready.document["data"]["operations"]["failover"]["verdict"]
+    assert ended.code == 0, ended.told
+    assert "there is no link from paris to london: not configured" in ended.told
+    assert served.sent
+    assert again.code == 0, again.told
+
+
+def test_a_planned_move_loses_and_doubles_nothing(one_way: Lab, operator: Operator) -> None:
+    with one_way.load(RATE) as traffic:
+        traffic.wait_for(5 * RATE)
+        ended = operator.run("swapover", "--to", "paris", "--yes")
+        traffic.wait_for(traffic.counts().sent + RATE)
+        verdict = traffic.stop()
+    back = operator.run("swapover", "--to", "london", "--yes")
+
+    assert ended.code == 0, ended.told
+    assert verdict.drained
+    assert (verdict.lost, verdict.duplicates) == ((), ())
+    assert back.code == 10, back.told
+    assert "there is no link from paris to london: not configured" in back.told
