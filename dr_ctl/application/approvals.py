@@ -9,7 +9,6 @@ import hashlib
 import re
 import shlex
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -17,14 +16,15 @@ from typing import Final
 from dr_ctl.application import plans
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.findings import APPROVED_ONCE, NO_SIGNER, NOT_APPROVED, SIGNATURE_OF_NOBODY
+from dr_ctl.application.question import Question
 from dr_ctl.application.result import Result
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.loose import mapping
 from dr_ctl.core.model import ExitCode, Finding, Json, some
 from dr_ctl.engine.operations import REINSTATE
-from dr_ctl.engine.plan import Ask, Plan
-from dr_ctl.engine.record import ABORTED, NEVER_BEGAN, how_ended
-from dr_ctl.engine.runs import RunFiles, Runs, write_bytes
+from dr_ctl.engine.plan import Ask
+from dr_ctl.engine.record import ABORTED, NEVER_BEGAN, how_ended, record
+from dr_ctl.engine.runs import Runs
 from dr_ctl.processes import ssh
 from dr_ctl.settings.model import Installation
 
@@ -35,71 +35,47 @@ _NOTHING_LEFT: Final = (
     NEVER_BEGAN,
 )
 """Ends of runs that have changed nothing, or whose changes were undone."""
-_KEYS: Final = ("id_ed25519", "id_ecdsa", "id_rsa")
-
-
-@dataclass(frozen=True, slots=True)
-class Approval:
-    """A signature that counts."""
-
-    signer: ssh.Signer
-    signature: str
-
-    def as_json(self) -> dict[str, Json]:
-        return {"name": self.signer.name, "key": self.signer.key, "signature": self.signature}
 
 
 @dataclass(frozen=True, slots=True)
 class Approvals:
-    """The signed bytes, and one signature a person. `others` are signatures that do not count."""
+    """The digest of a signed plan, and one signature a person."""
 
-    content: bytes
-    by: tuple[Approval, ...]
-    others: tuple[Finding, ...]
+    plan_sha256: str
+    by: tuple[tuple[ssh.Signer, str], ...]
 
     @property
     def names(self) -> list[str]:
-        return [each.signer.name for each in self.by]
+        return [signer.name for signer, _ in self.by]
 
     def as_json(self) -> dict[str, Json]:
-        """For the journal: with the file of the run both can be verified by anybody."""
-        return {"plan_sha256": hashlib.sha256(self.content).hexdigest(), "by": [each.as_json() for each in self.by]}
+        """For the journal: with the plan's file both can be verified by anybody."""
+        by: list[Json] = [
+            {"name": signer.name, "key": signer.key, "signature": signature} for signer, signature in self.by
+        ]
+        return {"plan_sha256": self.plan_sha256, "by": by}
 
 
-@dataclass(frozen=True, slots=True)
-class Permit:
-    """The word of the settings' `approvals` on a run that is about to begin: approved, refused, or neither where the
-    settings ask for nothing."""
-
-    approvals: Approvals | None = None
-    refused: Result | None = None
-
-    def keep(self, files: RunFiles) -> None:
-        """Keep the plan as it was signed with the run."""
-        if self.approvals is not None:
-            write_bytes(files.approved, self.approvals.content)
-
-
-def permit(installation: Installation, runs: Runs, decided: Plan, saved: plans.Saved | None) -> Permit:
-    """Judge a run that is about to begin. A run that is gone on with had its permit when it began."""
+def permit(question: Question, runs: Runs) -> tuple[Approvals | None, Result | None]:
+    """The approvals of a run that is about to begin, or its refusal; neither where the settings ask for none."""
+    installation, ask, saved = question.opened.installation, question.ask, question.saved
     wanted = installation.settings.approvals
-    if wanted is None or decided.ask.operation not in wanted.of:
-        return Permit()
-    remedy = _ways(decided.ask, wanted.needed, saved)
+    if wanted is None or ask.operation not in wanted.of:
+        return None, None
     if saved is None:
-        text = f"{decided.ask.operation} needs a plan that {wanted.needed} people have signed; nothing was changed"
-        return _kept_out(NOT_APPROVED(text, remedy))
+        text = f"{ask.operation} needs a plan that {wanted.needed} people have signed; nothing was changed"
+        return None, _refused(NOT_APPROVED(text, _ways(ask, wanted.needed)))
     if (blind := why_none(installation)) is not None:
-        return _kept_out(blind)
-    approvals = _of_file(installation, saved)
+        return None, _refused(blind)
+    approvals, others = _beside(installation, saved)
     if len(approvals.by) < wanted.needed:
         who = f": {some(approvals.names)}" if approvals.by else ""
         text = f"{saved.path}: {len(approvals.by)} of {wanted.needed} people have signed it{who}; nothing was changed"
-        return _kept_out(NOT_APPROVED(text, remedy), *approvals.others)
-    if (done := _carried_out(runs, saved.content)) is not None:
+        return None, _refused(NOT_APPROVED(text, _ways(ask, wanted.needed, saved.path)), *others)
+    if (done := _carried_out(runs, approvals.plan_sha256)) is not None:
         text = f"{saved.path}: was carried out by {done}; nothing was changed"
-        return _kept_out(APPROVED_ONCE(text, _ways(decided.ask, wanted.needed, None)))
-    return Permit(approvals)
+        return None, _refused(APPROVED_ONCE(text, _ways(ask, wanted.needed)))
+    return approvals, None
 
 
 def options(installation: Installation, operation: str) -> tuple[str, ...]:
@@ -137,21 +113,22 @@ def approve(caller: Caller, path: Path, key: Path | None, *, yes: bool) -> Resul
         raise UsageError(text, remedy=f"`approvals.of` in {installation.file.name} lists: {', '.join(wanted.of)}.")
     if (blind := why_none(installation)) is not None:
         return _refused(blind)
-    used = key or _own_key()
     if not yes and not caller.people.present():
         return Result(ExitCode.DECLINED, "nobody could be asked, and --yes was not given; nothing was signed")
     if not yes and not caller.people.approves(saved.plan):
         return Result(ExitCode.DECLINED, "a person said no; nothing was signed", already_read=True)
+    used = key or Path.home() / ".ssh" / "id_ed25519"
     signature = ssh.sign(saved.content, used)
     signer = ssh.signer_of(saved.content, signature, installation.path(wanted.signers))
     if isinstance(signer, str):
-        return _refused(SIGNATURE_OF_NOBODY(f"{used}: {signer}; nothing was written", _listed(installation, used)))
+        remedy = f"Whoever owns {wanted.signers} adds a line: your name, and what stands in {used}.pub."
+        return _refused(SIGNATURE_OF_NOBODY(f"{used}: {signer}; nothing was written", remedy))
     beside = path.with_name(f"{path.name}.{re.sub(r'[^A-Za-z0-9@._-]', '_', signer.name)}.sig")
     try:
         beside.write_text(signature, encoding="ascii")
     except OSError as problem:
         raise UsageError(f"{beside}: {problem.strerror}", remedy="Copy the plan to where you can write.") from problem
-    approvals = _of_file(installation, saved)
+    approvals, others = _beside(installation, saved)
     data: dict[str, Json] = {
         "plan": str(path),
         "signature": str(beside),
@@ -162,75 +139,48 @@ def approve(caller: Caller, path: Path, key: Path | None, *, yes: bool) -> Resul
     }
     count = f"{len(approvals.by)} of {wanted.needed}"
     summary = f"{signer.name} has signed {plans.title(saved.plan)}: {count} ({beside})"
-    text = "" if len(approvals.by) < wanted.needed else f"Carry it out: `{_with_plan(saved.ask, saved)}`"
-    return Result(ExitCode.OK, summary, approvals.others, data, text=text)
+    text = "" if len(approvals.by) < wanted.needed else f"Carry it out: `{_with_plan(saved.ask, path)}`"
+    return Result(ExitCode.OK, summary, others, data, text=text)
 
 
-def _of_file(installation: Installation, saved: plans.Saved) -> Approvals:
-    """Judge every signature beside a plan. Signatures that share a name are of one person."""
+def _beside(installation: Installation, saved: plans.Saved) -> tuple[Approvals, tuple[Finding, ...]]:
+    """Judge every signature beside a plan. Signatures that share a name or a key are of one person."""
     wanted = installation.settings.approvals
     assert wanted is not None  # the caller has looked
-    signers = installation.path(wanted.signers)
-    by: list[Approval] = []
+    by: list[tuple[ssh.Signer, str]] = []
     others: list[Finding] = []
-    for path, text in _signatures(saved.path):
-        signer = ssh.signer_of(saved.content, text, signers)
+    for path in sorted(saved.path.parent.glob("*.sig")):
+        if not path.name.startswith(f"{saved.path.name}."):
+            continue
+        try:
+            text = path.read_text(encoding="utf-8", errors="replace")
+            signer = ssh.signer_of(saved.content, text, installation.path(wanted.signers))
+        except OSError as problem:
+            signer = f"not read: {problem.strerror}"
         if isinstance(signer, str):
             others.append(SIGNATURE_OF_NOBODY(f"{path}: does not count: {signer}", f"Remove {path}."))
-        elif not any({*signer.names} & {*each.signer.names} or signer.key == each.signer.key for each in by):
-            by.append(Approval(signer, text))
-    return Approvals(saved.content, tuple(by), tuple(others))
+        elif not any({*signer.names} & {*each.names} or signer.key == each.key for each, _ in by):
+            by.append((signer, text))
+    return Approvals(hashlib.sha256(saved.content).hexdigest(), tuple(by)), tuple(others)
 
 
-def _signatures(plan: Path) -> Iterator[tuple[Path, str]]:
-    try:
-        beside = sorted(plan.parent.iterdir())
-    except OSError as problem:
-        yield plan.parent, f"not read: {problem.strerror}"
-        return
-    for path in beside:
-        if path.name.startswith(f"{plan.name}.") and path.suffix == ".sig":
-            try:
-                yield path, path.read_text(encoding="utf-8", errors="replace")
-            except OSError as problem:
-                yield path, f"not read: {problem.strerror}"
-
-
-def _carried_out(runs: Runs, content: bytes) -> str | None:
-    """A run that has carried out the plan of these bytes, if any; a run whose changes were undone does not count."""
+def _carried_out(runs: Runs, plan_sha256: str) -> str | None:
+    """A run that has carried out that plan, if any; a run whose changes were undone does not count."""
     for files in runs.all():
-        if _is_of(files, content):
+        if record(files).plan_sha256 == plan_sha256:
             outcome, _, result = how_ended(files)
             if outcome not in _NOTHING_LEFT and mapping(result.get("data")).get("undone") is not True:
                 return f"{files.name}, which ended {outcome}"
     return None
 
 
-def _is_of(files: RunFiles, content: bytes) -> bool:
-    try:
-        return files.approved.read_bytes() == content
-    except FileNotFoundError:
-        return False
-
-
-def _own_key() -> Path:
-    for name in _KEYS:
-        if (path := Path.home() / ".ssh" / name).exists():
-            return path
-    raise UsageError("you have no key in ~/.ssh", remedy="Name the file of an SSH key of yours: --key FILE.")
-
-
-def _listed(installation: Installation, key: Path) -> str:
-    wanted = installation.settings.approvals
-    return f"Whoever owns {wanted.signers if wanted else ''} adds a line: your name, and what stands in {key}.pub."
-
-
-def _ways(ask: Ask, needed: int, saved: plans.Saved | None) -> str:
-    file = shlex.quote(str(saved.path)) if saved is not None else "plan.json"
-    words = shlex.join(["plan", ask.operation, "--to", ask.target, *_words(ask), "--out", file])
+def _ways(ask: Ask, needed: int, saved: Path | None = None) -> str:
+    """The commands that lead to a signed plan; a saved one is signed by whoever has not."""
+    plan = saved or Path("plan.json")
+    words = shlex.join(["plan", ask.operation, "--to", ask.target, *_words(ask), "--out", str(plan)])
     made = "" if saved is not None else f"`dr-ctl {words}`, then "
-    signed = f"{needed} of the signers, each: `dr-ctl plan approve {file}`"
-    return f"{made}{signed}; then `{_with_plan(ask, saved)}`."
+    signed = f"{needed} of the signers, each: `dr-ctl plan approve {shlex.quote(str(plan))}`"
+    return f"{made}{signed}; then `{_with_plan(ask, plan)}`."
 
 
 def _words(ask: Ask) -> list[str]:
@@ -250,13 +200,9 @@ def _words(ask: Ask) -> list[str]:
     return [*words, "--cut-in-flight"] if ask.cut_in_flight else words
 
 
-def _with_plan(ask: Ask, saved: plans.Saved | None) -> str:
+def _with_plan(ask: Ask, plan: Path) -> str:
     where = ask.target if ask.operation == REINSTATE else f"--to {ask.target}"
-    return f"dr-ctl {ask.operation} {where} --plan {shlex.quote(str(saved.path)) if saved is not None else 'plan.json'}"
-
-
-def _kept_out(*findings: Finding) -> Permit:
-    return Permit(refused=_refused(*findings))
+    return f"dr-ctl {ask.operation} {where} --plan {shlex.quote(str(plan))}"
 
 
 def _refused(*findings: Finding) -> Result:

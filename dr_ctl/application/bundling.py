@@ -88,11 +88,11 @@ def _parts(files: RunFiles, installation: Installation | None) -> tuple[dict[str
     """Everything that belongs into the bundle, by name, and what is missing."""
     parts: dict[str, bytes] = {}
     findings: list[Finding] = []
-    for path in (files.plan, files.approved, files.journal, files.result):
+    for path in (files.plan, files.journal, files.result):
         try:
             parts[path.name] = path.read_bytes()
         except FileNotFoundError:
-            continue  # an open run has no result, and most runs were not signed
+            continue  # an open run has no result
         except OSError as problem:
             findings.append(_missing(f"{path.name} could not be read: {problem.strerror}"))
     parts[files.report.name] = render(view(read_run(files))).encode("utf-8", "backslashreplace")

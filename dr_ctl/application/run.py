@@ -23,7 +23,7 @@ from dr_ctl.engine.ending import price_text
 from dr_ctl.engine.entries import read
 from dr_ctl.engine.operations import FAILBACK, FAILOVER, SWAPOVER
 from dr_ctl.engine.plan import AlreadyThere, Ask, Plan, Refusal
-from dr_ctl.engine.runs import RunFiles, Runs
+from dr_ctl.engine.runs import RunFiles
 from dr_ctl.topologies.topology import Seen
 
 NOBODY_ASKED = "nobody could be asked, and --yes was not given; nothing was changed"
@@ -136,8 +136,8 @@ def _carried_out(caller: Caller, question: Question, how: RunOptions, files: Run
         return _with(_priced(_planned(decided, question), question), question.residue(seen) if files is None else {})
     if question.price is not None and files is None:
         caller.say(f"price: {price_text(question.price.bounds())}")
-    permit = _permit(question, runs, decided) if files is None else approvals.Permit()
-    if (declined := permit.refused or _declined(caller, decided, how, question, seen)) is not None:
+    approved, refused = approvals.permit(question, runs) if files is None else (None, None)
+    if (declined := refused or _declined(caller, decided, how, question, seen)) is not None:
         declined = _priced(declined, question)
         return left_open(declined, files) if files is not None else declined
     name = files.name if files is not None else runs.name(question.ask.operation, question.site)
@@ -158,14 +158,9 @@ def _carried_out(caller: Caller, question: Question, how: RunOptions, files: Run
         if files is None:
             files = runs.create(question.ask.operation, question.site, name)
             files.begin(decided.as_json())
-            permit.keep(files)
-        work = carrying_out.Work(caller, question.opened, files, lease, how, permit.approvals)
+        work = carrying_out.Work(caller, question.opened, files, lease, how, approved)
         superseded = unfinished if question.supersedes else None
         return work.execute(decided, question.price, brings=brings, superseded=superseded)
-
-
-def _permit(question: Question, runs: Runs, decided: Plan) -> approvals.Permit:
-    return approvals.permit(question.opened.installation, runs, decided, question.saved)
 
 
 def _declined(caller: Caller, decided: Plan, how: RunOptions, question: Question, seen: Seen) -> Result | None:

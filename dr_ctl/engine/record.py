@@ -80,7 +80,7 @@ class Record:
     """A run in short. `outcome` is the last command's, but for `open`, `none` (never begun) and `aborted`. `ended` is
     None while the run is open, `out` where clients were not kept out or nothing tells; `epoch` is the run's lock.
     `let_in` is the last step that let clients in, `fenced` the first call that could keep them out. `about` is the
-    installation as the run found it."""
+    installation as the run found it, `plan_sha256` the digest of the plan that people signed."""
 
     run: str
     outcome: str
@@ -94,6 +94,7 @@ class Record:
     ended: datetime | None = None
     authors: tuple[Author, ...] = ()
     approved_by: tuple[str, ...] = ()
+    plan_sha256: str | None = None
     exit_code: int | None = None
     out: Out | None = None
     debts: tuple[str, ...] = ()
@@ -143,6 +144,7 @@ def record(files: RunFiles) -> Record:
     begun = [mapping(row.get("evidence")) for row in rows if row.get("kind") in ("run", "lock")]
     plans = [mapping(evidence["plan"]) for evidence in begun if "plan" in evidence]
     by = [mapping(evidence.get("by")) for evidence in begun]
+    signed = [mapping(each["approved"]) for each in by if "approved" in each]
     plan = plans[0] if plans else _document(files.plan)
     ask, data = mapping(plan.get("ask")), mapping(result.get("data"))
     sites = _sites(plans)
@@ -161,6 +163,7 @@ def record(files: RunFiles) -> Record:
         ended=moment(rows[-1].get("time")) if rows and outcome != OPEN else None,
         authors=tuple(_author(each) for each in by if each),
         approved_by=approvers(by),
+        plan_sha256=next((text(each.get("plan_sha256")) for each in signed), None),
         exit_code=None if (code := number(result.get("exit_code"))) is None else int(code),
         out=_out(data),
         debts=tuple(text(mapping(debt).get("text")) for debt in items(result.get("debts"))),

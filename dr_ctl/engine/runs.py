@@ -185,11 +185,6 @@ class RunFiles:
         return self.folder / "report.html"
 
     @property
-    def approved(self) -> Path:
-        """The saved plan as people signed it, where the settings asked for that."""
-        return self.folder / "approved.json"
-
-    @property
     def reserve(self) -> Path:
         return self.folder / RESERVE
 

@@ -8,14 +8,12 @@ otherwise.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from dr_ctl.core.loose import mapping
 from dr_ctl.core.model import Json
 from dr_ctl.engine.entries import GENESIS, Entry
 from dr_ctl.engine.runs import RunFiles
@@ -71,7 +69,7 @@ def check(files: RunFiles) -> Checked:
     if torn:
         text = f"line {len(past) + 1} of journal.jsonl is torn, although the run has ended"
         return Checked(Verdict.ALTERED, len(past), text, len(past) + 1)
-    return _against_result(files.result, files.approved, past)
+    return _against_result(files.result, past)
 
 
 def _so_far(past: list[Entry]) -> str:
@@ -87,7 +85,7 @@ def _entry(line: bytes) -> Entry | None:
     return entry if entry.to_line().encode("utf-8", "backslashreplace") == line + b"\n" else None
 
 
-def _against_result(path: Path, approved: Path, past: list[Entry]) -> Checked:
+def _against_result(path: Path, past: list[Entry]) -> Checked:
     """Compare a chain that fits in itself with the result that sealed the run."""
     try:
         result: dict[str, Any] = json.loads(path.read_bytes())
@@ -108,19 +106,4 @@ def _against_result(path: Path, approved: Path, past: list[Entry]) -> Checked:
     if last.kind != "end" or dict(last.evidence) != result:
         text = f"result.json does not say what line {count} of journal.jsonl says of the end: it was altered"
         return Checked(Verdict.ALTERED, len(past), text)
-    if (why := _unlike_approved(approved, past)) is not None:
-        return Checked(Verdict.ALTERED, len(past), why)
     return Checked(Verdict.WHOLE, len(past), f"{count} lines, as sealed when it ended")
-
-
-def _unlike_approved(path: Path, past: list[Entry]) -> str | None:
-    """The reason why the plan there is not the plan that people signed before the run; None where nobody had to."""
-    by = (mapping(entry.evidence.get("by")) for entry in past if entry.kind == "run")
-    digest = next((mapping(each["approved"]).get("plan_sha256") for each in by if "approved" in each), None)
-    if digest is None:
-        return None
-    try:
-        same = hashlib.sha256(path.read_bytes()).hexdigest() == digest
-    except OSError as error:
-        return f"{path.name}, the plan that people signed, cannot be read: {error.strerror}"
-    return None if same else f"{path.name} is not the plan that people signed: it was altered"
