@@ -97,9 +97,11 @@ def wait_gone(process: Process, within_s: float) -> bool:
 
 
 def _reap() -> None:
-    """Wait for children that somebody else has ended, a command of the settings for example."""
-    for process in [each for each, child in _children.items() if child.poll() is not None]:
-        del _children[process]
+    """Wait for children that somebody else has ended, a command of the settings for example. Processes are ended by
+    several threads at a time."""
+    for process, child in [*_children.items()]:
+        if child.poll() is not None:
+            _children.pop(process, None)
 
 
 def end(process: Process, *, within_s: float) -> None:

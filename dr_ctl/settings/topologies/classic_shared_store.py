@@ -79,10 +79,20 @@ class SharedStoreBroker(ClassicBroker):
     """A broker of the two that share a store."""
 
     jolokia: HttpAddress = Field(description="management address, as in http://host:8161/api/jolokia")
-    broker: str = Field(description="the broker's own name, as the lock's row has it")
+    broker: str = Field(description="the broker's own name (`brokerName` of activemq.xml)")
+    lease_holder: str | None = Field(
+        default=None,
+        description="its name in the lock's row, where activemq.xml sets `leaseHolderId` of the locker; default: the "
+        "broker's own name",
+    )
     process: Process | None = Field(
         default=None, description="its process; without: whether a waiting broker lives cannot be seen"
     )
+
+    @property
+    def holder(self) -> str:
+        """Its name in the lock's row."""
+        return self.lease_holder or self.broker
 
 
 class ClassicSharedStore(Settings):
@@ -106,12 +116,18 @@ class ClassicSharedStore(Settings):
     @model_validator(mode="after")
     def _one_pair(self) -> Self:
         """The store's lock is for one broker at a time."""
-        names = {broker.broker for site in self.sites.values() for broker in site.brokers}
         if any(len(site.brokers) != 1 for site in self.sites.values()):
             raise ValueError("one store has one lock: each site has one broker")
-        if len(names) != len(self.sites):
-            raise ValueError("broker: the two brokers need names of their own, or the lock does not say whose it is")
+        if len(self.holders) != len(self.sites):
+            raise ValueError(
+                "broker, lease_holder: the two need names of their own, or the lock does not say whose it is"
+            )
         return self
+
+    @property
+    def holders(self) -> frozenset[str]:
+        """The names that the lock's row can have."""
+        return frozenset(broker.holder for site in self.sites.values() for broker in site.brokers)
 
 
 SETTINGS = ClassicSharedStore

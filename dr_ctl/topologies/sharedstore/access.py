@@ -18,7 +18,7 @@ from dr_ctl.jolokia.values import Fields
 from dr_ctl.processes.hooks import Place
 from dr_ctl.processes.secrets import variables
 from dr_ctl.settings.model import Installation
-from dr_ctl.settings.topologies.classic_shared_store import SharedStoreBroker
+from dr_ctl.settings.topologies.classic_shared_store import ClassicSharedStore, SharedStoreBroker
 from dr_ctl.stomp_io.address import parse_address, takes_connections
 from dr_ctl.topologies.classic import access, beans
 from dr_ctl.topologies.classic.look import ask
@@ -29,7 +29,7 @@ from dr_ctl.topologies.sharedstore.calls import RUN
 from dr_ctl.topologies.sharedstore.lock import LockSeen, LockUnreadable, SilentAndUnread
 from dr_ctl.topologies.sharedstore.process import BrokerProcess
 from dr_ctl.topologies.sharedstore.store import SharedStore
-from dr_ctl.topologies.sharedstore.view import BrokerView, StoreConfig, StoreSeen
+from dr_ctl.topologies.sharedstore.view import BrokerView, StoreConfig, StoreSeen, beside
 
 KNOCK_S: Final = 1.0
 
@@ -44,6 +44,8 @@ class Access(access.Access[BrokerView]):
         self._shared, self._own_name = shared, settings.broker
         self.own = StoreConfig(
             broker=settings.broker,
+            holder=settings.holder,
+            holders=installation.of(ClassicSharedStore).holders,
             by_row=shared.settings.dsn is not None,
             lease_s=shared.settings.lease,
             keep_alive_s=shared.settings.keep_alive,
@@ -81,7 +83,7 @@ class Access(access.Access[BrokerView]):
     def _alive_by_its_lease(self, error: BrokerError) -> BrokerError:
         """Report as sick a silent broker whose lease lasts: the broker has lived a moment ago."""
         lock, _ = self._lock()
-        if lock is None or not lock.held or lock.holder != self._own_name:
+        if lock is None or not lock.held or lock.holder != self.own.holder:
             return error
         return Sick(f"{error}; and {lock.text}", remedy="Wait until that has run out: the other broker then takes it.")
 
@@ -196,7 +198,7 @@ class Observer(observer.Observer[BrokerView, Access]):
         return Access(installation, site, pair, self.documents, self.clock, self.shared)
 
     def _seen(self, sites: Mapping[str, Mapping[str, BrokerView | Silent]]) -> StoreSeen:
-        return StoreSeen(sites)
+        return StoreSeen(beside(sites))
 
     def close(self) -> None:
         super().close()

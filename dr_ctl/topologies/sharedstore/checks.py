@@ -22,6 +22,7 @@ from dr_ctl.topologies.sharedstore.findings import (
     LEASE_ENDS_ODDLY,
     LEASE_TOO_SHORT,
     LOCK_NAMES_ANOTHER,
+    LOCK_NAMES_STRANGER,
     LOCK_NOT_READ,
     NO_LEASE,
     NOBODY_WAITS,
@@ -77,6 +78,8 @@ def of_broker(view: BrokerView) -> Iterator[Finding]:
         yield from of_queues(name, view)
         yield from _holder(name, view)
     else:
+        if view.stranger is not None and not view.peer_serves:
+            yield from _stranger(name, view, view.stranger)
         yield from _waiting(name, view)
 
 
@@ -86,9 +89,14 @@ def _holder(name: str, view: BrokerView) -> Iterator[Finding]:
     elif view.others is not None:
         yield LOCK_NAMES_ANOTHER(
             f"{name}: answers as if it held the store, but {view.lock.text}",
-            f"Keep its clients away and end its process: what it takes now is not in the store. "
-            f"{view.others} holds the store.",
+            f"{view.others} holds the store, and {view.config.peer} serves: keep clients away from {view.site}, and "
+            "end the process of its broker."
+            if view.peer_serves
+            else f"Look again in a moment: {view.config.peer} may be taking the store. If it stays so, the names are "
+            "the wrong way round: compare `broker:` and `lease_holder:` of both brokers with activemq.xml.",
         )
+    elif view.stranger is not None:
+        yield from _stranger(name, view, view.stranger)
     elif not view.lock.written:
         yield NO_LEASE(
             f"{name}: serves, and no broker ever wrote a lease into the row: its locker keeps a transaction open, as "
@@ -122,6 +130,16 @@ def _holder(name: str, view: BrokerView) -> Iterator[Finding]:
             "lives",
             RENEW,
         )
+
+
+def _stranger(name: str, view: BrokerView, stranger: str) -> Iterator[Finding]:
+    text = f"{name}: the lock names {stranger}, which is no broker of the settings: who holds the store cannot be told"
+    whose = f"If activemq.xml of {view.site} has it as `leaseHolderId`: add"
+    yield LOCK_NAMES_STRANGER(
+        text,
+        f"{whose} `lease_holder: {stranger}` to broker {view.pair} of site {view.site} in the settings, and the one of "
+        f"{view.config.peer} there. If it is no name of either, another installation uses this table.",
+    )
 
 
 RENEW: Final = (

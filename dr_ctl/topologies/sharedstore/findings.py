@@ -19,11 +19,24 @@ LOCK_NOT_READ: Final = FindingKind(
 LOCK_NAMES_ANOTHER: Final = FindingKind(
     "DR-STORE-002",
     Severity.ERROR,
-    "A broker answers as if it held the store, but the lock names another broker. The lock decides; the first broker "
-    "was frozen, or cut off from the store, and gives up as soon as it notices.",
-    "Keep clients away from it and end its process; `dr-ctl status` says who serves.",
-    "Clients of that broker are cut off and find the other site.",
+    "A broker answers as if it held the store, but the lock names the other broker. Where that one serves too, the "
+    "first was frozen, or cut off from the store, and gives up as soon as it notices. Where the other one does not "
+    "answer, it is just taking the store, or the names in the settings are the wrong way round.",
+    "Look again in a moment. Where both serve: keep clients away from the one that the lock does not name, and end its "
+    "process. Where it stays the only one that answers, compare `broker:` and `lease_holder:` of both with "
+    "activemq.xml.",
+    "Ending the process cuts off that broker's clients; they find the other site.",
     check="no other broker holds it than the one that answers",
+)
+LOCK_NAMES_STRANGER: Final = FindingKind(
+    "DR-STORE-014",
+    Severity.ERROR,
+    "The lock names a broker that the settings do not know, so nobody can tell which of the two holds the store. The "
+    "locker of activemq.xml may have a `leaseHolderId`; or another installation uses the same table.",
+    "Name it under `lease_holder:` of the broker whose activemq.xml has it as `leaseHolderId`; give the other broker "
+    "its own.",
+    "A line in the settings; nothing is restarted.",
+    check="the lock names a broker of the settings",
 )
 SERVES_WITHOUT_LOCK: Final = FindingKind(
     "DR-STORE-003",

@@ -6,7 +6,7 @@ state of the process, where a command tells it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self
 
@@ -26,10 +26,13 @@ from dr_ctl.topologies.topology import Stake
 
 @dataclass(frozen=True, slots=True)
 class StoreConfig:
-    """Beside the settings of any broker those of its store: the broker's name, the lease and its renewal, the commands
-    of the process, how a person starts that, whether a replica follows, and how long the process takes to end."""
+    """Beside the settings of any broker those of its store: the broker's name, its name in the lock and those of both
+    brokers, the lease and its renewal, the commands of the process, how a person starts that, whether a replica
+    follows, and how long the process takes to end."""
 
     broker: str
+    holder: str
+    holders: frozenset[str]
     by_row: bool = False
     lease_s: float = 10.0
     keep_alive_s: float = 5.0
@@ -53,7 +56,8 @@ STOPPED: Final = f"{OWN}stopped"
 class BrokerView(ClassicBroker):
     """A broker of a shared store. `answered` says whether its management did, or its ports refuse. `lock` is None where
     unread, and `unread` says why. `runs` is the state of its process, or None if unknown. `lag` is how much the replica
-    has not got, or None if there is none, or unread."""
+    has not got, or None if there is none, or unread. `peer_serves` says whether the other broker answers, with the
+    store or in the belief that it has it."""
 
     own: StoreConfig = field(kw_only=True)
     answered: bool = field(default=True, kw_only=True)
@@ -61,6 +65,7 @@ class BrokerView(ClassicBroker):
     unread: str = field(default="", kw_only=True)
     runs: bool | None = field(default=None, kw_only=True)
     lag: Lag | None = field(default=None, kw_only=True)
+    peer_serves: bool = field(default=False, kw_only=True)
 
     @property
     def link(self) -> StoreLink:
@@ -72,10 +77,16 @@ class BrokerView(ClassicBroker):
 
     @property
     def others(self) -> str | None:
-        """The holder of the store, if the lock names another broker."""
-        if self.lock is None or not self.lock.held or self.lock.holder in (None, self.own.broker):
+        """The holder of the store, if the lock names the other broker."""
+        if self.lock is None or not self.lock.held or self.lock.holder not in self.own.holders - {self.own.holder}:
             return None
         return self.lock.holder
+
+    @property
+    def stranger(self) -> str | None:
+        """The name in the lock, held or not, if it is that of neither broker: who holds the store cannot be told."""
+        holder = self.lock.holder if self.lock is not None else None
+        return None if holder in self.own.holders else holder
 
     @property
     def has_the_store(self) -> bool:
@@ -85,13 +96,13 @@ class BrokerView(ClassicBroker):
     @property
     def named_in_vain(self) -> bool:
         """True if the broker's own lock lasts while its ports refuse, as it is starting or has died."""
-        held = self.lock is not None and self.lock.held and self.lock.holder == self.own.broker
+        held = self.lock is not None and self.lock.held and self.lock.holder == self.own.holder
         return held and not self.answered and self.runs is not False
 
     @property
     def may_take(self) -> bool:
         """Say whether it waits for a store that nobody holds."""
-        free = self.lock is not None and not self.lock.held and self.lock.holder != self.own.broker
+        free = self.lock is not None and not self.lock.held and self.lock.holder != self.own.holder
         return free and not self.answered and self.runs is not False
 
     @property
@@ -108,7 +119,7 @@ class BrokerView(ClassicBroker):
         waits, unless its process is said not to run. If the lock names it, the broker has died or is starting."""
         if self.answered:
             return Role.SICK if self.others is not None else self.by_doors
-        named = self.lock is not None and self.lock.holder == self.own.broker
+        named = self.lock is not None and self.lock.holder == self.own.holder
         return Role.DOWN if named or self.runs is False else Role.STANDBY
 
     @property
@@ -119,6 +130,22 @@ class BrokerView(ClassicBroker):
     @property
     def takes(self) -> str:
         return duration(self.takes_s)
+
+
+Sites = Mapping[str, Mapping[str, "BrokerView | Silent"]]
+
+
+def beside(sites: Sites) -> Sites:
+    """Let each broker know whether the other one answers as the holder of the store."""
+    views = [each for brokers in sites.values() for each in brokers.values() if isinstance(each, BrokerView)]
+    serve = {view.site for view in views if view.answered and not view.slave}
+    return {
+        site: {
+            pair: replace(each, peer_serves=bool(serve - {site})) if isinstance(each, BrokerView) else each
+            for pair, each in brokers.items()
+        }
+        for site, brokers in sites.items()
+    }
 
 
 class StoreSeen(seen.Seen[BrokerView]):

@@ -1,7 +1,8 @@
 """Labs whose brokers share one store: the holder of its lock serves, the other waits for it with no port open.
 
 The store is a directory with a lock file. Option `database` makes it a PostgreSQL with a lease; `lease_ms` is how long
-a lease lasts, `keep_alive_ms` how often its holder renews it. The rest is the family's.
+a lease lasts, `keep_alive_ms` how often its holder renews it; with `lease_holders` the lock has other names than the
+brokers' own. The rest is the family's.
 """
 
 from __future__ import annotations
@@ -39,8 +40,11 @@ logger.lease.level=DEBUG
 
 def options(told: Options) -> Options:
     """As `create.options`; the clients' connector opens with the broker, or a takeover would let nobody in."""
-    known = create.options(told, also=("database", "lease_ms", "keep_alive_ms"), topology="classic-shared-store")
-    return {"database": False, "lease_ms": LEASE_MS, "keep_alive_ms": KEEP_ALIVE_MS, **known, "boots_open": True}
+    known = create.options(
+        told, also=("database", "lease_ms", "keep_alive_ms", "lease_holders"), topology="classic-shared-store"
+    )
+    usual = {"database": False, "lease_ms": LEASE_MS, "keep_alive_ms": KEEP_ALIVE_MS, "lease_holders": False}
+    return {**usual, **known, "boots_open": True}
 
 
 def make_broker(home: Path, instance: Path, make: Make) -> None:
@@ -56,7 +60,7 @@ def make_broker(home: Path, instance: Path, make: Make) -> None:
 def joined(instance: Path, make: Make) -> create.Joined:
     told = make.options
     if told["database"]:
-        return create.Joined(store=_leased(told), beans=_source(database(make)), boots_open=True)
+        return create.Joined(store=_leased(make), beans=_source(database(make)), boots_open=True)
     locker = (
         f'lockKeepAlivePeriod="{FILE_KEPT_MS}"><locker><shared-file-locker '
         f'lockAcquireSleepInterval="{FILE_TRIED_MS}"/></locker></kahaDB>'
@@ -116,6 +120,9 @@ def complete(document: dict[str, Any], told: Options) -> dict[str, Any]:
     leases = bool(told["database"])
     every = (told["lease_ms"], told["keep_alive_ms"]) if leases else (FILE_TRIED_MS, FILE_KEPT_MS)
     where = {"dsn": {"file": SECRET}} if leases else {"lock": f"{STORE}/lock"}
+    if told["lease_holders"]:
+        for name, site in document["sites"].items():
+            site["brokers"][0]["lease_holder"] = lease_holder(name)
     document["store"] = {**where, "lease": f"{every[0]}ms", "keep_alive": f"{every[1]}ms"}
     return create.without_jolokia(document, told)
 
@@ -141,11 +148,19 @@ def _tell_of_the_lease(log4j: Path) -> None:
     log4j.write_text(told + TELLING)
 
 
-def _leased(told: Options) -> str:
+def _leased(make: Make) -> str:
+    told = make.options
+    named = f' leaseHolderId="{lease_holder(make.site.name)}"' if told["lease_holders"] else ""
     return (
         f'<jdbcPersistenceAdapter dataSource="#source" lockKeepAlivePeriod="{told["keep_alive_ms"]}"><locker>'
-        f'<lease-database-locker lockAcquireSleepInterval="{told["lease_ms"]}"/></locker></jdbcPersistenceAdapter>'
+        f'<lease-database-locker lockAcquireSleepInterval="{told["lease_ms"]}"{named}/></locker>'
+        "</jdbcPersistenceAdapter>"
     )
+
+
+def lease_holder(site: str) -> str:
+    """The name of its broker in the lock, where that is not the broker's own."""
+    return f"{site}-lease"
 
 
 def _source(where: Database) -> str:

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from dr_ctl.core.errors import TimedOut
-from dr_ctl.core.model import Role, Severity
+from dr_ctl.core.model import Finding, Role, Severity
 from dr_ctl.core.patience import Patience
 from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.ports import Move
@@ -33,10 +33,14 @@ FREE = LockSeen(False)
 EXAMPLES: Final = Path(__file__).resolve().parents[3] / "examples"
 
 
-def found(here: BrokerView | Silent, there: BrokerView, operation: str = "swapover") -> dict[str, Severity]:
+def refusals(here: BrokerView | Silent, there: BrokerView, operation: str = "swapover") -> dict[str, Finding]:
     told = seen(here, there)
     move = Move(Ask(operation, "paris"), "london", RECIPE.baseline(told))
-    return {each.id: each.severity for each in RECIPE.why_not(told, move)}
+    return {each.id: each for each in RECIPE.why_not(told, move)}
+
+
+def found(here: BrokerView | Silent, there: BrokerView, operation: str = "swapover") -> dict[str, Severity]:
+    return {id_: each.severity for id_, each in refusals(here, there, operation).items()}
 
 
 @pytest.mark.parametrize(
@@ -68,6 +72,44 @@ def test_the_lock_decides_who_serves(view: BrokerView, role: Role) -> None:
 def test_a_move_to_one_that_cannot_be_shown_to_wait_is_refused() -> None:
     assert found(broker(), waiting()) == {"DR-STORE-007": Severity.ERROR}
     assert found(broker(), waiting(runs=True)) == {}
+
+
+def test_a_name_in_the_lock_that_the_settings_do_not_know_makes_nobody_sick() -> None:
+    """The locker has a leaseHolderId: the holder dies, and the other one takes the store, under another such name."""
+    london = broker(lock=replace(FRESH, holder="site-a"))
+    dead = waiting("london", runs=False, lock=replace(FRESH, holder="site-b"))
+    paris = broker("paris", lock=replace(FRESH, holder="site-b"))
+
+    before, after = refusals(london, waiting(runs=True, lock=london.lock)), refusals(dead, paris)
+
+    assert (london.role, paris.role, dead.role) == (Role.SERVING, Role.SERVING, Role.DOWN)
+    assert before.keys() == {"DR-STORE-014"}
+    assert "the lock names site-a, which is no broker of the settings" in before["DR-STORE-014"].text
+    assert "`lease_holder: site-a` to broker orders-1 of site london" in before["DR-STORE-014"].remedy
+    assert "end" not in before["DR-STORE-014"].remedy.split()
+    assert "of site paris" in after["DR-STORE-014"].remedy
+
+
+def test_with_the_line_that_is_offered_the_holder_serves() -> None:
+    holders = frozenset({"site-a", "paris"})
+    named = {
+        site: config(site, holder=name, holders=holders) for site, name in (("london", "site-a"), ("paris", "paris"))
+    }
+    lock = replace(FRESH, holder="site-a")
+    waits = waiting(runs=True, lock=lock, own=named["paris"])
+
+    assert found(broker(lock=lock, own=named["london"]), waits) == {}
+    assert waits.role is Role.STANDBY
+
+
+def test_a_process_is_to_be_ended_only_where_the_other_site_is_seen_to_serve() -> None:
+    london = broker(lock=replace(FRESH, holder="paris"))
+    alone = refusals(london, waiting(runs=True, lock=london.lock))["DR-STORE-002"]
+    beside = refusals(london, broker("paris"))["DR-STORE-002"]
+
+    assert "end the process" not in alone.remedy
+    assert "`lease_holder:`" in alone.remedy
+    assert "end the process of its broker" in beside.remedy
 
 
 def test_the_refusal_says_which_keys_to_write(tmp_path: Path) -> None:

@@ -170,6 +170,34 @@ def test_a_run_that_was_killed_before_or_after_the_handover_is_gone_on_with(
     assert len(admin(lab, "london").ids(Q)) == 10
 
 
+def test_a_lease_holder_id_is_a_setting_and_without_it_the_line_to_add_is_said(tmp_path: Path) -> None:
+    options = {**DATABASE, "lease_ms": int(DATABASE["lease_ms"]), "lease_holders": True}
+    with Lab.up(tmp_path / "lab", topology=SHARED_STORE, queues=(Q,), options=options) as lab:
+        named = Operator(lab, tmp_path / "state")
+        settings = changed_settings(lab, tmp_path / "changed", without_lease_holders)
+        unnamed = Operator(lab, tmp_path / "other state", settings)
+        send(lab, "london", 10)
+
+        moved = named.run("swapover", "--to", "paris", "--yes")
+        until(lambda: roles(named) == {"london": "standby", "paris": "serving"})
+        seen_as = roles(unnamed)
+        refused = unnamed.run("swapover", "--to", "london", "--yes")
+        lab.kill("paris")
+        taken = unnamed.run("failover", "--to", "london", "--yes")
+        after = roles(unnamed)
+
+    assert moved.code == 0, moved.told
+    assert seen_as["paris"] == "serving"
+    assert (refused.code, findings(refused) & {"DR-STORE-002", "DR-STORE-014"}) == (10, {"DR-STORE-014"}), refused.told
+    assert "`lease_holder: paris-lease` to broker orders-1 of site paris" in refused.told
+    assert (taken.code, after["london"]) == (0, "serving"), taken.told
+
+
+def without_lease_holders(told: dict[str, Any]) -> None:
+    for site in told["sites"].values():
+        del site["brokers"][0]["lease_holder"]
+
+
 def test_processes_are_stopped_and_started_by_their_own_commands(lab: Lab, operator: Operator, tmp_path: Path) -> None:
     settings = changed_settings(lab, tmp_path / "changed", lambda told: with_stops(told, lab))
     own = Operator(lab, operator.state, settings)

@@ -10,7 +10,7 @@ from dr_ctl.topologies.classic import beans
 from dr_ctl.topologies.common.seen import Silent
 from dr_ctl.topologies.common.view import Acceptor, Config, Queue
 from dr_ctl.topologies.sharedstore.lock import LockSeen
-from dr_ctl.topologies.sharedstore.view import BrokerView, StoreConfig, StoreSeen
+from dr_ctl.topologies.sharedstore.view import BrokerView, StoreConfig, StoreSeen, beside
 
 PAIR = "orders-1"
 FRESH = LockSeen(True, "london", 8.0, 0.0)
@@ -21,7 +21,8 @@ CONFIG = Config(("stomp",), None, None)
 
 
 def config(site: str, **more: Any) -> StoreConfig:
-    return StoreConfig(**{"broker": site, "by_row": True} | more)
+    told = {"broker": site, "holder": site, "holders": frozenset({"london", "paris"}), "by_row": True}
+    return StoreConfig(**told | more)
 
 
 def queue(name: str, depth: int = 0, **more: Any) -> Queue:
@@ -92,7 +93,7 @@ def _view(site: str, **more: Any) -> BrokerView:
 
 
 def seen(*views: BrokerView | Silent) -> StoreSeen:
-    return StoreSeen({view.site: {view.pair: view} for view in views})
+    return StoreSeen(beside({view.site: {view.pair: view} for view in views}))
 
 
 def with_commands(site: str) -> StoreConfig:

@@ -162,7 +162,7 @@ def _lost(seen: Seen[BrokerView], move: Move, was_s: float | None, left_s: float
 
 def _left_s(seen: Seen[BrokerView], move: Move) -> float | None:
     """Seconds until the lease of the source ends, or None without a lease."""
-    names = {view.own.broker for view in seen.views(move.source)}
+    names = {view.own.holder for view in seen.views(move.source)}
     locks = [view.lock for site in seen.sites for view in seen.views(site) if view.lock is not None]
     return next((each.left_s for each in locks if each.held and each.holder in names), None)
 
