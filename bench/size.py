@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import requests
 
@@ -52,7 +53,7 @@ def lab_of(size: int, delay_ms: float = 0.0) -> Iterator[tuple[Lab, str]]:
 def _looks(lab: Lab) -> list[Figure]:
     """In this process: what is compared is the reading, not the start of Python."""
     site = lab.site("london")
-    body = {
+    body: dict[str, Any] = {
         "type": "read",
         "mbean": 'org.apache.activemq.artemis:broker="london",component=addresses,address=*,subcomponent=queues,'
         "routing-type=*,queue=*",

@@ -30,6 +30,8 @@ HOMES = {
     "pyspark": ("rpo/spark/session.py", "rpo/spark/tasks.py"),
     "rich": ("cli/progress.py", "cli/watching.py"),
     "click": (),
+    "requests": ("jolokia/http.py",),
+    "urllib3": (),
 }
 CONTRACT = ("topologies.topology", "topologies.proposing", "topologies.registry")
 # What stands below a topology: what is common to all kinds of broker, and the family that its brokers are of.

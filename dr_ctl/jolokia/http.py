@@ -1,29 +1,26 @@
-"""HTTP to one management address, each answer within one time limit: TLS as the settings say, no proxy of the
-environment, and failures by what they tell of that address.
+"""HTTP to one management address, each answer within one time limit: TLS as the settings say, and failures by what they
+tell of that address.
 
-Not over `requests`: to import it takes longer than two looks at a site do, and in a failover clients wait for that.
+Without a session of the library: that would follow redirects, or read them to their end, keep cookies, and look for
+proxies in the environment.
 """
 
 from __future__ import annotations
 
+import socket
 import ssl
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-import urllib3
-from urllib3.exceptions import (
-    ConnectTimeoutError,
-    HTTPError,
-    NameResolutionError,
-    NewConnectionError,
-    ProtocolError,
-    SSLError,
-    TimeoutError,  # noqa: A004 - the library's own, and no other here
-)
+import requests
+from requests.adapters import BaseAdapter, HTTPAdapter
+from requests.exceptions import BaseHTTPError  # type: ignore[attr-defined] # what its raw answers raise
 
 from dr_ctl.core.clock import growing_s
 from dr_ctl.core.errors import TimedOut, Unreachable
+from dr_ctl.core.system import system
 from dr_ctl.jolokia.errors import NameUnknown, NotConnected, Torn
 
 CONNECT_S: Final = 2.0
@@ -53,49 +50,36 @@ class Http:
     def __init__(self, headers: Mapping[str, str], verify: bool | str, cert: tuple[str, str] | None = None) -> None:
         self._headers = {"Accept-Encoding": "gzip, deflate", "User-Agent": "dr-ctl", **headers}
         self._verify, self._cert = verify, cert
-        self._pools: urllib3.PoolManager | None = None
+        self._adapter: BaseAdapter | None = None
 
     def close(self) -> None:
-        if self._pools is not None:
-            self._pools.clear()
+        if self._adapter is not None:
+            self._adapter.close()
 
     def ask(self, method: str, url: str, *, timeout_s: float, most: int, body: bytes | None = None) -> HttpReply:
         """Ask once. Of a body longer than `most` its beginning comes, longer than that too. Raises NotConnected
         (`refused` where the port said no), Unreachable, TimedOut, and Torn where an answer began and cannot be read."""
         until = growing_s() + timeout_s
         with self._begun(method, url, body, timeout_s) as reply:
-            return HttpReply(reply.status, reply.headers, _body(reply, url, until, timeout_s, most))
+            return HttpReply(reply.status_code, reply.headers, _body(reply, url, until, timeout_s, most))
 
-    def _begun(self, method: str, url: str, body: bytes | None, timeout_s: float) -> urllib3.BaseHTTPResponse:
+    def _begun(self, method: str, url: str, body: bytes | None, timeout_s: float) -> requests.Response:
         connect_s = min(CONNECT_S, timeout_s)
         try:
-            return self._opened(url).urlopen(
-                method,
-                url,
-                body=body,
-                headers=self._headers,
-                timeout=urllib3.Timeout(connect=connect_s, read=timeout_s),
-                retries=False,
-                redirect=False,
-                preload_content=False,
+            request = requests.Request(method, url, self._headers, data=body).prepare()
+            return self._opened(url).send(
+                request, stream=True, timeout=(connect_s, timeout_s), verify=self._verify is not False
             )
-        except SSLError as error:
+        except requests.exceptions.SSLError as error:
             raise Unreachable(f"{url}: TLS failed: {error}", refused=False, remedy=_NO_TLS) from error
-        except NameResolutionError as error:
-            raise NameUnknown(f"{url}: its name cannot be resolved", refused=False) from error
-        except NewConnectionError as error:
-            # By the system's own error, never by the text, which holds the address.
-            refused = isinstance(error.__cause__, ConnectionRefusedError)
-            what = "connection refused" if refused else f"no connection: {error.__cause__ or error}"
-            raise NotConnected(f"{url}: {what}", refused=refused) from error
-        except ConnectTimeoutError as error:
+        except requests.ConnectTimeout as error:
             # Silence of the whole host: unlike a process that takes the connection and then says nothing.
             raise NotConnected(f"{url}: no connection within {connect_s:g} s", refused=False) from error
-        except TimeoutError as error:
+        except requests.ReadTimeout as error:
             raise TimedOut(f"{url}: no answer within {timeout_s:g} s") from error
-        except ProtocolError as error:
-            raise Unreachable(f"{url}: the connection failed: {error}", refused=False) from error
-        except HTTPError as error:
+        except requests.ConnectionError as error:
+            raise _unconnected(url, error) from error
+        except requests.RequestException as error:
             raise Torn(f"{url}: the answer could not be read: {error}") from error
         except OSError as error:  # not an error of the library, so a file of this machine
             files = [self._verify] if isinstance(self._verify, str) else []
@@ -105,33 +89,73 @@ class Http:
             remedy = "Name PEM files that this user can read as `tls.ca`, `tls.cert` and `tls.key` of that site."
             raise NotConnected(text, refused=False, remedy=remedy) from error
 
-    def _opened(self, url: str) -> urllib3.PoolManager:
+    def _opened(self, url: str) -> BaseAdapter:
         """Not before it is needed: a file of TLS that is missing makes a place unreachable, and no command fail."""
-        if self._pools is None:
-            tls = self._tls() if url.startswith("https:") else None
-            self._pools = urllib3.PoolManager(maxsize=_KEPT, ssl_context=tls)
-        return self._pools
+        if self._adapter is None:
+            wires = system().wires
+            if wires is not None:
+                self._adapter = wires.adapter()
+            elif url.startswith("https:"):
+                self._adapter = _TlsAdapter(self._tls())
+            else:
+                self._adapter = HTTPAdapter(pool_maxsize=_KEPT)
+        return self._adapter
 
     def _tls(self) -> ssl.SSLContext:
-        """The TLS context for all connections: reading the trusted certificates takes longer than a look."""
         context = ssl.create_default_context(cafile=self._verify if isinstance(self._verify, str) else None)
         if self._verify is False:
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+            warnings.filterwarnings("ignore", "Unverified HTTPS request")  # each command has a finding that says so
         if self._cert is not None:
             context.load_cert_chain(*self._cert)
         return context
 
 
-def _body(reply: urllib3.BaseHTTPResponse, url: str, until: float, timeout_s: float, most: int) -> bytearray:
+class _TlsAdapter(HTTPAdapter):
+    """One TLS context for all connections: reading the trusted certificates takes longer than a look. And where none is
+    named, those that this machine trusts, not those that came with the library."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self._context = context
+        super().__init__(pool_maxsize=_KEPT)
+
+    def init_poolmanager(self, *arguments: Any, **more: Any) -> None:
+        super().init_poolmanager(*arguments, **more, ssl_context=self._context)
+
+    def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
+        """The context does it."""
+
+
+def _unconnected(url: str, error: requests.ConnectionError) -> Unreachable:
+    """By the system's own error, never by the text, which holds the address."""
+    by_system = [each for each in _causes(error) if not isinstance(each, requests.RequestException)]
+    cause = next((each for each in reversed(by_system) if isinstance(each, OSError)), None)
+    if isinstance(cause, socket.gaierror):
+        return NameUnknown(f"{url}: its name cannot be resolved", refused=False)
+    if isinstance(cause, ConnectionRefusedError):
+        return NotConnected(f"{url}: connection refused", refused=True)
+    if any(hasattr(each, "reason") for each in by_system):  # the reason why nothing was tried again: no connection
+        return NotConnected(f"{url}: no connection: {cause or error}", refused=False)
+    return Unreachable(f"{url}: the connection failed: {error}", refused=False)
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    cause = error.__cause__ or error.__context__
+    if cause is not None:
+        yield cause
+        yield from _causes(cause)
+
+
+def _body(reply: requests.Response, url: str, until: float, timeout_s: float, most: int) -> bytearray:
     body = bytearray()
     try:
-        while len(body) <= most and (chunk := reply.read1(_CHUNK, decode_content=True)):
+        # By what one packet brings: a trickling answer keeps the limit of every read and still never ends.
+        while len(body) <= most and (chunk := reply.raw.read1(_CHUNK, decode_content=True)):
             body += chunk
-            # A trickling answer keeps the limit of every read and still never ends.
             if growing_s() > until:
                 raise TimedOut(f"{url}: the answer came too slowly")
-    except TimeoutError as error:
-        raise TimedOut(f"{url}: no answer within {timeout_s:g} s") from error
-    except HTTPError as error:
+    except (BaseHTTPError, OSError) as error:
+        if any(isinstance(each, TimeoutError) for each in (error, *_causes(error))):
+            raise TimedOut(f"{url}: no answer within {timeout_s:g} s") from error
         raise Torn(f"{url}: the answer could not be read: {error}") from error
     return body  # not copied: of ten thousand queues it is megabytes
