@@ -4,7 +4,7 @@ of this STATE and the looks of the monitor; no broker is asked.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 from dr_ctl.application.findings import LOOKS_NOT_READ
 from dr_ctl.application.result import Result
 from dr_ctl.core.clock import stamp
-from dr_ctl.core.model import ExitCode, Finding, Json, Role
+from dr_ctl.core.model import ExitCode, Finding, Json, Role, some
 from dr_ctl.core.printable import table
 from dr_ctl.engine.operations import FAILOVER
-from dr_ctl.engine.record import NEVER_BEGAN, Out, Record, record
+from dr_ctl.engine.record import NEVER_BEGAN, Door, Out, Record, record
 from dr_ctl.engine.runs import RunFiles
 from dr_ctl.settings.model import Installation
 
@@ -30,9 +30,9 @@ NO_RUN: Final = "no run of this STATE"
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A moment from which on clients were served at `serving`, or at no site where that is None. `about`: it lies
-    before `at`, at an unknown moment after the look that came before. `run` is None where no run of this STATE did it.
-    """
+    """A moment from which on clients were served at `serving`, or at no site where that is None; not `known`: where
+    they were served nobody could tell. `about`: it lies before `at`, at an unknown moment after the look that came
+    before. `run` is None where no run of this STATE did it."""
 
     at: datetime
     serving: str | None
@@ -40,6 +40,11 @@ class Turn:
     out: Out | None = None
     run: Record | None = None
     about: bool = False
+    known: bool = True
+
+    @property
+    def serves(self) -> str:
+        return self.serving or ("no site" if self.known else "not known")
 
     def as_json(self) -> dict[str, Json]:
         run = self.run
@@ -47,6 +52,7 @@ class Turn:
             "at": stamp(self.at),
             "about": self.about,
             "serving": self.serving,
+            "known": self.known,
             "out_s": None if self.out is None else self.out.as_json(),
             "run": None if run is None else run.run,
             "epoch": None if run is None else run.epoch,
@@ -62,7 +68,7 @@ class Turn:
         by = "-" if self.serving is None and run is None else NO_RUN if run is None else run.by or "not known"
         return (
             f"{self.at:%Y-%m-%d %H:%M:%S}{' about' if self.about else ''}",
-            self.serving or "no site",
+            self.serves,
             "-" if self.out is None else self.out.text,
             "-" if run is None or run.epoch is None else str(run.epoch),
             by,
@@ -78,7 +84,7 @@ def history(runs: Sequence[RunFiles], installation: Installation | None, since: 
     turns = [each for each in all_ if since is None or each.at >= since]
     data: dict[str, Json] = {"history": [each.as_json() for each in turns], "looks": len(seen) > 0}
     last = turns[-1] if turns else None
-    summary = "nothing is known" if last is None else f"{last.serving or 'no site'} serves since {stamp(last.at)}"
+    summary = "nothing is known" if last is None else f"{last.serves} serves since {stamp(last.at)}"
     summary += "" if last is None else ", as far as runs and looks tell"
     text = table(_HEADING, [each.cells for each in turns]) if turns else ""
     return Result(ExitCode.OK, summary, findings, data, text=text)
@@ -131,10 +137,31 @@ def _by_runs(records: Sequence[Record], seen: Sequence[Spell]) -> list[Turn]:
         text = f"{what}{f': {each.reason}' if each.reason else ''} ({each.run})"
         opened = each.let_in if each.let_in is not None and each.let_in.site else None
         if each.fenced is not None and (opened is None or opened.at < each.fenced.at):
-            turns.append(Turn(each.fenced.at, None, text, run=each))
+            last, opened = each.fenced, None
         elif opened is not None:
-            turns.append(Turn(opened.at, opened.site, text, _out(each, seen, opened.at), each))
+            last = opened
+        else:
+            continue
+        serving, known, left = _served(each, opened)
+        out = _out(each, seen, last.at) if opened is not None else None
+        turns.append(Turn(last.at, serving, f"{text}{left}", out, each, known=known))
     return turns
+
+
+def _served(each: Record, opened: Door | None) -> tuple[str | None, bool, str]:
+    """Where clients were served after a run, whether that is known, and what is served nowhere: by its result. A run
+    without one is judged by its last step: a fence takes the service from the site that served before, and from no
+    other."""
+    if each.served is not None:
+        sites = list(dict.fromkeys(site for site in each.served.values() if site is not None))
+        known = bool(sites) or each.outcome != ExitCode.UNKNOWN.outcome
+        nowhere = [unit for unit, site in each.served.items() if site is None]
+        left = f"; {some(nowhere)} served nowhere" if sites and nowhere else ""
+        return " and ".join(sorted(sites)) or None, known, left
+    if opened is not None:
+        return opened.site, True, ""
+    others = [site for site in each.served_before if each.fenced is None or site != each.fenced.site]
+    return " and ".join(others) or None, True, ""
 
 
 def _out(each: Record, seen: Sequence[Spell], let_in: datetime) -> Out | None:
@@ -166,7 +193,29 @@ def _by_no_run(records: Sequence[Record], seen: Sequence[Spell]) -> list[Turn]:
                 f"{now.site} serves again; it was seen {closed.role} from {stamp(closed.first)} to {stamp(closed.last)}"
             )
             turns.append(Turn(now.first, now.site, text, _between(seen, was, now), about=True))
-    return turns
+    return [*turns, *_ends(records, seen)]
+
+
+def _ends(records: Sequence[Record], seen: Sequence[Spell]) -> Iterator[Turn]:
+    """Sites that were seen down or closed after they were seen to serve, while no run was under way and none served."""
+    for was in serving(seen):
+        after = [each for each in seen if each.site == was.site and each.first > was.last]
+        if not after or after[0].role not in _SERVES_NOT:
+            continue
+        end = after[0].first
+        if any(each.site != was.site and each.first <= end <= each.last for each in serving(seen)):
+            continue
+        if any(_under_way(each, was.last, end) for each in records):
+            continue
+        text = f"{was.site} was seen {after[0].role}; it was last seen to serve at {stamp(was.last)}"
+        yield Turn(end, None, text, about=True)
+
+
+def _under_way(each: Record, begin: datetime, end: datetime) -> bool:
+    """Whether a run may have kept clients out in this time. A failover comes after the loss that it is for."""
+    if each.operation == FAILOVER or each.began is None or each.began > end + _CLOCKS:
+        return False
+    return each.ended is None or each.ended >= begin - _CLOCKS
 
 
 def _closed_between(seen: Sequence[Spell], was: Spell, now: Spell) -> Spell | None:

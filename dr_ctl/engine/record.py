@@ -79,8 +79,10 @@ class Out:
 class Record:
     """A run in short. `outcome` is the last command's, but for `open`, `none` (never begun) and `aborted`. `ended` is
     None while the run is open, `out` where clients were not kept out or nothing tells; `epoch` is the run's lock.
-    `let_in` is the last step that let clients in, `fenced` the first call that could keep them out. `about` is the
-    installation as the run found it, `plan_sha256` the digest of the plan that people signed."""
+    `let_in` is the last step that let clients in, `fenced` the first call that could keep them out. `served` is what
+    its result says of who serves, by unit, None without one; `served_before` are the sites that served when it was
+    planned. `about` is the installation as the run found it, `plan_sha256` the digest of the plan that people signed.
+    """
 
     run: str
     outcome: str
@@ -101,6 +103,8 @@ class Record:
     epoch: int | None = None
     let_in: Door | None = None
     fenced: Door | None = None
+    served: Mapping[str, str | None] | None = None
+    served_before: tuple[str, ...] = ()
     lost_at_most: float | None = None
     duplicates_at_most: float | None = None
     about: Mapping[str, Any] | None = None
@@ -170,6 +174,8 @@ def record(files: RunFiles) -> Record:
         epoch=max((int(each) for each in epochs if each is not None), default=None),
         let_in=_let_in(rows, sites),
         fenced=_fenced(rows, sites),
+        served=_served(data),
+        served_before=tuple(map(text, items(plan.get("serving")))),
         lost_at_most=number(mapping(bounds.get("lost")).get("at_most")),
         duplicates_at_most=number(mapping(bounds.get("duplicates")).get("at_most")),
         about=next((mapping(each["about"]) for each in by if "about" in each), None),
@@ -216,6 +222,13 @@ def _fenced(rows: Sequence[Mapping[str, Any]], sites: Mapping[str, str]) -> Door
         if row.get("kind") == "intent" and _verb(step) == FENCING and at is not None:
             return Door(sites.get(step, ""), at)
     return None
+
+
+def _served(data: Mapping[str, Any]) -> Mapping[str, str | None] | None:
+    units = {
+        text(each.get("name")): text(each.get("serving")) or None for each in map(mapping, items(data.get("pairs")))
+    }
+    return units or None
 
 
 def _sites(plans: Sequence[Mapping[str, Any]]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dr_ctl.core.clock import stamp
-from dr_ctl.engine.plan import Ask
+from dr_ctl.engine.plan import Ask, PlannedStep
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from tests.cli.conftest import Shell
@@ -66,6 +66,20 @@ def failed_over(path: Path) -> Scribe:
     return run.end(0, "ok", "paris serves", pairs=[{"name": "orders-1", "serving": "paris"}], command="failover")
 
 
+def fencing(path: Path) -> Scribe:
+    """Paris is fenced, while London serves."""
+    decided = scribe.plan(ask=Ask("fence", "london"))
+    run = Scribe(path).begin(
+        replace(decided, source="paris", steps=(PlannedStep(1, "fence", "paris", "clients out"),), serving=("london",))
+    )
+    return run.start("fence").sent("fence", call("close acceptor clients at paris", "paris"), took=0.5).stop("fence")
+
+
+def fenced(path: Path, code: int, outcome: str, served: dict[str, str | None]) -> None:
+    pairs = [{"name": name, "serving": site} for name, site in served.items()]
+    fencing(path).end(code, outcome, "paris is fenced", pairs=pairs, command="fence")
+
+
 class TestRunsAlone:
     def test_a_move_says_who_why_and_how_long(self, dr_ctl: Shell) -> None:
         scribe.done(folder(dr_ctl))
@@ -76,6 +90,7 @@ class TestRunsAlone:
             "at": "2026-11-21T02:00:07.500Z",
             "about": False,
             "serving": "paris",
+            "known": True,
             "out_s": {"at_least": 4.0, "at_most": 4.0},
             "run": RUN,
             "epoch": 7,
@@ -106,6 +121,43 @@ class TestRunsAlone:
         assert (turn["serving"], turn["outcome"], turn["out_s"]) == (None, "open", None)
         assert dr_ctl("history").out.splitlines()[-1].startswith("no site serves since 2026-11-21T02:00:00.500Z")
 
+    @pytest.mark.parametrize(
+        ("served", "serving", "known", "left"),
+        [
+            ({"orders-1": "london"}, "london", True, ""),
+            ({"orders-1": "london", "orders-2": "paris"}, "london and paris", True, ""),
+            ({"orders-1": "london", "orders-2": None}, "london", True, "; orders-2 served nowhere"),
+            ({"orders-1": None}, None, True, ""),
+        ],
+        ids=["the other serves", "each a part", "one pair nowhere", "none"],
+    )
+    def test_who_serves_after_a_fence_is_what_its_result_says(
+        self, dr_ctl: Shell, served: dict[str, str | None], serving: str | None, known: bool, left: str
+    ) -> None:
+        fenced(folder(dr_ctl), 0, "ok", served)
+
+        [turn] = told(dr_ctl)
+
+        assert (turn["serving"], turn["known"]) == (serving, known)
+        assert turn["text"].endswith(f"({RUN}){left}")
+
+    def test_an_end_that_is_not_known_is_no_end_without_service(self, dr_ctl: Shell) -> None:
+        fenced(folder(dr_ctl), 22, "unknown", {"orders-1": None})
+
+        [turn] = told(dr_ctl)
+
+        assert (turn["serving"], turn["known"]) == (None, False)
+        assert "  not known  " in dr_ctl("history").out.splitlines()[1]
+
+    def test_a_fence_of_the_site_that_waited_takes_the_service_from_nobody(self, dr_ctl: Shell) -> None:
+        """Its process died: there is no result."""
+        run = fencing(folder(dr_ctl))
+        run.close()
+
+        [turn] = told(dr_ctl)
+
+        assert (turn["serving"], turn["outcome"]) == ("london", "open")
+
     def test_without_any_run_nothing_is_known(self, dr_ctl: Shell) -> None:
         assert dr_ctl("history").out == "nothing is known\n"
 
@@ -121,15 +173,22 @@ class TestLooks:
         looks(watched, "london", ("serving", at(-60), at(0)), ("down", at(2), at(90)))
         looks(watched, "paris", ("standby", at(-60), at(20)), ("serving", at(21), at(90)))
 
-        first, turn = told(watched)
+        first, lost, turn = told(watched)
 
         assert (first["serving"], first["run"], first["about"]) == ("london", None, False)
         assert first["text"] == "seen to serve at the first look"
+        assert (lost["at"], lost["serving"], lost["run"], lost["about"]) == (
+            "2026-11-21T02:00:02.000Z",
+            None,
+            None,
+            True,
+        )
+        assert lost["text"] == "london was seen down; it was last seen to serve at 2026-11-21T02:00:00.000Z"
         assert (turn["serving"], turn["run"], turn["about"]) == ("paris", None, True)
         assert turn["at"] == "2026-11-21T02:00:21.000Z"
         assert turn["out_s"] == {"at_least": None, "at_most": 21.0}
         assert turn["text"].endswith("london was last seen to serve at 2026-11-21T02:00:00.000Z")
-        assert "  no run of this STATE  " in watched("history").out.splitlines()[2]
+        assert "  no run of this STATE  " in watched("history").out.splitlines()[3]
 
     def test_a_move_of_a_run_is_not_told_twice(self, watched: Shell) -> None:
         scribe.done(folder(watched))
@@ -143,8 +202,9 @@ class TestLooks:
         looks(watched, "london", ("serving", at(-60), at(-8)), ("down", at(-7), at(60)))
         looks(watched, "paris", ("standby", at(-60), at(4)), ("serving", at(6), at(60)))
 
-        turn = told(watched)[-1]
+        lost, turn = told(watched)[-2:]
 
+        assert (lost["serving"], lost["at"]) == (None, "2026-11-21T01:59:53.000Z")
         assert (turn["run"], turn["at"]) == (RUN, "2026-11-21T02:00:05.000Z")
         assert turn["out_s"] == {"at_least": 12.0, "at_most": 13.0}
         assert "12 s to 13 s" in watched("history").out
@@ -171,8 +231,9 @@ class TestLooks:
     def test_an_outage_at_one_site_is_told_with_its_bounds(self, watched: Shell) -> None:
         looks(watched, "london", ("serving", at(-60), at(0)), ("down", at(2), at(9)), ("serving", at(10), at(30)))
 
-        [_, turn] = told(watched)
+        [_, ended, turn] = told(watched)
 
+        assert (ended["serving"], ended["at"]) == (None, "2026-11-21T02:00:02.000Z")
         assert (turn["serving"], turn["out_s"]) == ("london", {"at_least": 7.0, "at_most": 10.0})
 
     def test_two_sites_that_serve_are_told(self, watched: Shell) -> None:

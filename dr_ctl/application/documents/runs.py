@@ -171,6 +171,7 @@ class TurnDocument(TypedDict):
     at: Moment
     about: Annotated[bool, Field(description="the moment is about so: between two looks")]
     serving: str | None
+    known: bool
     out_s: OutDocument | None
     run: str | None
     epoch: int | None
