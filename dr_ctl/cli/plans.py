@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dr_ctl.application.plans import title
-from dr_ctl.core.model import some
 from dr_ctl.core.printable import page
 from dr_ctl.engine.operations import ALONE, AT_SOURCE, FAILBACK, REINSTATE
 from dr_ctl.engine.plan import Ask, Call, Plan
 from dr_ctl.engine.verbs import NO_RETURN
-
-_SHOWN = 8
 
 
 def plan_text(plan: Plan) -> str:
@@ -21,12 +18,10 @@ def plan_text(plan: Plan) -> str:
             continue
         limits = ", ".join(_limit(name, value) for name, value in step.limits.items())
         lines.append(f"{step.number:3}. {step.verb}: {step.about}{f'  [{limits}]' if limits else ''}")
-        lines += [f"       {_told(call)}" for call in step.calls[:_SHOWN]]
-        if len(step.calls) > _SHOWN:
-            lines.append(f"       … and {len(step.calls) - _SHOWN} more, all of them with --json")
+        lines += [f"       {_told(call)}" for call in step.calls]
     lines.append("")
     if plan.untouched:
-        lines.append(f"Untouched: {some(plan.untouched)}.")
+        lines.append(f"Untouched: {', '.join(plan.untouched)}.")
     if undone := [step.verb for step in reversed(plan.steps) if step.inverse and step.undoable]:
         returns = any(step.verb == NO_RETURN for step in plan.steps)
         when = " before the point of no return" if returns else ""

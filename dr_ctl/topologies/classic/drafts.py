@@ -11,7 +11,7 @@ from dr_ctl.topologies.classic import beans
 from dr_ctl.topologies.classic.operations import PAUSES, REMOVE_QUEUE, REMOVES_QUEUES
 from dr_ctl.topologies.common import drafts
 from dr_ctl.topologies.common.calls import call
-from dr_ctl.topologies.common.drafts.proving import probe_queue
+from dr_ctl.topologies.common.drafts.proving import probe_queue, probed
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.console.requests import request
@@ -38,6 +38,6 @@ def probe(rules: Rules, step: RunbookStep, seen: Seen[Any], move: Move) -> Draft
             f"remove {name}",
         )
         for view in seen.views(move.target)
-        if REMOVES_QUEUES not in view.denied
+        if view.greets and REMOVES_QUEUES not in view.denied
     ]
-    return Draft(move.target, "one message goes in and comes out as a client's would", tuple(calls))
+    return Draft(move.target, probed(seen, move), tuple(calls))

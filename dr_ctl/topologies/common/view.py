@@ -193,6 +193,11 @@ class Broker(ABC):
         return True
 
     @property
+    def greets(self) -> bool:
+        """Whether the settings say where a client is greeted, so that one can be tried."""
+        return self.config.greets_at is not None
+
+    @property
     def units(self) -> Mapping[str, bool]:
         """The units that move by themselves, and whether clients are let in; empty while the role is not known."""
         return {self.pair: self.role is Role.SERVING} if self.role in (Role.SERVING, Role.STANDBY) else {}

@@ -65,7 +65,7 @@ def broker(site: str, *queues: Queue, serving: bool | None = None, **more: Any) 
     usual = BrokerView(
         pair=PAIR,
         site=site,
-        config=Config(("clients",), ("mirror",), None),
+        config=Config(("clients",), ("mirror",), None, greets_at=CLIENTS),
         broker=f"broker-{site}",
         version="2.56.0",
         node=f"node-{site}",

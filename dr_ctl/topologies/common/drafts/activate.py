@@ -10,6 +10,7 @@ from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common.baseline import before, paused_by_runs
 from dr_ctl.topologies.common.calls import resume
+from dr_ctl.topologies.common.drafts.proving import shown_open
 from dr_ctl.topologies.common.drafts.quiesce import to_lift
 from dr_ctl.topologies.common.failover import came_back_open
 from dr_ctl.topologies.common.rules import Rules
@@ -50,4 +51,4 @@ def draft(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> Dr
         # A resumed run that had passed the gate: only the pauses of quiesce are left.
         calls += [resume(view, queue) for view in seen.views(move.source) for queue in to_lift(rules, view, move)]
     calls += [*lifted, *in_part("strikes", receipts.strikes(seen))]
-    return Draft(move.target, "the doors open, proven by a client's greeting", tuple(calls), tuple(inverse))
+    return Draft(move.target, f"the doors open, {shown_open(seen, move)}", tuple(calls), tuple(inverse))

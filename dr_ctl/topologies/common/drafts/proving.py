@@ -21,8 +21,8 @@ def observe(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> 
 
 def check(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> Draft:
     del rules, step
-    greets = ", and a greeting by the serving site as a client gets it" if fences(seen, move) else ""
-    return Draft("", f"all checks{greets}")
+    greets = fences(seen, move) and any(view.greets for view in seen.views(move.source))
+    return Draft("", "all checks, and a greeting by the serving site as a client gets it" if greets else "all checks")
 
 
 def fences(seen: Seen[Broker], move: Move) -> bool:
@@ -57,7 +57,22 @@ def probe(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> Dr
     calls: list[Call] = []
     name = probe_queue(move.target)
     for view in seen.views(move.target):
+        if not view.greets:
+            continue
         calls.append(document(view, name, view.requests.probe(name), f"create {name} at {view.site}"))
         # With its consumers: the probe's own may not have been taken off yet when it has hung up.
         calls.append(remove_document(view, name, f"remove {name} at {view.site}"))
-    return Draft(move.target, "one message goes in and comes out as a client's would", tuple(calls))
+    return Draft(move.target, probed(seen, move), tuple(calls))
+
+
+def probed(seen: Seen[Broker], move: Move) -> str:
+    """What the probe does, which sends nothing where the settings name no `stomp:`."""
+    if any(view.greets for view in seen.views(move.target)):
+        return "one message goes in and comes out as a client's would"
+    return f"no message is sent: the settings name no `stomp:` of {move.target}"
+
+
+def shown_open(seen: Seen[Broker], move: Move) -> str:
+    """How doors are shown to be open."""
+    greets = any(view.greets for view in seen.views(move.target))
+    return "proven by a client's greeting" if greets else "shown by their flag only: the settings name no `stomp:`"

@@ -31,9 +31,10 @@ def draft(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -
     rescues = [] if fails_over else [call for view in there for call in start(view, ENDED)]
     takes_s = max((view.takes_s for view in (*here, *there)), default=0.0)
     about = "the target takes the store" if fails_over else f"{move.source} gives up the store, the target takes it"
+    proven = "the lock and a client's greeting" if any(view.greets for view in there) else "the lock"
     return Draft(
         move.target,
-        f"{about}; proven by the lock and a client's greeting",
+        f"{about}; proven by {proven}",
         (
             *in_part(HANDOVER, gives_up),
             *in_part("strikes", receipts.strikes(seen)),
