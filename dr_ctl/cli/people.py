@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+import termios
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 import typer
@@ -77,7 +79,9 @@ def _typed(text: str) -> str | None:
 
 
 def _answer(question: Callable[[], T]) -> T | None:
-    """The answer; None where the person hung up."""
+    """The answer; None where the person hung up. What was typed before the question stood there is none."""
+    with suppress(OSError, ValueError, termios.error):  # no terminal of this process: nothing waits there
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)
     try:
         return question()
     except typer.Abort:
