@@ -60,11 +60,25 @@ class Work(Protocol[T_co]):
         """Wait for its end. Gives what it gave, or raises what ended it."""
 
 
+class Stream(Protocol):
+    """A connection that carries bytes. Raises OSError from whatever goes wrong with it."""
+
+    def send(self, data: bytes, within_s: float) -> None: ...
+
+    def receive(self, within_s: float) -> bytes | None:
+        """What came first; nothing at its end, None where nothing came in time."""
+
+    def close(self) -> None: ...
+
+
 class Wires(Protocol):
     """Ways to other machines that are not this machine's sockets."""
 
     def adapter(self) -> BaseAdapter:
-        """What carries the requests of an HTTP session."""
+        """What carries HTTP requests."""
+
+    def connect(self, host: str, port: int, within_s: float) -> Stream:
+        """Raises OSError: ConnectionRefusedError where nobody listens there."""
 
 
 class System(Protocol):

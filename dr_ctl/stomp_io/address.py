@@ -54,15 +54,6 @@ class TlsFiles:
         return context
 
 
-def takes_connections(host: str, port: int, *, timeout_s: float) -> bool:
-    """Say whether a connection is accepted there; no byte is sent."""
-    try:
-        socket.create_connection((host, port), timeout=timeout_s).close()
-    except OSError:
-        return False
-    return True
-
-
 def parse_address(text: str) -> Address:
     """Read `stomp://host:port` or `stomp+ssl://host:port`; ValueError says what is wrong with anything else."""
     expected = "expected stomp://HOST:PORT or stomp+ssl://HOST:PORT"

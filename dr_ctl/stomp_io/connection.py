@@ -1,4 +1,4 @@
-"""A STOMP session on an own socket: messages go through the protocol of stomp.py, and every wait is bounded.
+"""A STOMP session on an own connection: messages go through the protocol of stomp.py, and every wait is bounded.
 
 stomp.py's own sessions bound no wait: the end of a TLS session waits for the peer's part of it for ever. Not for use by
 two threads at once.
@@ -6,8 +6,6 @@ two threads at once.
 
 from __future__ import annotations
 
-import socket
-import ssl
 from typing import TYPE_CHECKING
 
 from dr_ctl.core.clock import growing_s
@@ -21,9 +19,9 @@ from stomp.transport import BaseTransport  # isort: skip
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from dr_ctl.core.system import Stream
     from dr_ctl.stomp_io.address import Address
 
-CHUNK = 64 * 1024
 SEND_TIMEOUT_S = 2.0
 
 
@@ -36,7 +34,7 @@ class SaidError(ConnectionLost):
 
 
 class _Writer(BaseTransport):  # type: ignore[misc] # stomp.py has no types
-    """Where stomp.py's protocol writes its frames: a socket that is somebody else's."""
+    """Where stomp.py's protocol writes its frames: a connection that is somebody else's."""
 
     def __init__(self, put: Callable[[bytes], None]) -> None:
         super().__init__()
@@ -50,9 +48,9 @@ class Connection:
     """An open STOMP session; `stomp` sends. Every method, and each of `stomp`, raises ConnectionLost once the broker is
     gone or has said ERROR."""
 
-    def __init__(self, address: Address, sock: socket.socket, reader: FrameReader, waiting: list[Frame]) -> None:
+    def __init__(self, address: Address, stream: Stream, reader: FrameReader, waiting: list[Frame]) -> None:
         self.address = address
-        self._sock = sock
+        self._stream = stream
         self._reader = reader
         self._waiting = waiting
         self._heard = self._said = growing_s()
@@ -65,12 +63,11 @@ class Connection:
             waiting, self._waiting = self._waiting, []
             return waiting
         try:
-            self._sock.settimeout(max(0.0, timeout_s))
-            data = self._sock.recv(CHUNK)
-        except (TimeoutError, BlockingIOError, ssl.SSLWantReadError):
-            return []
+            data = self._stream.receive(timeout_s)
         except OSError as error:
             raise ConnectionLost(f"{self.address}: {error}") from error
+        if data is None:
+            return []
         if not data:
             raise ConnectionLost(f"{self.address}: closed by the broker")
         self._heard = growing_s()
@@ -99,12 +96,11 @@ class Connection:
         except ConnectionLost:
             pass  # already what is wanted
         finally:
-            self._sock.close()
+            self._stream.close()
 
     def _put(self, data: bytes, timeout_s: float = SEND_TIMEOUT_S) -> None:
         try:
-            self._sock.settimeout(timeout_s)
-            self._sock.sendall(data)
+            self._stream.send(data, timeout_s)
         except OSError as error:
             raise ConnectionLost(f"{self.address}: {error}") from error
         self._said = growing_s()

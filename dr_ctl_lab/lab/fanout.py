@@ -6,20 +6,20 @@ sent: a message that can no longer be confirmed by enough of them is in doubt.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from dr_ctl.core.clock import growing_s
 from dr_ctl.stomp_io.connection import Connection, ConnectionLost
 from dr_ctl.stomp_io.knock import knock
 from dr_ctl_lab.lab.ledger import Event, Ledger
 from dr_ctl_lab.lab.sending import MOST_OUTSTANDING, send
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Iterator
     from pathlib import Path
 
+    from dr_ctl.core.system import Event as Told
     from dr_ctl.stomp_io.address import Address, Login
     from dr_ctl.stomp_io.dialect import Dialect
 
@@ -52,17 +52,17 @@ class Producing:
     dialect: Dialect
     ledger: Ledger
     interval_s: float
-    producing: threading.Event
-    no_more: threading.Event
+    producing: Told
+    no_more: Told
 
 
 def produce(fan: FanOut, login: Login, what: Producing) -> None:
     """Send at the rate until told to stop, and then until the last one is confirmed or in doubt."""
     lines = _Lines(fan, login, what.no_more)
     sending = _Sending(what)
-    due, stopped_at = time.monotonic(), None
+    due, stopped_at = growing_s(), None
     while True:
-        now, least = time.monotonic(), fan.least()
+        now, least = growing_s(), fan.least()
         if what.no_more.is_set():
             stopped_at = stopped_at or now
             if not sending.outstanding or now - stopped_at > FINISH_S:
@@ -91,7 +91,7 @@ class _Message:
 class _Lines:
     """A producer's connections, one to each site that lets it in."""
 
-    def __init__(self, fan: FanOut, login: Login, stop: threading.Event) -> None:
+    def __init__(self, fan: FanOut, login: Login, stop: Told) -> None:
         self.open: dict[str, Connection] = {}
         self._fan, self._login, self._stop = fan, login, stop
         self._not_before: dict[str, float] = {}
@@ -101,7 +101,7 @@ class _Lines:
         for site, address in self._fan.sites:
             if site not in self.open and now >= self._not_before.get(site, 0.0):
                 _, connection = knock(address, self._login, None, timeout_s=GREETING_S, headers=HEART_BEATS)
-                self._not_before[site] = time.monotonic() + AGAIN_S
+                self._not_before[site] = growing_s() + AGAIN_S
                 if connection is not None:
                     self.open[site] = connection
         return self.open

@@ -4,7 +4,7 @@ Clients behave as well-made ones do: durable messages, a receipt for every send 
 them outstanding at once, one message acknowledged at a time, and after a break a new connection to whichever site
 lets them in. No message is sent again: a send without its receipt is in doubt, and the ledger says so.
 
-A client is one thread on its own socket. A door that opens is found within some ten milliseconds, so that a gap
+A client has a connection of its own. A door that opens is found within some ten milliseconds, so that a gap
 in the ledger is the brokers' gap and not the clients'. Where each queue has a door of its own, each client serves one
 queue: a closed queue then cuts no other, and its clients look for it at both sites.
 """
@@ -12,17 +12,16 @@ queue: a closed queue then cuts no other, and its clients look for it at both si
 from __future__ import annotations
 
 import itertools
-import threading
-import time
 import uuid
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
-from dr_ctl.stomp_io.address import endpoints
-from dr_ctl.stomp_io.answers import Connected
+from dr_ctl.core.clock import growing_s
+from dr_ctl.core.system import beside, system
 from dr_ctl.stomp_io.connection import Connection, ConnectionLost, SaidError
 from dr_ctl.stomp_io.dialect import ARTEMIS, Dialect
-from dr_ctl.stomp_io.knock import Knock, wait_for
+from dr_ctl.stomp_io.knock import knock
 from dr_ctl_lab.lab.fanout import FanOut, Producing, produce
 from dr_ctl_lab.lab.ids import Ids, IdStore
 from dr_ctl_lab.lab.ledger import Event, Ledger, Verdict
@@ -30,11 +29,13 @@ from dr_ctl_lab.lab.sending import Sending, send
 from dr_ctl_lab.lab.working import Store, Work
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
     from typing import Self
 
-    from dr_ctl.stomp_io.address import Address, Endpoint, Login
+    from dr_ctl.core.system import Event as Told
+    from dr_ctl.core.system import Work as Beside
+    from dr_ctl.stomp_io.address import Address, Login
     from dr_ctl_lab.lab.ledger import Counts
 
 RETRY_S = 0.01
@@ -74,77 +75,69 @@ class Dialler:
 
     def __init__(self, target: Target, *, headers: dict[str, str] | None = None) -> None:
         self._target = target
-        self._headers = headers or {}
-        self._where: dict[str, list[Endpoint]] = {}
+        self._headers = {**HEART_BEATS, **(headers or {})}
         self._last = target.sites[0][0]
         self._away_until = 0.0
 
     def turned_away(self, site: str) -> None:
         """Note that a site let us in and refused what we came for: dial the other one next, and in a moment."""
         self._last = next((name for name, _ in self._target.sites if name != site), site)
-        self._away_until = time.monotonic() + AWAY_S
+        self._away_until = growing_s() + AWAY_S
 
-    def dial(self, stop: threading.Event) -> tuple[str, Connection] | None:
+    def dial(self, stop: Told) -> tuple[str, Connection] | None:
         """Return the site and the connection, or None once `stop` is set."""
-        knocks: list[_Knocking] = []
-        not_before: dict[str, float] = {}
-        answered_no: set[str] = set()
-        stop.wait(max(0.0, self._away_until - time.monotonic()))
-        began = time.monotonic()
-        try:
-            while not stop.is_set():
-                now = time.monotonic()
-                for site, address in self._in_order():
-                    early = site != self._last and self._last not in answered_no and now - began < HEAD_START_S
-                    if not early and now >= not_before.get(site, 0.0):
-                        knocks.append(_Knocking(site, self._knock(site, address), now))
-                        # Another one beside it, should this one stay without an answer: a knock that is never
-                        # answered would otherwise add its whole time limit to the gap that is measured.
-                        mine = sum(one.site == site for one in knocks)
-                        not_before[site] = now + (AGAIN_S if mine < MOST_KNOCKS else GREETING_S)
-                found = self._answered(knocks, not_before, answered_no)
-                if found is not None:
-                    self._last = found[0]
-                    return found
-                pause = min(RETRY_S, max(0.0, min(not_before.values(), default=0.0) - time.monotonic()))
-                wait_for([one.knock for one in knocks], pause)
-            return None
-        finally:
-            for one in knocks:
-                one.knock.close()
-
-    def _in_order(self) -> list[tuple[str, Address]]:
-        return sorted(self._target.sites, key=lambda site: site[0] != self._last)
-
-    def _knock(self, site: str, address: Address) -> Knock:
-        if site not in self._where:
-            self._where[site] = endpoints(address, timeout_s=GREETING_S)
-        headers = {**HEART_BEATS, **self._headers}
-        return Knock(address, self._target.login, None, where=self._where[site], headers=headers)
-
-    def _answered(
-        self, knocks: list[_Knocking], not_before: dict[str, float], answered_no: set[str]
-    ) -> tuple[str, Connection] | None:
-        """Take the first site that lets us in out of `knocks`; drop those that refuse or stay silent too long."""
-        for one in sorted(knocks, key=lambda one: one.site != self._last):
-            greeting = one.knock.advance()
-            if greeting is None and time.monotonic() - one.since > GREETING_S:
-                greeting = one.knock.give_up("no greeting")
-            if greeting is None:
-                continue
-            knocks.remove(one)
-            if isinstance(greeting, Connected):
-                return one.site, one.knock.connection()
-            not_before[one.site] = time.monotonic() + RETRY_S
-            answered_no.add(one.site)
-        return None
+        stop.wait(max(0.0, self._away_until - growing_s()))
+        began, search = growing_s(), _Search(self._target.login, self._headers)
+        in_order = sorted(self._target.sites, key=lambda site: site[0] != self._last)
+        while not stop.is_set() and search.found is None:
+            for site, address in in_order:
+                early = site != self._last and self._last not in search.denied and growing_s() - began < HEAD_START_S
+                if not early:
+                    search.knock_at(site, address)
+            search.over.wait(RETRY_S)
+        search.over.set()
+        if search.found is not None:
+            self._last = search.found[0]
+        return search.found
 
 
-@dataclass(frozen=True, slots=True)
-class _Knocking:
-    site: str
-    knock: Knock
-    since: float
+class _Search:
+    """Knocks at sites until one lets us in, or it is over."""
+
+    def __init__(self, login: Login, headers: dict[str, str]) -> None:
+        self._login, self._headers = login, headers
+        self._knocking: dict[str, list[float]] = {}
+        self._one = system().mutex()
+        self.over = system().event()
+        self.denied: set[str] = set()
+        self.found: tuple[str, Connection] | None = None
+
+    def knock_at(self, site: str, address: Address) -> None:
+        """Knock there from now on. And once more beside it, should that stay without an answer: a knock that is never
+        answered would otherwise add its whole time limit to the gap that is measured."""
+        since, now = self._knocking.setdefault(site, []), growing_s()
+        if len(since) < MOST_KNOCKS and all(now - each > AGAIN_S for each in since):
+            number = len(since)
+            since.append(now)
+            beside(lambda: self._knock(site, address, number), f"knock at {site}")
+
+    def _knock(self, site: str, address: Address, number: int) -> None:
+        while not self.over.is_set():
+            self._knocking[site][number] = growing_s()
+            _, connection = knock(address, self._login, None, timeout_s=GREETING_S, headers=self._headers)
+            if connection is not None:
+                self._let_in(site, connection)
+            else:
+                self.denied.add(site)
+            self.over.wait(RETRY_S)
+
+    def _let_in(self, site: str, connection: Connection) -> None:
+        with self._one:
+            if self.found is None and not self.over.is_set():
+                self.found = site, connection
+                self.over.set()
+                return
+        connection.close()
 
 
 class Load:
@@ -175,16 +168,18 @@ class Load:
         self._interval_s = producers / rate if producers and rate > 0 else 0.0
         self._work_s = work_ms / 1000
         self._body = "x" * body_bytes
-        self._producing = threading.Event()
-        self._no_more_sends = threading.Event()
-        self._no_more_work = threading.Event()
-        self._producers = [self._thread(self._produce, "producer", n) for n in range(producers)]
-        self._consumers = [self._thread(self._consume, "consumer", n) for n in range(consumers)]
+        self._producing = system().event()
+        self._no_more_sends = system().event()
+        self._no_more_work = system().event()
+        self._many = producers, consumers
+        self._producers: dict[str, Beside[None]] = {}
+        self._consumers: dict[str, Beside[None]] = {}
 
     def start(self) -> Self:
         self._producing.set()
-        for thread in (*self._consumers, *self._producers):
-            thread.start()
+        producers, consumers = self._many
+        self._consumers = self._begun(self._consume, "consumer", consumers)
+        self._producers = self._begun(self._produce, "producer", producers)
         return self
 
     def __enter__(self) -> Self:
@@ -222,11 +217,11 @@ class Load:
         self, true: Callable[[Counts], bool], *, within_s: float = 30.0, what: str = "the condition"
     ) -> Counts:
         """Wait until something is true of the counts; TimeoutError where it is not in time."""
-        until = time.monotonic() + within_s
+        until = growing_s() + within_s
         while not true(counts := self.counts()):
-            if time.monotonic() > until:
+            if growing_s() > until:
                 raise TimeoutError(f"{what} not reached within {within_s:g} s: {counts}")
-            time.sleep(RETRY_S)
+            system().sleep(RETRY_S)
         return counts
 
     def stop(self, *, drain_s: float = 30.0) -> Verdict:
@@ -243,15 +238,15 @@ class Load:
         """End every client where it stands. Twice is once."""
         self._no_more_sends.set()
         self._no_more_work.set()
-        _join([*self._producers, *self._consumers])
+        _join(self._producers | self._consumers)
         self.ledger.close()
 
     def _drain(self, drain_s: float) -> bool:
         """Wait until all that has a receipt came and is acknowledged, or until the brokers say nothing is left."""
-        until = time.monotonic() + drain_s
-        quiet_since = time.monotonic()
+        until = growing_s() + drain_s
+        quiet_since = growing_s()
         before = self.counts()
-        while self._consumers and time.monotonic() < until:
+        while self._consumers and growing_s() < until:
             done = before.awaited == 0 and before.received == before.consumed + before.ack_in_doubt
             if done and before.send_in_doubt == before.ack_in_doubt == 0:
                 return True
@@ -260,9 +255,9 @@ class Load:
             self._no_more_work.wait(LOOK_S)
             after = self.counts()
             if after != before:
-                quiet_since = time.monotonic()
+                quiet_since = growing_s()
                 until = quiet_since + drain_s
-            elif left == 0 or (left is None and done and time.monotonic() - quiet_since > QUIET_S):
+            elif left == 0 or (left is None and done and growing_s() - quiet_since > QUIET_S):
                 return True
             before = after
         return before.awaited == 0
@@ -277,16 +272,19 @@ class Load:
             total += left
         return total
 
-    def _thread(self, client: Callable[[str, Target, Sequence[str]], None], kind: str, number: int) -> threading.Thread:
-        name, share = f"{kind}-{number}", self._shares[number % len(self._shares)]
-        return threading.Thread(target=client, args=(name, *share), name=f"{name}-{self.run}", daemon=True)
+    def _begun(
+        self, client: Callable[[str, Target, Sequence[str]], None], kind: str, many: int
+    ) -> dict[str, Beside[None]]:
+        shares = {f"{kind}-{number}": self._shares[number % len(self._shares)] for number in range(many)}
+        return {name: beside(partial(client, name, *share), f"{name}-{self.run}") for name, share in shares.items()}
 
     def _see_them_live(self) -> None:
         """A client that ended by itself is a defect, and must not look like a quiet broker."""
-        for threads, told in ((self._producers, self._no_more_sends), (self._consumers, self._no_more_work)):
-            for thread in threads:
-                if thread.ident is not None and not thread.is_alive() and not told.is_set():
-                    raise RuntimeError(f"{thread.name} ended by itself; its trace is on standard error")
+        for clients, told in ((self._producers, self._no_more_sends), (self._consumers, self._no_more_work)):
+            for name, client in clients.items():
+                if client.wait(0) and not told.is_set():
+                    client.result()
+                    raise RuntimeError(f"{name} ended by itself")
 
     def _produce(self, name: str, target: Target, queues: Sequence[str]) -> None:
         if target.fan_out is not None:
@@ -317,10 +315,10 @@ class Load:
 
     def _send_all(self, sending: Sending, target: Target) -> None:
         """Send at the rate, noting receipts, until told to stop and the last receipt is there."""
-        due = time.monotonic()
+        due = growing_s()
         stopped_at: float | None = None
         while True:
-            now = time.monotonic()
+            now = growing_s()
             if self._no_more_sends.is_set():
                 stopped_at = stopped_at or now
                 if not sending.outstanding or now - stopped_at > FINISH_S:
@@ -334,7 +332,7 @@ class Load:
                 send(sending.connection, target.dialect, queue, ident, self._body)
                 # After a stall the rate goes on; missed sends are not made up for in one burst.
                 due = max(due + self._interval_s, now - 1.0)
-            for frame in sending.connection.receive(max(0.0005, min(due - time.monotonic(), TURN_S))):
+            for frame in sending.connection.receive(max(0.0005, min(due - growing_s(), TURN_S))):
                 ident = frame.headers.get("receipt-id", "")
                 if frame.cmd == "RECEIPT" and (done := sending.outstanding.pop(ident, None)) is not None:
                     sending.let_in = True
@@ -367,8 +365,8 @@ class Load:
         stopped_at: float | None = None
         while True:
             if self._no_more_work.is_set():
-                stopped_at = stopped_at or time.monotonic()
-                if not work.unconfirmed or time.monotonic() - stopped_at > FINISH_S:
+                stopped_at = stopped_at or growing_s()
+                if not work.unconfirmed or growing_s() - stopped_at > FINISH_S:
                     return
             for frame in connection.receive(TURN_S):
                 work.take(frame, begin=stopped_at is None)
@@ -380,7 +378,6 @@ def _shares(target: Target, queues: tuple[str, ...]) -> list[tuple[Target, tuple
     return [(target, queues)] if target.ids is None else [(target, (queue,)) for queue in queues]
 
 
-def _join(threads: list[threading.Thread]) -> None:
-    for thread in threads:
-        if thread.ident is not None:
-            thread.join(timeout=GREETING_S + FINISH_S + SILENT_S)
+def _join(clients: Mapping[str, Beside[None]]) -> None:
+    for client in clients.values():
+        client.wait(GREETING_S + FINISH_S + SILENT_S)

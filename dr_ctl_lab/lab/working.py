@@ -9,10 +9,10 @@ one of each consumer that its peer was not told of.
 from __future__ import annotations
 
 import itertools
-import time
 from collections import deque
 from typing import TYPE_CHECKING
 
+from dr_ctl.core.system import system
 from dr_ctl_lab.lab.ids import QUEUE_HEADER, IdStore, Where
 from dr_ctl_lab.lab.ledger import Event, Ledger
 
@@ -112,7 +112,7 @@ class Work:
             self._connection.stomp.ack(frame.headers["ack"])
             return
         if (work_s := self._work_s()) > 0:
-            time.sleep(work_s)
+            system().sleep(work_s)
         self._ledger.record(Event.RECEIVED, queue, ident, self._site)
         if self._store:
             self._store.done(self._connection, queue, ident)

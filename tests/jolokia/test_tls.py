@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
-import subprocess
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -14,31 +12,21 @@ from dr_ctl.core.errors import Unreachable
 from dr_ctl.jolokia.client import Account, Read, Reader, Wire
 from dr_ctl.jolokia.errors import NotConnected
 from tests.jolokia.console import answers, console, value
+from tests.tls import self_signed, serving
 
 BEAN = 'org.apache.activemq.artemis:broker="a"'
 
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A certificate of 127.0.0.1 that is its own authority, and its key."""
-    folder = tmp_path_factory.mktemp("tls")
-    cert, key = folder / "cert.pem", folder / "key.pem"
-    subject = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2"]
-    words = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", *subject]
-    subprocess.run([*words, "-keyout", key, "-out", cert], check=True, capture_output=True, timeout=60)
-    return cert, key
+    return self_signed(tmp_path_factory.mktemp("tls"))
 
 
 @contextmanager
 def served(certificate: tuple[Path, Path], *, asks_back: bool = False) -> Iterator[str]:
     """A console behind TLS; `asks_back` for a certificate of who asks."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*certificate)
-    if asks_back:
-        context.load_verify_locations(certificate[0])
-        context.verify_mode = ssl.CERT_REQUIRED
     with console(answers(value({"Depth": 7}))) as server:
-        server.socket = context.wrap_socket(server.socket, server_side=True)
+        server.socket = serving(certificate, asks_back=asks_back).wrap_socket(server.socket, server_side=True)
         yield server.url.replace("http:", "https:")
 
 

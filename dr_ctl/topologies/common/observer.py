@@ -15,8 +15,9 @@ from dr_ctl.core.patience import Patience
 from dr_ctl.core.system import beside, together
 from dr_ctl.engine.ports import Move
 from dr_ctl.settings.model import Installation
-from dr_ctl.stomp_io.address import takes_connections
+from dr_ctl.stomp_io.address import Address
 from dr_ctl.stomp_io.answers import Closed
+from dr_ctl.stomp_io.stream import takes_connections
 from dr_ctl.topologies.common import queues
 from dr_ctl.topologies.common.access import READ_S, Access
 from dr_ctl.topologies.common.evidence import total
@@ -254,7 +255,9 @@ class Observer(ABC, Generic[V_co, A_co]):
             return False
         began = self.clock.monotonic()
         ports = [door.port for door in peer.doors if door.port is not None]
-        taken = self.together(lambda port: takes_connections(host, port, timeout_s=self.patience.knock_s), ports)
+        taken = self.together(
+            lambda port: takes_connections(Address(host, port), timeout_s=self.patience.knock_s), ports
+        )
         self._spent(access.site, began)
         return any(taken)
 

@@ -19,7 +19,8 @@ from dr_ctl.processes.hooks import Place
 from dr_ctl.processes.secrets import variables
 from dr_ctl.settings.model import Installation
 from dr_ctl.settings.topologies.classic_shared_store import ClassicSharedStore, SharedStoreBroker
-from dr_ctl.stomp_io.address import parse_address, takes_connections
+from dr_ctl.stomp_io.address import parse_address
+from dr_ctl.stomp_io.stream import takes_connections
 from dr_ctl.topologies.classic import access, beans
 from dr_ctl.topologies.classic.look import ask
 from dr_ctl.topologies.common import access as common
@@ -91,7 +92,7 @@ class Access(access.Access[BrokerView]):
         if self._settings.stomp is None:
             return False
         address = parse_address(self._settings.stomp)
-        return takes_connections(address.host, address.port, timeout_s=KNOCK_S)
+        return takes_connections(address, timeout_s=KNOCK_S)
 
     def _lock(self) -> tuple[LockSeen | None, str]:
         try:

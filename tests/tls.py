@@ -1,0 +1,26 @@
+"""A certificate for servers on loopback."""
+
+from __future__ import annotations
+
+import ssl
+import subprocess
+from pathlib import Path
+
+
+def self_signed(folder: Path) -> tuple[Path, Path]:
+    """A certificate of 127.0.0.1 that is its own authority, and its key."""
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    subject = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2"]
+    words = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", *subject]
+    subprocess.run([*words, "-keyout", key, "-out", cert], check=True, capture_output=True, timeout=60)
+    return cert, key
+
+
+def serving(certificate: tuple[Path, Path], *, asks_back: bool = False) -> ssl.SSLContext:
+    """For a server; `asks_back` for a certificate of who asks."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate)
+    if asks_back:
+        context.load_verify_locations(certificate[0])
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
