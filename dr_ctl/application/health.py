@@ -70,6 +70,7 @@ def _judged(caller: Caller, opened: Opened, seen: Seen) -> Result:
     problems = [
         *_roles(opened, seen, serving, whole=run is None),
         *_links(seen),
+        *_obstacles(seen),
         *_debts(debts, caller.clock.now()),
         *((Problem(Health.WARNING, f"run {run.files.name} was interrupted"),) if run and not run.lives else ()),
         *against,
@@ -126,6 +127,14 @@ def _links(seen: Seen) -> Iterator[Problem]:
     away = [f"{link.site}/{link.pair}" for link in seen.links() if link.attached is False]
     if away:
         yield Problem(Health.WARNING, f"the link of {some(away)} is not attached")
+
+
+def _obstacles(seen: Seen) -> Iterator[Problem]:
+    """A site where no client can send serves nobody; of a site that waits it is only to be known."""
+    for each in seen.brokers:
+        for obstacle in each.obstacles:
+            out = each.role is Role.SERVING and not obstacle.addresses
+            yield Problem(Health.CRITICAL if out else Health.WARNING, f"{each.site}/{each.pair}: {obstacle.text}")
 
 
 def _debts(debts: Sequence[Debt], now: datetime) -> Iterator[Problem]:

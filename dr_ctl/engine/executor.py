@@ -16,10 +16,10 @@ from typing import Any, Final, Generic, TypeVar
 
 from dr_ctl.core.clock import Clock, stamp
 from dr_ctl.core.errors import DrCtlError, Stopped
-from dr_ctl.core.model import ExitCode, Finding, Json
+from dr_ctl.core.model import ExitCode, Finding, Json, Severity
 from dr_ctl.engine import ending, verbs
 from dr_ctl.engine.ending import Facts, price_text
-from dr_ctl.engine.findings import HOOK_FAILED_LATE
+from dr_ctl.engine.findings import HOOK_FAILED_LATE, NOT_FINISHED
 from dr_ctl.engine.hand import JournalHand
 from dr_ctl.engine.history import LET_IN_AT, History, outage_s
 from dr_ctl.engine.journal import Journal
@@ -394,8 +394,16 @@ class _Run(Generic[O]):
             told=done[-1] if done else "",
         )
         end = ending.of(facts, code, text or "")
-        findings = in_part((*self._findings, *end.findings), self._ask)
+        findings = in_part((*self._findings, *end.findings, *self._left_to_do(end)), self._ask)
         return RunResult(end.code, end.text, findings, seen, end.undone, outage, bounds, self._left, self._evidence)
+
+    def _left_to_do(self, end: ending.End) -> tuple[Finding, ...]:
+        """What to do after an end that leaves something, where no other finding says it."""
+        told = any(each.severity is Severity.ERROR for each in (*self._findings, *end.findings))
+        if end.code is not ExitCode.INCOMPLETE or told:
+            return ()
+        remedy = "Mend what it names, then type the same command again: it does what is left; `dr-ctl status` names it."
+        return (NOT_FINISHED(end.text, remedy),)
 
     def _bounds(self) -> Mapping[str, Json] | None:
         """The last bounds on the loss in the journal, also those of the process that a resumed run follows."""

@@ -212,6 +212,14 @@ STRANDED_SITES: Final = FindingKind(
     "Clients get in at that site.",
     undo="`dr-ctl fence SITE`.",
 )
+NOT_FINISHED: Final = FindingKind(
+    "DR-RUN-008",
+    Severity.ERROR,
+    "The target serves, and something that should have been done is not.",
+    "Mend what the finding names, then type the same command again; `dr-ctl status` names what is left.",
+    "The target goes on serving. The command does what is left, and nothing that is done already.",
+    undo="By a swapover back.",
+)
 NO_ANSWER: Final = FindingKind(
     "DR-SITE-001",
     Severity.WARNING,

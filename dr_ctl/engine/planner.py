@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity, some
+from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity, Weight, some
 from dr_ctl.engine.findings import VERB_UNKNOWN_HERE
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.history import History
@@ -92,9 +92,7 @@ def plan(
     findings = recipe.why_not(seen, move)
     if again:
         # Findings cannot stop a move that is already made, and the second site must be closed.
-        findings = [
-            replace(each, severity=min(each.severity, Severity.WARNING, key=_MILDER.index)) for each in findings
-        ]
+        findings = [replace(each, severity=_milder(each)) for each in findings]
         findings = [was_open_again(source, ask), *findings]
     missing = sorted({step.verb for step in runbook.steps} - recipe.verbs() - GENERAL)
     if missing:
@@ -148,7 +146,11 @@ def _already_there(recipe: Recipe[O], seen: O, move: Move) -> AlreadyThere | Non
         return None
     if operation == FAILOVER and recipe.holds_already(seen, move) is None:
         return None  # somebody else opened the target; the lost site's messages must still be kept out, at a price
-    findings = [each for each in recipe.why_not(seen, move) if each.severity is not Severity.ERROR]
+    findings = [
+        replace(each, severity=_milder(each))
+        for each in recipe.why_not(seen, move)
+        if each.severity is not Severity.ERROR or Weight.WHERE_IT_SERVES in each.weighs
+    ]
     return AlreadyThere(f"{target} serves{_named(seen, move.ask)} already; nothing was changed", tuple(findings))
 
 
@@ -247,7 +249,11 @@ def serving(seen: Observation) -> tuple[str, ...]:
     return tuple(site for site, role in seen.roles.items() if role is Role.SERVING)
 
 
-_MILDER = (Severity.INFO, Severity.WARNING, Severity.ERROR)
+def _milder(finding: Finding) -> Severity:
+    """Its severity where it can refuse nothing."""
+    return Severity.WARNING if finding.severity is Severity.ERROR else finding.severity
+
+
 _ABOUT = {
     HOOK: "the installation's own command",
     HOLD: "wait",

@@ -27,12 +27,21 @@ FenceStrength = Literal["now", "lasting"]
 
 
 @dataclass(frozen=True, slots=True)
+class Obstacle:
+    """What keeps clients from working at a broker whose doors are open: everywhere, or at these addresses alone."""
+
+    text: str
+    remedy: str
+    addresses: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerSeen:
     """A broker of a site, whatever its kind. Where `silent` has an error, no other value was read.
 
     `doors` are the clients' ways in, by name, and whether each is open; `kept_out` says that a lasting fence stands;
     `depths` are the messages in each business queue, `paused` the queues whose dispatch is stopped; `disk_used` is the
-    share of its disk that is taken."""
+    share of its disk that is taken, `obstacles` keep clients from working there although its doors are open."""
 
     site: str
     pair: str
@@ -45,6 +54,7 @@ class BrokerSeen:
     paused: tuple[str, ...] = ()
     to_ship: int | None = None
     disk_used: float | None = None
+    obstacles: tuple[Obstacle, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

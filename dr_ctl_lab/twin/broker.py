@@ -111,6 +111,11 @@ class Broker(ABC):
         del name
         return self.serves
 
+    def refuses_send(self, address: str) -> str | None:
+        """Why a client that may send there may not now, in the broker's words."""
+        del address
+        return None
+
     def let_clients_in(self) -> None:
         """Let clients in, as a person at the console would."""
         self.open_door(self.acceptors[self.clients_door])

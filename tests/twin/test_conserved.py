@@ -175,7 +175,7 @@ def test_what_a_queue_refuses_that_is_idle_or_may_be_full_stays_where_it_is(
         plugin(twin, "london").full.add(ORDERS)
         plugin(twin, "london").when_full = why
     if why == "unread":
-        monkeypatch.setattr("dr_ctl_lab.twin.continuity.beans.SETTINGS", "another()")
+        monkeypatch.setattr("dr_ctl_lab.twin.artemis.beans.SETTINGS", "another()")
 
     with twin.load(100, queues=["orders.out" if why == "idle" else ORDERS]) as traffic:
         traffic.wait_for(1)

@@ -9,7 +9,9 @@ import pytest
 
 from dr_ctl.jolokia.client import READ_S
 from dr_ctl.stomp_io.address import Login
+from dr_ctl.stomp_io.connection import SaidError
 from dr_ctl.topologies.artemis import beans
+from dr_ctl.topologies.artemis.limits import SERVER, of_addresses
 from dr_ctl.topologies.artemis.look import MOVING, find_broker
 from dr_ctl.topologies.common.names import OUTFLOW_PREFIX
 from dr_ctl.topologies.mirror.look import Size, look_again
@@ -19,6 +21,7 @@ ILLEGAL = "java.lang.IllegalArgumentException"
 NO_BEAN = "javax.management.InstanceNotFoundException"
 NO_QUEUE = "org.apache.activemq.artemis.api.core.ActiveMQNonExistentQueueException"
 CREATE, CREATE_OR = "createQueue(java.lang.String)", "createQueue(java.lang.String,boolean)"
+LIMIT = "addAddressSettings(java.lang.String,java.lang.String)"
 UPDATE, DESTROY = "updateQueue(java.lang.String)", "destroyQueue(java.lang.String)"
 
 
@@ -66,6 +69,54 @@ def test_a_queue_with_control_characters_in_its_name_is_read_by_that_name(subjec
     with pytest.raises(ValueError, match="Invalid"):
         listing.json()
     assert name in view.business
+
+
+def test_what_keeps_clients_out_behind_open_doors_is_read(subject: Subject) -> None:
+    """Addresses at a limit, by their policy; of a paused one its queues are paused too."""
+    server, broker = subject.server("london"), subject.broker["london"]
+    policies = {"full.fail": "FAIL", "full.drop": "DROP", "full.block": "BLOCK", "full.page": "PAGE"}
+    names = [*policies, "paused", "blocked"]
+    for name in names:
+        subject.create("london", name)
+    subject.put("london", "full.page", 2)
+    for name, policy in policies.items():
+        subject.put("london", name, 2)
+        limit = json.dumps({"maxSizeBytes": 200, "pageSizeBytes": 100, "addressFullMessagePolicy": policy})
+        told = subject.execute("london", server, LIMIT, name, limit)
+        assert told["status"] == 200, told
+    assert subject.execute("london", beans.address(broker, "paused"), "pause()")["status"] == 200
+    assert subject.execute("london", beans.address(broker, "blocked"), "block()")["value"] is True
+
+    try:
+        view = subject.view("london")
+        with subject.reader("london") as reader:
+            found = [(each.text, each.addresses) for each in of_addresses(reader, view, timeout_s=READ_S)]
+        until(lambda: subject.read("london", server, *SERVER)["DiskStoreUsage"] > 0)  # once it has looked
+        figures = subject.read("london", server, *SERVER)
+        with subject.client("london") as client, pytest.raises(SaidError, match=r"full\.fail"):
+            client.send("full.fail")
+    finally:
+        for name in names:
+            subject.execute("london", server, "removeAddressSettings(java.lang.String)", name)
+            subject.execute("london", beans.address(broker, name), "resume()")
+            subject.execute("london", beans.address(broker, name), "unblock()")
+            subject.execute("london", server, DESTROY, name)
+    with subject.reader("london") as reader:
+        assert of_addresses(reader, subject.view("london"), timeout_s=READ_S) == ()
+
+    full = "addresses with address-full-policy {}, at their limit: {}"
+    assert found == [
+        ("addresses are paused: their clients get nothing: paused", ("paused",)),
+        ("addresses are blocked by management: their senders wait: blocked", ("blocked",)),
+        (full.format("BLOCK", "their senders wait: full.block"), ("full.block",)),
+        (full.format("FAIL", "what is sent there is refused: full.fail"), ("full.fail",)),
+        (full.format("DROP", "what is sent there is dropped: full.drop"), ("full.drop",)),
+    ]
+    assert view.business["paused"].paused
+    assert not view.business["blocked"].paused
+    assert 0 < figures["DiskStoreUsage"] < 1
+    assert 0 < figures["MaxDiskUsage"] <= 100
+    assert figures["AddressMemoryUsage"] < figures["GlobalMaxSize"]
 
 
 def find(subject: Subject, site: str) -> str:

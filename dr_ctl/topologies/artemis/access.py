@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from dr_ctl.engine.lease import Store
 from dr_ctl.engine.outcome import Done, Outcome, Refused
@@ -13,10 +14,10 @@ from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.model import Installation
 from dr_ctl.settings.topologies.artemis import ArtemisBroker
 from dr_ctl.stomp_io.address import parse_address
-from dr_ctl.topologies.artemis import beans, look
+from dr_ctl.topologies.artemis import beans, limits, look
 from dr_ctl.topologies.artemis.broker import B_co
 from dr_ctl.topologies.artemis.documents import Documents
-from dr_ctl.topologies.common.access import CHANGE_S
+from dr_ctl.topologies.common.access import CHANGE_S, READ_S
 from dr_ctl.topologies.common.view import Config
 from dr_ctl.topologies.console.access import ConsoleAccess
 from dr_ctl.topologies.console.requests import change
@@ -55,6 +56,11 @@ class Access(ConsoleAccess[B_co]):
         if self._broker is None:
             self._broker = look.find_broker(self.reader(), timeout_s=timeout_s)
         return self._ask(self._broker, timeout_s)
+
+    def whole(self, *, timeout_s: float = READ_S) -> B_co:
+        view = self.aged(timeout_s=timeout_s)
+        at_addresses = limits.of_addresses(self.reader(), view, timeout_s=timeout_s)
+        return replace(view, obstacles=(*view.obstacles, *at_addresses))
 
     def dispatch(self) -> Mapping[str, tuple[int, bool]]:
         return look.dispatch(self.reader(), self.names())

@@ -20,6 +20,10 @@ def acceptor(broker: str, name: str) -> str:
     return f"{server(broker)},component=acceptors,name={quote(name)}"
 
 
+def address(broker: str, name: str) -> str:
+    return f"{server(broker)},component=addresses,address={quote(name)}"
+
+
 def broker_connection(broker: str, name: str) -> str:
     return f"{server(broker)},component=broker-connections,name={quote(name)}"
 

@@ -200,7 +200,7 @@ def of_ways(view: BrokerView, peer: BrokerView | None) -> Iterator[Finding]:
 def of_both(rules: Rules, seen: Seen[BrokerView], move: Move, here: BrokerView, there: BrokerView) -> Iterator[Finding]:
     """Compare the two brokers of a pair, for the queues that are to move."""
     del rules, seen
-    yield from of_pair(here, there)
+    yield from of_pair(here, there, move.ask.includes)
     if not any(queue.consumers for queue in there.arrived):
         yield IDS_NOT_TAKEN(
             f"{there.site}/{there.pair}: nothing applies the processed ids that arrive there",

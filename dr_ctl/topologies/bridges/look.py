@@ -11,14 +11,14 @@ from dr_ctl.jolokia.client import READ_S, Ask, Listing, Read, Reader
 from dr_ctl.jolokia.errors import BadValue
 from dr_ctl.jolokia.post import Post
 from dr_ctl.jolokia.values import Fields
-from dr_ctl.topologies.artemis import beans
+from dr_ctl.topologies.artemis import beans, limits
 from dr_ctl.topologies.artemis import look as parts
 from dr_ctl.topologies.artemis.document_queue import IN_USER
 from dr_ctl.topologies.bridges.view import ORIGIN, Bridge, BrokerView, Divert, Flow
 from dr_ctl.topologies.common.names import ANY_ADDRESS
 from dr_ctl.topologies.common.view import Config, Queue
 
-_SERVER: Final = ("Active", "Version", "NodeID", "CurrentTimeMillis", "DiskStoreUsage")
+_SERVER: Final = ("Active", "Version", "NodeID", "CurrentTimeMillis", *limits.SERVER)
 _QUEUE: Final = (*parts.QUEUE, "FirstMessageAge")
 _BRIDGE: Final = (
     "Name", "QueueName", "ForwardingAddress", "Started", "Connected", "MessagesAcknowledged",
@@ -73,7 +73,8 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
         node=fields.text("NodeID"),
         active=fields.flag("Active"),
         now_ms=fields.number("CurrentTimeMillis"),
-        disk_used=fields.optional_share("DiskStoreUsage"),
+        disk_used=limits.disk_used(fields),
+        obstacles=limits.of_server(fields),
         start=str(runtime.fields().number("StartTime")),
         acceptors=tuple(parts.acceptor(bean, row) for bean, row in parts.found(acceptors.answer())),
         queues=tuple(sorted(queues, key=lambda queue: queue.name)),

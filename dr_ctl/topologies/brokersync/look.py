@@ -51,6 +51,7 @@ def seen(
         prepared=answer.prepared,
         documents=document_files.texts(),
         disk_used=answer.share,
+        obstacles=answer.obstacles,
         slave=answer.broker.flag("Slave"),
         networks=answer.networks,
         denied=answer.denied,

@@ -14,14 +14,25 @@ from dr_ctl.topologies.classic import beans
 from dr_ctl.topologies.classic.broker import Network
 from dr_ctl.topologies.classic.operations import EVERY, Permit
 from dr_ctl.topologies.common.view import Acceptor, Connection, Consumer, Queue
+from dr_ctl.topologies.topology import Obstacle
 
-BROKER: Final = ("BrokerName", "BrokerId", "BrokerVersion", "Slave", "TransportConnectors", "StorePercentUsage")
+BROKER: Final = (
+    "BrokerName", "BrokerId", "BrokerVersion", "Slave", "TransportConnectors", "StorePercentUsage",
+    "MemoryPercentUsage", "TempPercentUsage",
+)  # fmt: skip
 QUEUE: Final = (
     "Name", "QueueSize", "InFlightCount", "EnqueueCount", "DequeueCount", "ExpiredCount", "ConsumerCount", "Paused",
     "DLQ",
 )  # fmt: skip
 CONSUMER: Final = ("DestinationName", "ClientId", "UserName", "MessageCountAwaitingAcknowledge", "Network")
 CONNECTION: Final = ("ClientId", "RemoteAddress", "UserName", "NetworkConnection")
+_FULL: Final = 100
+# A limit of a broker's systemUsage: its figure, its element in activemq.xml, and what waits where it is reached.
+_LIMITS: Final = (
+    ("StorePercentUsage", "storeUsage", "all who send durable messages wait"),
+    ("MemoryPercentUsage", "memoryUsage", "all who send wait"),
+    ("TempPercentUsage", "tempUsage", "all who send non-durable messages wait"),
+)
 # The protocols of connectors by scheme; connectors of any other scheme speak OpenWire.
 _SCHEMES: Final = {"stomp": "STOMP", "amqp": "AMQP", "mqtt": "MQTT", "ws": "WS", "wss": "WS", "http": "HTTP"}
 
@@ -47,6 +58,22 @@ class Answered:
         """How much of the store's limit is taken."""
         percent = self.broker.optional_share("StorePercentUsage")
         return percent / 100 if percent is not None else None
+
+    @property
+    def obstacles(self) -> tuple[Obstacle, ...]:
+        """The limits that are reached: the broker lets its senders wait there."""
+        reached = (
+            (element, percent, effect)
+            for figure, element, effect in _LIMITS
+            if (percent := self.broker.optional_share(figure)) is not None and percent >= _FULL
+        )
+        return tuple(
+            Obstacle(
+                f"it uses {percent:.0f} % of its {element}: {effect}",
+                f"Let messages be consumed there, or raise {element} in its activemq.xml.",
+            )
+            for element, percent, effect in reached
+        )
 
 
 def ask(

@@ -86,6 +86,8 @@ def answered(replies: list[Mapping[str, Any]], doors: Mapping[str, bool], versio
         "BrokerVersion": version,
         "Slave": False,
         "StorePercentUsage": broker.get("storePercentUsage"),
+        "MemoryPercentUsage": broker.get("memoryPercentUsage"),
+        "TempPercentUsage": broker.get("tempPercentUsage"),
     }
     rows = [each for each in replies[:-1] if str(each.get("destinationName", "")).startswith("queue://")]
     taking = [each for each in replies[:-1] if "dispatchedQueueSize" in each]

@@ -166,6 +166,10 @@ class Access(ABC, Generic[V_co]):
         """Look, and at ages that only those need who tell them, where a topology asks for these by themselves."""
         return self.look(timeout_s=timeout_s)
 
+    def whole(self, *, timeout_s: float = READ_S) -> V_co:
+        """Look, at ages, and at what keeps clients from working behind open doors: everything that commands tell."""
+        return self.aged(timeout_s=timeout_s)
+
     def moving(self, *, timeout_s: float = READ_S) -> V_co:
         """A look for the history: of queues that are known, at least what it keeps of them. Other values may be from
         the last look."""

@@ -30,6 +30,7 @@ from dr_ctl.topologies.common.findings import (
     PROBE_PORT_UNKNOWN,
     VERSIONS_DIFFER,
 )
+from dr_ctl.topologies.common.obstacles import of_obstacles
 from dr_ctl.topologies.common.seen import Seen, Silent
 from dr_ctl.topologies.common.view import Broker
 
@@ -144,7 +145,9 @@ def of_standby(view: Broker) -> Iterator[Finding]:
         )
 
 
-def of_pair(source: Broker, target: Broker) -> Iterator[Finding]:
+def of_pair(source: Broker, target: Broker, includes: Callable[[str], bool] = lambda _: True) -> Iterator[Finding]:
+    yield from of_obstacles(target, Severity.ERROR, includes)
+    yield from of_obstacles(source, Severity.WARNING, includes)
     if source.version != target.version:
         yield VERSIONS_DIFFER(
             f"versions differ: {source.version} at {source.site}, {target.version} at {target.site}",

@@ -9,6 +9,7 @@ from typing import TypeVar
 from dr_ctl.core.model import Finding, Role, Severity, Weight
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.findings import SOURCE_ALIVE
+from dr_ctl.engine.operations import FAILBACK
 from dr_ctl.engine.parts import part_of
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.common.checks import of_silent, of_taken, on_the_way, weighed
@@ -17,6 +18,7 @@ from dr_ctl.topologies.common.findings import (
     CAME_BACK_OPEN,
     COUNTED_BELOW_ZERO,
 )
+from dr_ctl.topologies.common.obstacles import of_obstacles
 from dr_ctl.topologies.common.seen import Seen, Silent
 from dr_ctl.topologies.common.view import Broker
 
@@ -35,6 +37,7 @@ def findings(seen: Seen[V], move: Move, of_broker: Callable[[V], Iterable[Findin
         for each in of_broker(view):
             if Weight.EXPECTED_WHEN_LOST not in each.weighs:
                 yield weighed(each, Weight.FAILOVER)
+        yield from of_obstacles(view, Severity.WARNING, move.ask.includes)
     for broker in seen.sites[move.source].values():
         if isinstance(broker, Silent):
             yield from (replace(each, severity=Severity.WARNING) for each in of_silent(broker))
@@ -72,6 +75,9 @@ def of_return(
                         yield replace(each, severity=Severity.WARNING)
                     elif each.id not in mended:
                         yield each
+    for view in seen.views(move.target):
+        severity = Severity.ERROR if move.ask.operation == FAILBACK else Severity.WARNING
+        yield from of_obstacles(view, severity, move.ask.includes)
     if seen.roles[move.target] is Role.SERVING and seen.roles[move.source] is Role.SERVING:
         text = f"{move.target} came back open: it is fenced at once, before anything else"
         yield CAME_BACK_OPEN(text, boots_closed)

@@ -78,6 +78,15 @@ CLIENTS_BY_OTHER_DOOR: Final = FindingKind(
     check="no client comes by a door that a fence leaves open",
     weighs=Weight.SINGLE_STEP,
 )
+CLIENTS_CANNOT_WORK: Final = FindingKind(
+    "DR-LIMIT-001",
+    Severity.ERROR,
+    "A limit is reached at the broker, or addresses are paused or blocked: behind open doors clients could not send, "
+    "or would get nothing.",
+    "Make room as the finding says; `dr-ctl validate` looks again. A failover is warned, not refused.",
+    check="clients could work at both",
+    weighs=Weight.WHERE_IT_SERVES,
+)
 OTHER_DOOR_OPEN: Final = FindingKind(
     "DR-DOOR-006",
     Severity.WARNING,
@@ -293,6 +302,14 @@ NO_PROBE: Final = FindingKind(
     "No probe was made, because the settings name no `stomp` address.",
     "Name a client's address under `stomp:` of each broker.",
     "A message through a queue of dr-ctl's own at the end of each run.",
+)
+PROBE_FAILED: Final = FindingKind(
+    "DR-PROBE-003",
+    Severity.ERROR,
+    "The target was opened, and a message that was sent through it as a client sends it did not come back.",
+    "Where `dr-ctl status` names a limit that is reached there, make room; otherwise the log of that broker says why. "
+    "Clients that are let in meet the same.",
+    undo="By a swapover back.",
 )
 PROBE_QUEUE_LEFT: Final = FindingKind(
     "DR-PROBE-002",

@@ -32,6 +32,7 @@ def why_not_yet(now: Sample[Any], before: Sample[Any] | None) -> list[str]:
         found += list(clients_of(view))
         found += list(view.link.unsettled())
         found += list(_between_brokers(view))
+    found += [f"{now.target.site}: {each.text}" for each in now.target.obstacles if not each.addresses]
     return found + (moved(before, now) if before is not None else [])
 
 

@@ -12,6 +12,7 @@ from dr_ctl.engine.findings import QUEUES_PAUSED
 from dr_ctl.engine.ports import Check
 from dr_ctl.topologies.common.findings import (
     CLIENTS_BY_OTHER_DOOR,
+    CLIENTS_CANNOT_WORK,
     CONSUMERS_AT_STANDBY,
     COUNTED_BELOW_ZERO,
     DOOR_CLOSED_WHILE_SERVING,
@@ -67,7 +68,15 @@ OF_BROKER: Final[Sequence[Named[Any]]] = (
         lambda view: f"{view.role.value}, {len(view.consumers)} consumer(s)",
     ),
 )
+
+
+def _room(view: Broker) -> str:
+    disk = f"disk {view.disk_used:.0%} full" if view.disk_used is not None else "disk not told"
+    return f"{view.site} {disk}, {len(view.obstacles)} limit(s) reached"
+
+
 OF_PAIR: Final[Sequence[Named[Any]]] = (
+    Named(CLIENTS_CANNOT_WORK, _room),
     Named(VERSIONS_DIFFER, lambda view: f"{view.site} {view.version}"),
     Named(PAUSED_AT_TARGET, lambda view: f"{view.site} {len(view.business)} queue(s)"),
 )

@@ -221,7 +221,7 @@ class Observer(ABC, Generic[V_co, A_co]):
         return view
 
     def _asked(self, access: Access[V_co], timeout_s: float) -> V_co | Silent:
-        return self._answer(access, partial(access.aged, timeout_s=timeout_s))
+        return self._answer(access, partial(access.whole, timeout_s=timeout_s))
 
     def _answer(self, access: Access[V_co], look: Callable[[], T]) -> T | Silent:
         try:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from dr_ctl.core.errors import BrokerError, Sick, TimedOut, Unreachable
-from dr_ctl.core.model import Finding, Json, Role
+from dr_ctl.core.model import Finding, Json, Role, Severity
 from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.engine.lease import LOCK, LockDocument, Look
 from dr_ctl.engine.ports import UnitSeen
@@ -16,6 +16,7 @@ from dr_ctl.rpo.history.row import Row
 from dr_ctl.topologies.common.debts import debts_of
 from dr_ctl.topologies.common.findings import LIE_ASIDE, QUARANTINE_ENDED
 from dr_ctl.topologies.common.names import QUARANTINE_PREFIX, numbered
+from dr_ctl.topologies.common.obstacles import of_obstacles
 from dr_ctl.topologies.common.residue import Residue
 from dr_ctl.topologies.common.view import Broker
 from dr_ctl.topologies.topology import BrokerSeen, FenceStrength, LinkSeen, Stake
@@ -126,7 +127,7 @@ class Seen(Generic[V_co]):
         return Residue.together(known).figures() if len(known) == len(self.sites[site]) else {}
 
     def findings(self) -> Sequence[Finding]:
-        return [*self._let_in(), *self._quarantined()]
+        return [*self._let_in(), *self._quarantined(), *self._unable()]
 
     def fence_strength(self, site: str) -> FenceStrength | None:
         views = self.views(site)
@@ -164,6 +165,11 @@ class Seen(Generic[V_co]):
                 )
                 yield QUARANTINE_ENDED(text, remedy)
 
+    def _unable(self) -> Iterator[Finding]:
+        """What keeps clients from working, now where they are let in, and after a failover elsewhere."""
+        for view in self._all():
+            yield from of_obstacles(view, Severity.ERROR if view.role is Role.SERVING else Severity.WARNING)
+
     def _quarantined(self) -> Iterator[Finding]:
         """Messages that a return took out without an explanation, until a person has looked at them."""
         for view in self._all():
@@ -188,6 +194,7 @@ def _broker(view: Broker | Silent) -> BrokerSeen:
         paused=view.paused,
         to_ship=view.link.to_ship,
         disk_used=view.disk_used,
+        obstacles=view.obstacles,
     )
 
 

@@ -17,14 +17,14 @@ from dr_ctl.jolokia.client import READ_S, Answer, Ask, Listing, Read, Reader
 from dr_ctl.jolokia.errors import BadValue, NoSuchBean, OperationFailed
 from dr_ctl.jolokia.post import Asked, Post
 from dr_ctl.jolokia.values import Fields
-from dr_ctl.topologies.artemis import beans
+from dr_ctl.topologies.artemis import beans, limits
 from dr_ctl.topologies.artemis import look as parts
 from dr_ctl.topologies.artemis.document_queue import IN_USER
 from dr_ctl.topologies.common.names import ANY_ADDRESS
 from dr_ctl.topologies.common.view import Config, Connection, Consumer, Grants, Queue
 from dr_ctl.topologies.mirror.view import BrokerView, Link
 
-_SERVER: Final = ("Active", "Version", "NodeID", "CurrentTimeMillis", "PendingMirrorAcks", "DiskStoreUsage")
+_SERVER: Final = ("Active", "Version", "NodeID", "CurrentTimeMillis", "PendingMirrorAcks", *limits.SERVER)
 _LINK: Final = ("Name", "Started", "Connected", "Protocol")
 _EVERYTHING: Final = ("", -1, -1)
 FEW: Final = 100
@@ -129,7 +129,8 @@ def _look(
         node=fields.text("NodeID"),
         active=fields.flag("Active"),
         now_ms=now_ms,
-        disk_used=fields.optional_share("DiskStoreUsage"),
+        disk_used=limits.disk_used(fields),
+        obstacles=limits.of_server(fields),
         pending_acks=fields.number("PendingMirrorAcks"),
         start=start,
         acceptors=tuple(parts.acceptor(bean, row) for bean, row in parts.found(acceptors.answer())),

@@ -120,6 +120,7 @@ class Access(access.Access[BrokerView]):
             prepared=answers.prepared,
             documents=self.document_files.texts(),
             disk_used=answers.share,
+            obstacles=answers.obstacles,
             slave=answers.broker.flag("Slave"),
             networks=answers.networks,
             denied=answers.denied,

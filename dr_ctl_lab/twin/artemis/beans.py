@@ -3,6 +3,7 @@ its link to the peer."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
@@ -17,6 +18,7 @@ from dr_ctl_lab.twin.parts import Acceptor, BrokerSaysNo
 
 RUNTIME: Final = "java.lang:type=Runtime"
 TEXT: Final = "java.lang.String"
+SETTINGS: Final = f"getAddressSettingsAsJSON({TEXT})"
 _SEND: Final = f"java.util.Map,int,{TEXT},boolean,{TEXT},{TEXT}"
 
 
@@ -32,19 +34,27 @@ def _runtime(broker: Broker) -> dict[str, Any]:
     return {"StartTime": broker.start_ms, "Uptime": broker.now_ms() - broker.start_ms}
 
 
-def address(broker: Broker, name: str) -> dict[str, Any]:
+def address(broker: ArtemisBroker, name: str) -> dict[str, Any]:
     mine = [queue.name for queue in broker.queues.values() if queue.address == name]
     routing = sorted(broker.addresses[name])
     return {
         "Address": name,
         "QueueNames": mine,
         "RoutingTypes": routing,
-        "Paused": False,
+        "Paused": name in broker.limits.paused,
+        "Paging": broker.pages(name),
         "RolesAsJSON": broker.security.as_json(name),
     }
 
 
-def server(broker: Broker) -> dict[str, Any]:
+def address_operations(broker: ArtemisBroker, name: str) -> Operations:
+    return {
+        "pause()": lambda: broker.pause_address(name, on=True),
+        "resume()": lambda: broker.pause_address(name, on=False),
+    }
+
+
+def server(broker: ArtemisBroker) -> dict[str, Any]:
     return {
         "Name": broker.name,
         "Started": True,
@@ -52,7 +62,9 @@ def server(broker: Broker) -> dict[str, Any]:
         "Version": broker.version,
         "NodeID": broker.node,
         "UptimeMillis": broker.now_ms() - broker.start_ms,
-        "DiskStoreUsage": 0.1,
+        "MaxDiskUsage": broker.limits.max_disk,
+        "GlobalMaxSize": broker.limits.memory,
+        "AddressMemoryUsage": broker.size(),
         "QueueNames": [*broker.queues],
         "AddressNames": [*broker.addresses],
         "QueueCount": len(broker.queues),
@@ -72,7 +84,12 @@ def server_operations(broker: ArtemisBroker) -> Operations:
             broker.hang_up(session)
         return session is not None
 
+    def settings(name: str) -> str:
+        mine = broker.limits.of(name)
+        return json.dumps({"addressFullMessagePolicy": mine.policy, "maxSizeBytes": mine.most})
+
     return {
+        SETTINGS: settings,
         f"destroyQueue({TEXT})": destroy,
         f"destroyQueue({TEXT},boolean)": destroy,
         f"destroyQueue({TEXT},boolean,boolean)": destroy,

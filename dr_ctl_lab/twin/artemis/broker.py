@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from dr_ctl_lab.twin.artemis.limits import ROOMY, Limits
 from dr_ctl_lab.twin.broker import ANYCAST, DEAD_LETTERS, EXPIRED, Broker, No
 from dr_ctl_lab.twin.messages import Message, Queue
 from dr_ctl_lab.twin.parts import BrokerSaysNo
@@ -14,6 +15,44 @@ _CORE = "org.apache.activemq.artemis.api.core"
 
 @dataclass(kw_only=True)
 class ArtemisBroker(Broker):
+    limits: Limits = field(default_factory=Limits)
+
+    def size(self, address: str | None = None) -> int:
+        """The bytes that lie at an address, or at all of them."""
+        found = (queue for queue in self.queues.values() if address in (None, queue.address))
+        return sum(message.size for queue in found for message in queue.messages.values())
+
+    def limit_percent(self, address: str) -> int:
+        """How much of the address's own limit is taken; 0 where it has none."""
+        most = self.limits.of(address).most
+        return self.size(address) * 100 // most if most > 0 else 0
+
+    def pages(self, address: str) -> bool:
+        """Say so of an address at a limit: every one that keeps messages out says that it pages, but for one that
+        blocks."""
+        mine = self.limits.of(address)
+        full = (mine.most >= 0 and self.size(address) > mine.most) or (
+            self.limits.memory < ROOMY and self.size() >= self.limits.memory
+        )
+        return full and mine.policy != "BLOCK"
+
+    def refuses_send(self, address: str) -> str | None:
+        if self.limits.disk_is_full:
+            return (
+                f"AMQ229119: Free storage space is at 0B of 1GB total. Usage rate is {self.limits.disk_used:.1%} which "
+                "is beyond the configured <max-disk-usage>. System will start blocking producers."
+            )
+        if self.limits.of(address).policy == "FAIL" and self.pages(address):
+            return f"AMQ229102: Address {address} is full"
+        return None
+
+    def pause_address(self, address: str, *, on: bool) -> None:
+        """With its queues."""
+        (self.limits.paused.add if on else self.limits.paused.discard)(address)
+        for queue in [each for each in self.queues.values() if each.address == address]:
+            queue.paused = on
+            queue.dispatch()
+
     def cut_consumers(self, address: str) -> bool:
         """Cut every connection with a consumer of that address, and all its other consumers."""
         found = [each for each in self.sessions.values() if any(one.queue.address == address for one in each.holds())]

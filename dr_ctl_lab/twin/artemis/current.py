@@ -10,6 +10,7 @@ from dr_ctl_lab.twin.artemis import beans as common
 from dr_ctl_lab.twin.artemis import listings
 from dr_ctl_lab.twin.artemis.beans import TEXT
 from dr_ctl_lab.twin.artemis.broker import ArtemisBroker
+from dr_ctl_lab.twin.artemis.limits import AddressSettings
 from dr_ctl_lab.twin.artemis.listings import Listed
 from dr_ctl_lab.twin.bean import ILLEGAL, Bean, Operations
 from dr_ctl_lab.twin.broker import Broker
@@ -32,8 +33,25 @@ def _parameters(acceptor: Acceptor) -> dict[str, str]:
     return parameters if acceptor.opens_at_boot else {**parameters, "autoStart": "false"}
 
 
-def address(broker: Broker, name: str) -> dict[str, Any]:
-    return {**common.address(broker, name), "Internal": False}
+def address(broker: ArtemisBroker, name: str) -> dict[str, Any]:
+    return {
+        **common.address(broker, name),
+        "Internal": False,
+        "AddressLimitPercent": broker.limit_percent(name),
+        "BlockedViaManagement": name in broker.limits.blocked,
+    }
+
+
+def address_operations(broker: ArtemisBroker, name: str) -> Operations:
+    def block() -> bool:
+        broker.limits.blocked.add(name)
+        return True
+
+    return {
+        **common.address_operations(broker, name),
+        "block()": block,
+        "unblock()": lambda: broker.limits.blocked.discard(name),
+    }
 
 
 def queue(queue: Queue) -> dict[str, Any]:
@@ -47,7 +65,12 @@ def queue(queue: Queue) -> dict[str, Any]:
 
 
 def server(broker: ArtemisBroker) -> dict[str, Any]:
-    return {**common.server(broker), "Active": True, "CurrentTimeMillis": broker.now_ms()}
+    return {
+        **common.server(broker),
+        "Active": True,
+        "CurrentTimeMillis": broker.now_ms(),
+        "DiskStoreUsage": broker.limits.disk_used,
+    }
 
 
 def server_operations(broker: ArtemisBroker) -> Operations:
@@ -66,8 +89,18 @@ def server_operations(broker: ArtemisBroker) -> Operations:
         queue.options |= wanted
         return json.dumps({"id": queue.number, **_settled(queue)})
 
+    def unlimit(match: str) -> None:
+        broker.limits.settings.pop(match, None)
+
+    def limit(match: str, text: str) -> str:
+        wanted = json.loads(text)
+        broker.limits.settings[match] = AddressSettings(wanted["maxSizeBytes"], wanted["addressFullMessagePolicy"])
+        return text
+
     return {
         **common.server_operations(broker),
+        f"addAddressSettings({TEXT},{TEXT})": limit,
+        f"removeAddressSettings({TEXT})": unlimit,
         f"createQueue({TEXT})": create,
         f"createQueue({TEXT},boolean)": create,
         f"updateQueue({TEXT})": update,

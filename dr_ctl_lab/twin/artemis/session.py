@@ -172,6 +172,9 @@ class ArtemisSession(Line):
         if not may("send"):
             self.refuse(f"AMQ339011 Error sending message to {address}", receipt=got.headers.get("receipt"))
             return
+        if (why := broker.refuses_send(address)) is not None:
+            self.refuse(why, receipt=got.headers.get("receipt"))
+            return
         if kind == ANYCAST and not any(queue.address == address for queue in broker.queues.values()):
             options = {"name": address, "address": address, "routing-type": ANYCAST, "durable": True}
             broker.create_queue(options, auto_created=True)

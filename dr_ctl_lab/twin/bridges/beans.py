@@ -39,7 +39,11 @@ def beans(broker: BridgesBroker) -> Iterator[Bean]:
     yield Bean(names.server(broker.name), partial(_server, broker), partial(_server_operations, broker))
     yield from current.everywhere(broker)
     for address in broker.addresses:
-        yield Bean(names.address(broker.name, address), partial(_address, broker, address), dict)
+        yield Bean(
+            names.address(broker.name, address),
+            partial(_address, broker, address),
+            partial(current.address_operations, broker, address),
+        )
     for queue in broker.queues.values():
         name = names.queue(broker.name, queue.address, queue.routing, queue.name)
         yield Bean(name, partial(_queue, broker, queue), partial(common.queue_operations, broker, queue))

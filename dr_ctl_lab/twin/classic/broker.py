@@ -32,7 +32,8 @@ _WORDS: Final = {
 @dataclass(kw_only=True)
 class ClassicBroker(Broker):
     """A Classic broker. `browse_page`: the most messages that a browse shows, without a notice; a real broker's default
-    is 400. `policy` is that of the console. Expired messages are looked for every `looks_every_s`."""
+    is 400. `policy` is that of the console. Expired messages are looked for every `looks_every_s`. `usage`: how many
+    percent of each limit of its systemUsage are taken."""
 
     version: ClassVar[str] = "5.18.3"
     clients_door: ClassVar[str] = "stomp"
@@ -42,6 +43,7 @@ class ClassicBroker(Broker):
     policy: Policy = OPEN
     looks_every_s: float = 30.0
     composites: dict[str, Composite] = field(default_factory=dict)
+    usage: dict[str, int] = field(default_factory=lambda: {"Store": 0, "Memory": 0, "Temp": 0})
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -29,7 +29,8 @@ def answer(broker: ClassicBroker, asked: str, headers: Mapping[str, str]) -> Non
 def _of_broker(broker: ClassicBroker) -> dict[str, Any]:
     rows = [_of_queue(broker, each) for each in broker.queues.values()]
     total = {key: sum(row[key] for row in rows) for key in ("size", "enqueueCount", "dequeueCount", "inflightCount")}
-    return {**total, "storePercentUsage": 0, "brokerName": broker.name, "brokerId": broker.ident}
+    usage = {f"{limit.lower()}PercentUsage": percent for limit, percent in broker.usage.items()}
+    return {**total, **usage, "brokerName": broker.name, "brokerId": broker.ident}
 
 
 def _of_queue(broker: ClassicBroker, queue: Queue) -> dict[str, Any]:

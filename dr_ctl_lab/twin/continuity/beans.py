@@ -25,7 +25,6 @@ UPDATE: Final = (
     f"updateQueue({TEXT},{TEXT},{TEXT},java.lang.Integer,java.lang.Boolean,java.lang.Boolean,java.lang.Boolean,"
     f"java.lang.Integer,java.lang.Boolean,java.lang.Integer,java.lang.Long,{TEXT})"
 )
-SETTINGS: Final = f"getAddressSettingsAsJSON({TEXT})"
 _PAGED: Final = f"{TEXT},int,int"
 INTERNAL: Final = "continuity-internal"
 INTERVAL: Final = "500"
@@ -39,7 +38,11 @@ def beans(broker: ContinuityBroker) -> Iterator[Bean]:
     moved = dict(_moved(broker))
     for address in broker.addresses:
         if address not in moved:
-            yield Bean(names.address(broker.name, address), partial(common.address, broker, address), dict)
+            yield Bean(
+                names.address(broker.name, address),
+                partial(common.address, broker, address),
+                partial(common.address_operations, broker, address),
+            )
     for queue in broker.queues.values():
         place = moved.get(queue.name)
         bean = names.queue(broker.name, queue.address, queue.routing, queue.name)
@@ -133,7 +136,7 @@ def _server_operations(broker: ContinuityBroker) -> Operations:
 
     return {
         **common.server_operations(broker),
-        SETTINGS: settings,
+        common.SETTINGS: settings,
         CREATE: create,
         f"createQueue({TEXT},{TEXT})": lambda address, name: broker.create_queue({"name": name, "address": address}),
         UPDATE: update,

@@ -24,7 +24,11 @@ def beans(broker: MirrorBroker) -> Iterator[Bean]:
     if broker.link.configured:
         yield from _link_beans(broker)
     for address in broker.addresses:
-        yield Bean(names.address(broker.name, address), partial(current.address, broker, address), dict)
+        yield Bean(
+            names.address(broker.name, address),
+            partial(current.address, broker, address),
+            partial(current.address_operations, broker, address),
+        )
     for queue in broker.queues.values():
         bean = names.queue(broker.name, queue.address, queue.routing, queue.name)
         yield Bean(bean, partial(current.queue, queue), partial(common.queue_operations, broker, queue))

@@ -15,8 +15,9 @@ from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.engine.waiting import until
 from dr_ctl.stomp_io.answers import Failed, Passed
 from dr_ctl.topologies.common import receipts
+from dr_ctl.topologies.common.access import Access
 from dr_ctl.topologies.common.drafts.proving import fences, probe_queue
-from dr_ctl.topologies.common.findings import NO_PROBE, NOT_ALL_APPLIED, PROBE_QUEUE_LEFT
+from dr_ctl.topologies.common.findings import NO_PROBE, NOT_ALL_APPLIED, PROBE_FAILED, PROBE_QUEUE_LEFT
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker
 
@@ -112,6 +113,16 @@ def probe(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Ou
     for access, each in zip(pairs.values(), round_trips, strict=True):
         if isinstance(each, Failed):
             text = f"{access.site}/{access.pair}: the probe message did not come back: {each.because}"
-            return Refused(text, findings=findings)
+            return Refused(text, findings=(PROBE_FAILED(text, _why_no_probe(access)), *findings))
     took: list[Json] = [round(each.took_s, 4) for each in round_trips if isinstance(each, Passed)]
     return Done("a message went in and came out", {"round_trips_s": took}, findings)
+
+
+def _why_no_probe(access: Access[Broker]) -> str:
+    """What to do at a broker that serves and takes no message."""
+    try:
+        obstacles = access.whole().obstacles
+    except BrokerError as error:
+        return error.remedy
+    first = f"{obstacles[0].text}. {obstacles[0].remedy}" if obstacles else f"See the log of {access.site}."
+    return f"{first} `dr-ctl status` says whether that lasts."

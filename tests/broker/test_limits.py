@@ -1,0 +1,75 @@
+"""A target behind whose doors clients could not work is read on real brokers before clients are fenced."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from dr_ctl_lab.lab.lab import Lab
+from dr_ctl_lab.twin.kinds import BROKERSYNC, MIRROR
+from tests.broker.driving import Ended, Operator, end_all, execute, state_of
+
+pytestmark = [pytest.mark.broker]
+
+LIMIT = "DR-LIMIT-001"
+
+
+def told(ended: Ended) -> list[str]:
+    return [each["text"] for each in ended.document["findings"] if each["id"] == LIMIT]
+
+
+def test_a_paused_address_at_the_target_is_refused_and_told_while_it_lasts(lab: Lab, operator: Operator) -> None:
+    before = state_of(lab)
+    address = 'component=addresses,address="orders.in"'
+    execute(lab, "paris", address, "pause()")
+    try:
+        refused, status, checked = (
+            operator.run(*words) for words in (("swapover", "--to", "paris", "--yes"), ("status",), ("check",))
+        )
+    finally:
+        execute(lab, "paris", address, "resume()")
+
+    text = "paris/orders-1: addresses are paused: their clients get nothing: orders.in"
+    assert refused.code == 10, refused.document
+    assert told(refused) == told(status) == [text]
+    assert text in checked.document["summary"]
+    assert state_of(lab) == before
+    assert told(operator.run("status")) == []
+
+
+def full_at_paris(xml: str) -> str:
+    """Give the broker at Paris less disk, or less store, than it takes already."""
+    if re.search(r"<name>paris|brokerName=\"paris", xml) is None:
+        return xml
+    small = re.sub(r"<max-disk-usage>\d+<", "<max-disk-usage>1<", xml)
+    small = re.sub(r"<storeUsage limit=\"[^\"]*\"", '<storeUsage limit="1 kb"', small)
+    assert small != xml
+    return small
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize(
+    ("topology", "text"),
+    [(MIRROR, "over its max-disk-usage of 1 %: no client can send"), (BROKERSYNC, "% of its storeUsage: all who send")],
+)
+def test_a_full_disk_refuses_the_move_and_a_failover_that_meets_it_says_what_to_do(
+    tmp_path: Path, topology: str, text: str
+) -> None:
+    with Lab.up(tmp_path / "lab", topology=topology, edit=full_at_paris) as lab:
+        operator = Operator(lab, tmp_path / "state")
+        refused = operator.run("swapover", "--to", "paris", "--yes")
+        lab.kill("london")
+        accepted = ("--accept-loss", "unknown", "--accept-twice", "unknown")
+        ended = operator.run("failover", "--to", "paris", "--yes", *accepted)
+        checked = operator.run("check")
+    end_all()
+
+    assert refused.code == 10, refused.document
+    assert text in told(refused)[0]
+    assert text in told(ended)[0]
+    if topology == MIRROR:
+        assert ended.code == 21, ended.document
+        assert "DR-PROBE-003" in [each["id"] for each in ended.document["findings"]]
+        assert (checked.code, text in checked.document["summary"]) == (2, True)
