@@ -61,7 +61,7 @@ def test_a_full_disk_refuses_the_move_and_a_failover_that_meets_it_says_what_to_
         operator = Operator(lab, tmp_path / "state")
         refused = operator.run("swapover", "--to", "paris", "--yes")
         lab.kill("london")
-        accepted = ("--accept-loss", "unknown", "--accept-twice", "unknown")
+        accepted = ("--accept-loss", "unknown", "--accept-duplicates", "unknown")
         ended = operator.run("failover", "--to", "paris", "--yes", *accepted)
         checked = operator.run("check")
     end_all()

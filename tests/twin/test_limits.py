@@ -17,7 +17,7 @@ from tests.conftest import Command
 from tests.twin.matrix import at_rest, done, put, quick, serving
 
 LIMIT = "DR-LIMIT-001"
-ACCEPTED = ("--accept-loss", "unknown", "--accept-twice", "unknown")
+ACCEPTED = ("--accept-loss", "unknown", "--accept-duplicates", "unknown")
 
 
 def artemis(twin: PlayedTwin, site: str) -> ArtemisBroker:
