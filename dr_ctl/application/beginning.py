@@ -123,9 +123,9 @@ def _addresses(urls: Sequence[str]) -> Iterator[tuple[str, str]]:
     yield from zip(labels if usable else ("site-a", "site-b"), urls, strict=True)
 
 
-def variable(site: str, what: str = "PASSWORD") -> str:
+def variable(site: str) -> str:
     """The environment variable that a settings file names for a site."""
-    return f"{site.upper().replace('-', '_')}_{what}"
+    return f"{site.upper().replace('-', '_')}_PASSWORD"
 
 
 def _password(caller: Caller, site: str) -> str:

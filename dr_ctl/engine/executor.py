@@ -278,7 +278,7 @@ class _Run(Generic[O]):
         findings: list[Json] = [finding.as_json() for finding in outcome.findings]
         evidence = {"text": outcome.text, "took_s": round(took, 4), "findings": findings, **let_in, **outcome.evidence}
         self._journal.step(step, _EVENTS[type(outcome)], evidence)
-        self._listener(StepEnded(step.number, step.verb, outcome.word, outcome.text, took))
+        self._listener(StepEnded(step.verb, outcome.word, outcome.text, took))
         return outcome
 
     def _past_no_return(self) -> Outcome:
@@ -346,7 +346,7 @@ class _Run(Generic[O]):
             evidence: dict[str, Json] = {"text": outcome.text, **outcome.evidence}
             self._left |= outcome.evidence
             self._journal.step(step, StepEvent.UNDONE if undone else StepEvent.UNDO_FAILED, evidence)
-            self._listener(StepEnded(step.number, f"undo {step.verb}", outcome.word, outcome.text, 0.0))
+            self._listener(StepEnded(f"undo {step.verb}", outcome.word, outcome.text, 0.0))
             self._findings += outcome.findings
             if not undone:
                 failed.append(f"{step.verb}: {outcome.text}")

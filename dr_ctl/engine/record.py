@@ -38,8 +38,6 @@ class Author:
 
     user: str
     host: str
-    version: str
-    command: str
 
     @property
     def name(self) -> str:
@@ -105,8 +103,6 @@ class Record:
     fenced: Door | None = None
     served: Mapping[str, str | None] | None = None
     served_before: tuple[str, ...] = ()
-    lost_at_most: float | None = None
-    duplicates_at_most: float | None = None
     about: Mapping[str, Any] | None = None
 
     @property
@@ -152,7 +148,6 @@ def record(files: RunFiles) -> Record:
     plan = plans[0] if plans else _document(files.plan)
     ask, data = mapping(plan.get("ask")), mapping(result.get("data"))
     sites = _sites(plans)
-    bounds = mapping(data.get("bounds"))
     epochs = [number({**mapping(mapping(each.get("by")).get("lock")), **each}.get("epoch")) for each in begun]
     return Record(
         run=files.name,
@@ -176,8 +171,6 @@ def record(files: RunFiles) -> Record:
         fenced=_fenced(rows, sites),
         served=_served(data),
         served_before=tuple(map(text, items(plan.get("serving")))),
-        lost_at_most=number(mapping(bounds.get("lost")).get("at_most")),
-        duplicates_at_most=number(mapping(bounds.get("duplicates")).get("at_most")),
         about=next((mapping(each["about"]) for each in by if "about" in each), None),
     )
 
@@ -204,7 +197,7 @@ def approvers(by: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
 
 
 def _author(by: Mapping[str, Any]) -> Author:
-    return Author(*(text(by.get(key)) for key in ("user", "host", "version", "command")))
+    return Author(*(text(by.get(key)) for key in ("user", "host")))
 
 
 def _let_in(rows: Sequence[Mapping[str, Any]], sites: Mapping[str, str]) -> Door | None:

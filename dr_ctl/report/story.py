@@ -62,7 +62,6 @@ class Act:
     """A step being done or undone, or a signal. `ended` is None where no end was written."""
 
     id: str
-    number: int | None
     verb: str
     site: str
     about: str
@@ -163,9 +162,7 @@ class _Teller:
                 act.samples.append((now, entry.evidence))
             case "signal":
                 word = entry.outcome or "signal"
-                self.parts[-1].acts.append(
-                    Act("", None, word, "", "a stop was asked for", False, now, now, 0.0, Mark.SIGNAL)
-                )
+                self.parts[-1].acts.append(Act("", word, "", "a stop was asked for", False, now, now, 0.0, Mark.SIGNAL))
         self._settled = entry.kind == "signal" or (entry.kind == "step" and entry.outcome not in _STARTS)
 
     def _by_another_process(self, entry: Entry) -> bool:
@@ -177,12 +174,11 @@ class _Teller:
     def _step(self, entry: Entry, now: datetime) -> None:
         id_, event = entry.step or "", entry.outcome or ""
         if event in _STARTS:
-            head, _, verb = id_.partition("-")
+            verb = id_.partition("-")[2]
             planned = self._planned.get(id_, {})
             about = text(entry.evidence.get("about")) or text(planned.get("about"))
-            place = int(head) if head.isdecimal() else None
             undo = event == StepEvent.UNDO_STARTED.value
-            act = Act(id_, place, verb or id_, text(planned.get("site")), about, undo, now)
+            act = Act(id_, verb or id_, text(planned.get("site")), about, undo, now)
             self._acts[id_] = act
             self.parts[-1].acts.append(act)
         elif (ended := self._acts.get(id_)) is not None and event in _ENDS:

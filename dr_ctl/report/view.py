@@ -42,7 +42,6 @@ class Finding:
 class CallRow:
     """A call that went out. `text` is empty where the answer says no more than the outcome."""
 
-    seq: int
     time: str
     site: str
     unit: str
@@ -239,7 +238,6 @@ def _call(made: CallMade) -> CallRow:
     operation = text(call.get("operation")).partition("(")[0]
     arguments = ", ".join(json.dumps(each, ensure_ascii=False) for each in items(call.get("arguments")))
     return CallRow(
-        seq=made.seq,
         time=clock(made.began),
         site=text(call.get("site")),
         unit=text(call.get("pair")),

@@ -21,7 +21,6 @@ class StepStarted:
 class StepEnded:
     """A step ended: `outcome` is done, not needed, refused or unknown."""
 
-    number: int
     verb: str
     outcome: str
     text: str

@@ -36,7 +36,7 @@ def test_commands_find_the_sites_that_an_earlier_one_started(dr_ctl: Shell, lab:
     dr_ctl("lab", "kill", "north", *on)
     seen = dr_ctl("lab", "status", "--json", *on)
 
-    assert (loaded.code, loaded.document["data"]["lost"], moved.code, cut.code) == (0, 0, 0, 0), moved.text
+    assert (loaded.code, loaded.document["data"]["lost"], moved.code, cut.code) == (0, 0, 0, 0), moved.err
     assert {each["name"]: (each["running"], each["serves"]) for each in seen.document["data"]["sites"]} == {
         "north": (False, []),
         "south": (True, ["jobs"]),

@@ -298,7 +298,9 @@ def test_a_run_says_of_which_installation_it_was_and_how_it_was_asked_for(
 
     kept = record(RunFiles(run, dr_ctl.state / "runs" / run))
     [author] = kept.authors
-    assert author.command == "dr-ctl swapover --to paris --yes --reason 'change 4711' --json"
+    first = (dr_ctl.state / "runs" / run / "journal.jsonl").read_text("utf-8").splitlines()[0]
+    typed = json.loads(first)["evidence"]["by"]["command"]
+    assert typed == "dr-ctl swapover --to paris --yes --reason 'change 4711' --json"
     assert author.name == f"{getpass.getuser()}@{socket.gethostname()}"
     digest = hashlib.sha256((dr_ctl.folder / "dr-ctl.yaml").read_bytes()).hexdigest()
     assert kept.about == {

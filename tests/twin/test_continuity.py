@@ -383,7 +383,7 @@ def test_whatever_the_call_meets_that_opens_or_closes_a_site_its_end_is_said(
 
     twin.host(site).faults.clear()
     until(lambda: all(twin.host(each).broker.alive for each in twin.sites))
-    assert judge.duplicates == []
+    assert judge.twice == []
     assert ended.code in codes, ended.document
     match ended.code:
         case 0:

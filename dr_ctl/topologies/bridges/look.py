@@ -21,7 +21,7 @@ from dr_ctl.topologies.common.view import Config, Queue
 _SERVER: Final = ("Active", "Version", "NodeID", "CurrentTimeMillis", *limits.SERVER)
 _QUEUE: Final = (*parts.QUEUE, "FirstMessageAge")
 _BRIDGE: Final = (
-    "Name", "QueueName", "ForwardingAddress", "Started", "Connected", "MessagesAcknowledged",
+    "Name", "QueueName", "ForwardingAddress", "Started", "Connected",
     "TransformerPropertiesAsJSON",
 )  # fmt: skip
 _DIVERT: Final = ("UniqueName", "Address", "ForwardingAddress", "Filter", "Exclusive")
@@ -155,7 +155,6 @@ def _bridge(bean: str, fields: Fields) -> Bridge:
         fields.optional_text("ForwardingAddress") or "",
         fields.flag("Started"),
         fields.flag("Connected") if fields.has("Connected") else None,
-        fields.number("MessagesAcknowledged"),
         str(written[ORIGIN]) if ORIGIN in written else None,
     )
 

@@ -27,8 +27,8 @@ def whole(unit: str | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Bridge:
-    """One bridge. `acked` only ever grows, and after a failed link says nothing of what is under way. `origin` is what
-    it writes into each message about where it comes from; `connected` is None where the version does not tell."""
+    """One bridge. `origin` is what it writes into each message about where it comes from; `connected` is None where the
+    version does not tell. Its own counters are not read: after a failed link they stay apart for good."""
 
     name: str
     bean: str
@@ -36,7 +36,6 @@ class Bridge:
     to: str
     started: bool
     connected: bool | None
-    acked: int
     origin: str | None
 
 

@@ -12,8 +12,7 @@ from dr_ctl.engine.lease import Store
 from dr_ctl.engine.outcome import Outcome
 from dr_ctl.engine.plan import Call
 from dr_ctl.processes.secrets import resolve
-from dr_ctl.settings.model import Broker as BrokerSettings
-from dr_ctl.settings.model import Installation, Site
+from dr_ctl.settings.model import Installation
 from dr_ctl.settings.parts import Secret
 from dr_ctl.stomp_io.address import Address, Login, TlsFiles, parse_address
 from dr_ctl.stomp_io.answers import Greeting, RoundTrip
@@ -84,10 +83,6 @@ class Access(ABC, Generic[V_co]):
         self._password: str | None = None
         # The newest look, and the moment at which it began: the values are no older.
         self.newest: tuple[float, V_co] | None = None
-
-    @property
-    def _site(self) -> Site[BrokerSettings]:
-        return self._installation.settings.sites[self.site]
 
     @abstractmethod
     def _config(self) -> Config:

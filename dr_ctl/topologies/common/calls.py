@@ -79,8 +79,8 @@ def _named(view: Broker, door: Acceptor) -> str:
     return f"acceptor {door.name}{' of the link' if door in view.link.doors else ''}"
 
 
-def pause(view: Broker, queue: Queue, when: str | None = None, at_most: int = 1) -> Call:
-    return call(view, Goal.PAUSE, queue.name, view.requests.pause(queue), f"pause {queue.name}", when, at_most)
+def pause(view: Broker, queue: Queue, when: str | None = None) -> Call:
+    return call(view, Goal.PAUSE, queue.name, view.requests.pause(queue), f"pause {queue.name}", when)
 
 
 def pause_lasting(view: Broker, queue: Queue) -> Call:

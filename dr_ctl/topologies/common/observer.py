@@ -112,13 +112,13 @@ class Observer(ABC, Generic[V_co, A_co]):
 
         return self.together(pauses, self.at(site))
 
-    def doors_at(self, site: str, pairs: Collection[str] | None = None) -> list[V_co]:
+    def doors_at(self, site: str) -> list[V_co]:
         """Look at doors and the rights of roles; values of queues and clients may be older."""
 
         def doors(access: Access[V_co]) -> V_co:
             return access.doors()
 
-        return self.together(doors, [each for each in self.at(site) if pairs is None or each.pair in pairs])
+        return self.together(doors, self.at(site))
 
     def rights_at(self, site: str, pairs: Collection[str]) -> list[V_co]:
         """Look at the rights of roles at the brokers of some pairs; every other value may be older."""

@@ -179,11 +179,11 @@ def _rights(post: Post, server: str, config: Config, known: BrokerView | None) -
     )
 
 
-def look_at_rights(reader: Reader, known: BrokerView, *, timeout_s: float = READ_S) -> BrokerView:
+def look_at_rights(reader: Reader, known: BrokerView) -> BrokerView:
     """Ask what roles may do, and for nothing else."""
     post = Post()
     asked = _rights(post, beans.server(known.broker), known.config, None)
-    post.send(reader, timeout_s=timeout_s)
+    post.send(reader, timeout_s=READ_S)
     rights = asked()
     return replace(known, grants=rights.grants, usual=rights.usual)
 
@@ -280,9 +280,9 @@ def _without_link(reader: Reader, view: BrokerView, post: Post, server: Asked[Re
     )
 
 
-def scheduled(reader: Reader, queues: Sequence[Queue], *, timeout_s: float = READ_S) -> list[int]:
+def scheduled(reader: Reader, queues: Sequence[Queue]) -> list[int]:
     """How many messages of each wait for their time."""
-    answers = reader.look([Read(queue.bean, ("ScheduledCount",)) for queue in queues], timeout_s=timeout_s)
+    answers = reader.look([Read(queue.bean, ("ScheduledCount",)) for queue in queues], timeout_s=READ_S)
     return [
         Fields(queue.bean, each.value()).number("ScheduledCount") for queue, each in zip(queues, answers, strict=True)
     ]

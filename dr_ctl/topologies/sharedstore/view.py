@@ -12,7 +12,6 @@ from typing import Any, Final, Self
 
 from dr_ctl.core.model import Finding, Role, some
 from dr_ctl.engine.goals import Goal
-from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.classic.broker import ClassicBroker
 from dr_ctl.topologies.common import seen
 from dr_ctl.topologies.common.fence import Fence
@@ -126,10 +125,6 @@ class BrokerView(ClassicBroker):
     def takes_s(self) -> float:
         """How long another broker takes at most until it has the lock of one that died."""
         return self.own.lease_s * (2 if self.own.by_row else 1)
-
-    @property
-    def takes(self) -> str:
-        return duration(self.takes_s)
 
 
 Sites = Mapping[str, Mapping[str, "BrokerView | Silent"]]

@@ -8,7 +8,7 @@ import pytest
 
 from dr_ctl.topologies.bridges.barrier import IdBarrier
 from dr_ctl.topologies.bridges.view import BrokerView
-from tests.topologies.bridges.views import IDS, arrived, bridge, broker, buffer, flow
+from tests.topologies.bridges.views import IDS, arrived, broker, buffer, flow
 
 AGAIN = "1795251999000"  # another start of a broker
 
@@ -56,15 +56,6 @@ def test_what_other_queues_go_on_to_note_is_not_waited_for() -> None:
     )
 
     assert left(*looks)[-4:] == [3, 1, 0, 0]
-
-
-def test_a_bridges_own_counters_are_never_asked() -> None:
-    """After a link failure they stay apart: 3332 pending, 2751 acknowledged, and nothing under way."""
-    here = sending(2751, 2751)
-    assert here.ids is not None
-    apart = replace(here, ids=replace(here.ids, bridges=(bridge("london", IDS, acked=2751 - 581),)))
-
-    assert left((apart, applying(2751, 2751))) == [0]
 
 
 @pytest.mark.parametrize("where", ["here", "there"])
