@@ -1,4 +1,4 @@
-"""`rpo estimate` and `rpo backtest`: the answers of the history, as tables and pages."""
+"""`rpo estimate` and `rpo backtest`: the answers of the history, as tables, the estimate as a page too."""
 
 from __future__ import annotations
 
@@ -90,7 +90,6 @@ def backtest(
     since: str | None,
     until: str | None,
     horizons: list[str] | None,
-    report: Path | None,
 ) -> Result:
     installation = _installation(session, site)
     asked = replace(request(installation), site=site, since=_moment("--since", since), until=_moment("--until", until))
@@ -99,8 +98,7 @@ def backtest(
     )
     data: Any = answer.as_json()
     code, summary = _CALIBRATION[answer.verdict]
-    page = pages.of_backtest(installation.settings.name, answer)
-    return Result(code, summary, answer.findings, data, text=_with_page(_calibration(data), page, report))
+    return Result(code, summary, answer.findings, data, text=_calibration(data))
 
 
 def _installation(session: Session, site: str | None) -> Installation:
@@ -111,7 +109,7 @@ def _installation(session: Session, site: str | None) -> Installation:
     return installation
 
 
-def _with_page(text: str, page: HistoryPage, report: Path | None, method: HistoryPage | None = None) -> str:
+def _with_page(text: str, page: HistoryPage, report: Path | None, method: HistoryPage | None) -> str:
     if report is None:
         return text
     try:

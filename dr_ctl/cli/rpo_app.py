@@ -20,7 +20,6 @@ OF_SITE = Annotated[
 ]
 SINCE = Annotated[str | None, typer.Option("--since", metavar="T", help="A moment, or a duration back: 2h.")]
 UNTIL = Annotated[str | None, typer.Option("--until", metavar="T", help="The same; default: the end.")]
-PAGE = Annotated[Path | None, typer.Option("--report", metavar="FILE", help="Write a page with charts too.")]
 
 
 @command(rpo_app, "estimate", full="rpo estimate", example="rpo estimate --since 7d --report estimate.html")
@@ -34,7 +33,9 @@ def rpo_estimate(
     full: Annotated[
         bool, typer.Option("--full", help="Read all rows, not the summaries of hours that are over.")
     ] = False,
-    report: PAGE = None,
+    report: Annotated[
+        Path | None, typer.Option("--report", metavar="FILE", help="Write a page with charts too.")
+    ] = None,
 ) -> Result:
     """How many messages, and how many seconds of them, a failure would lose. Contacts no broker."""
     from dr_ctl.cli import forecast  # noqa: PLC0415
@@ -53,12 +54,11 @@ def rpo_backtest(
         list[str] | None,
         typer.Option("--horizon", metavar="T", help="Ahead by this; again for more. Default 1m 5m 15m."),
     ] = None,
-    report: PAGE = None,
 ) -> Result:
     """Compare the estimates that past moments would have given with the truth. Contacts no broker."""
     from dr_ctl.cli import forecast  # noqa: PLC0415
 
-    return forecast.backtest(session, site, since, until, horizon, report)
+    return forecast.backtest(session, site, since, until, horizon)
 
 
 @command(rpo_app, "reconcile", full="rpo reconcile", example="rpo reconcile london.jsonl paris.jsonl --out ids")

@@ -1,8 +1,8 @@
-"""The page of an estimate or a backtest: charts of what a history says, every number and word of them."""
+"""The page of an estimate: charts of what a history says, every number and word of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
@@ -12,9 +12,7 @@ from dr_ctl.report.forecast import Forecast, Judged, as_tables, judged
 from dr_ctl.report.outflow import Chart, Line, Piece
 from dr_ctl.report.over_time import over_time
 from dr_ctl.report.scale import CountAxis, Tick
-from dr_ctl.report.values import NOT_KNOWN, count, seconds
-from dr_ctl.rpo.core.calibration import BoundRow, Row
-from dr_ctl.rpo.estimate.backtest import Backtest, BacktestAnswer
+from dr_ctl.report.values import count
 from dr_ctl.rpo.estimate.curves import Curves
 
 _TITLES: Final = {"loss": "Loss", "age_ms": "Age of the oldest lost", "drain": "Time to drain"}
@@ -46,7 +44,6 @@ class HistoryPage:
     verdict: str
     sentences: tuple[str, ...]
     forecast: Forecast | None
-    calibration: tuple[tuple[str, ...], ...]
     charts: tuple[Chart, ...]
     findings: tuple[Finding, ...]
     made: str = ""
@@ -75,7 +72,7 @@ def of_estimate(
     if data.get("total") is None:
         charts = _over_time(curves, NO_LIMITS) if curves is not None else ()
         verdict = "How much would be lost is not known"
-        return HistoryPage(title, verdict, (), None, (), charts, tuple(findings), told.made)
+        return HistoryPage(title, verdict, (), None, charts, tuple(findings), told.made)
     limits = told.limits.get((), {})
     of_curves = {"loss": limits.get("loss"), "age_ms": limits.get("age_s")}
     queues = tuple(
@@ -86,7 +83,6 @@ def of_estimate(
         _VERDICTS.get(str(data.get("verdict")), "No objectives are set"),
         tuple(filter(None, (told.as_of, told.summary))),
         None,
-        (),
         _over_time(curves, of_curves) if curves is not None else (),
         tuple(findings),
         told.made,
@@ -107,99 +103,13 @@ def method_of_estimate(name: str, data: Mapping[str, Any], curves: Curves | None
         "How the figures are made",
         (forecast.sentence, _METHOD),
         forecast,
-        (),
         charts,
         (),
         told.made,
     )
 
 
-def of_backtest(name: str, answer: BacktestAnswer) -> HistoryPage:
-    title = f"{name}: what the estimate would have said"
-    verdict = {
-        "holds": "The estimate was not shown to say too little on this history",
-        "narrow": "The estimate says less than what then was true",
-        "unknown": "There is too little history to tell",
-    }[answer.verdict.value]
-    backtest = answer.backtest
-    if backtest is None:
-        return HistoryPage(title, verdict, (), None, (), (), answer.findings)
-    sentence = (
-        f"If {backtest.site} died. Each part of the history between {backtest.window[0]:%Y-%m-%d %H:%M} and "
-        f"{backtest.window[1]:%Y-%m-%d %H:%M} UTC is asked with what was known before it."
-    )
-    distributions = (_distribution(backtest.curves, metric) for metric in _TITLES)
-    charts = (*_folds(backtest), *_over_time(backtest.curves), *distributions)
-    return HistoryPage(title, verdict, (sentence,), None, tuple(_calibration(backtest)), charts, answer.findings)
-
-
-def _calibration(backtest: Backtest) -> list[tuple[str, ...]]:
-    bound = backtest.bound
-    rows: list[tuple[str, ...]] = [
-        (
-            "Bound between two looks",
-            "",
-            _share(bound.coverage),
-            count(bound.excess),
-            count(bound.moments),
-            bound.verdict.value,
-        ),
-        ("Likely between two looks", "", "", _signed(bound.bias, count), count(bound.moments), _off(bound)),
-    ]
-    for row in backtest.rows:
-        write = count if row.metric == "loss" else seconds
-        nominal = _share(float(row.quantile[1:]) / 100)
-        width = _signed(row.width, write)
-        rows.append((_name(row), nominal, _share(row.coverage), width, count(len(row.folds)), row.verdict.value))
-    return rows
-
-
-def _off(bound: BoundRow) -> str:
-    return NOT_KNOWN if bound.error is None else f"off by {count(bound.error)}"
-
-
-def _signed(value: float | None, write: Callable[[float], str]) -> str:
-    return NOT_KNOWN if value is None else f"-{write(-value)}" if value < 0 else write(value)
-
-
-def _name(row: Row) -> str:
-    metric = "Loss" if row.metric == "loss" else "Age"
-    when = "at a random moment" if row.horizon_s is None else f"in {seconds(row.horizon_s)}, given the state"
-    return f"{metric}, {row.quantile}, {when}"
-
-
-def _share(value: float | None) -> str:
-    return NOT_KNOWN if value is None else f"{100 * value:.1f} %"
-
-
-def _folds(backtest: Backtest) -> list[Chart]:
-    """The estimated and the true p99 of loss, part by part of the history."""
-    charts = []
-    for row in backtest.rows:
-        if (row.metric, row.quantile, row.horizon_s) != ("loss", "p99", None):
-            continue
-        title, caption = "Loss, p99: said before each part of the history, and what then was", _coverage(row)
-        if len(row.folds) < 2:  # noqa: PLR2004 - a line has two ends
-            charts.append(Chart(title, "messages", caption, "Too few parts of the history for a curve."))
-            continue
-        y = CountAxis.up_to(max(max(fold.said, fold.was) for fold in row.folds))
-        first, last = row.folds[0].number, row.folds[-1].number
-        span = max(1, last - first)
-        said = [(100 * (fold.number - first) / span, y.at(fold.said)) for fold in row.folds]
-        was = [(100 * (fold.number - first) / span, y.at(fold.was)) for fold in row.folds]
-        x = tuple(
-            Tick(100 * (fold.number - first) / span, str(fold.number + 1)) for fold in row.folds[:: max(1, span // 6)]
-        )
-        lines = (Line.of("said before", 0, [said], ""), Line.of("what then was", 1, [was], ""))
-        charts.append(Chart(title, "messages", caption, "", "part of the history", lines, x, y.ticks()))
-    return charts
-
-
-def _coverage(row: Row) -> str:
-    return f"In {_share(row.coverage)} of the time the loss was not above what had been said."
-
-
-def _over_time(curves: Curves, limits: Mapping[str, float | None] = NO_LIMITS) -> tuple[Chart, ...]:
+def _over_time(curves: Curves, limits: Mapping[str, float | None]) -> tuple[Chart, ...]:
     span = (curves.began, curves.ended)
     return tuple(
         over_time(f"{_TITLES[metric]} over time", _UNITS[metric], span, curves.over_time[metric],

@@ -29,8 +29,8 @@ def write_report(files: RunFiles) -> Path:
     return files.report
 
 
-def write_page(path: Path, page: HistoryPage, method: HistoryPage | None = None) -> None:
-    """Write the page of an estimate or a backtest, and that of its method beside it; each leads to the other. Raises
+def write_page(path: Path, page: HistoryPage, method: HistoryPage | None) -> None:
+    """Write the page of an estimate, and that of its method beside it; each leads to the other. Raises
     OSError."""
     template, style = _loaded("history.html.j2")
     if method is not None:

@@ -56,7 +56,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "runbook list": (),
     "runbook show": ("NAME",),
     "runbook lint": ("[FILE]...",),
-    "rpo backtest": ("--site", "--since", "--until", "--horizon", "--report"),
+    "rpo backtest": ("--site", "--since", "--until", "--horizon"),
     "rpo estimate": ("--site", "--since", "--until", "--horizon", "--report"),
     "rpo reconcile": ("--out", "--id"),
     "plan approve": ("FILE", "--key", "--yes"),

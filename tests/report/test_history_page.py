@@ -1,4 +1,4 @@
-"""The page of an estimate and of a backtest: what it shows, and that it is whole without a history too."""
+"""The page of an estimate: what it shows, and that it is whole without a history too."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ import pytest
 
 from dr_ctl.core.model import Finding, Severity
 from dr_ctl.report.forecast import judged
-from dr_ctl.report.history_page import HistoryPage, Told, method_of_estimate, of_backtest, of_estimate
+from dr_ctl.report.history_page import HistoryPage, Told, method_of_estimate, of_estimate
 from dr_ctl.report.html import write_page
 from dr_ctl.report.outflow import Chart
 from dr_ctl.report.over_time import over_time
-from dr_ctl.rpo.core.calibration import BoundRow, Fold, Row
-from dr_ctl.rpo.estimate.backtest import Backtest, BacktestAnswer
 from dr_ctl.rpo.estimate.curves import Curves
 from tests.report.scribe import NASTY
 from tests.report.test_html import Form
@@ -30,12 +28,6 @@ CURVES = Curves(
     {"loss": LINE, "age_ms": LINE, "duplicates": LINE, "drain": NOTHING},
     {"loss": ((0.5, 0.0), (1.0, 9.0)), "age_ms": ((1.0, 3.0),), "duplicates": (), "drain": ()},
 )
-FOLDS = tuple(Fold(number, 5.0, 4.0 + number, 0.9, 1.0, 0.5) for number in range(9))
-TESTED = Backtest(
-    "london", (BEGIN, TIMES[-1]), BoundRow(100, 100, 3.0, 1.5, -0.5, 0.75), (Row("loss", None, "p99", FOLDS),), CURVES
-)
-
-
 QUEUE = {"pair": "orders-1", "name": NASTY, "share": 0.75, "most": 12}
 
 
@@ -121,7 +113,7 @@ def test_excursions_above_the_objective_are_marked(tmp_path: Path) -> None:
     assert [line.label for line in chart.lines] == ["at most", "likely", "objective"]
     assert chart.lines[2].pieces == ("0,50 100,50",)
     assert [area.label for area in chart.areas] == ["between likely and at most", "1 excursion above the objective"]
-    page = HistoryPage("orders", "", (), None, (), (chart,), ())
+    page = HistoryPage("orders", "", (), None, (chart,), ())
     classes = [dict(attrs).get("class") for tag, attrs in form(page, tmp_path).tags if tag == "polygon"]
     assert classes == ["area band", "area band", "area above"]
 
@@ -135,23 +127,10 @@ def test_an_objective_that_was_kept_is_said_and_one_far_above_flattens_no_curve(
     assert "lies far above" in far.caption
 
 
-def test_a_backtest_says_how_each_figure_held(tmp_path: Path) -> None:
-    page = of_backtest("orders", BacktestAnswer(TESTED))
-
-    assert page.verdict == "The estimate says less than what then was true"
-    assert page.calibration[0] == ("Bound between two looks", "", "100.0 %", "1.5", "100", "holds")
-    assert page.calibration[1] == ("Likely between two looks", "", "", "-0.5", "100", "off by 0.75")
-    assert page.calibration[2][:3] == ("Loss, p99, at a random moment", "99.0 %", "90.0 %")
-    assert len(page.charts[0].lines) == 2
-    assert "said before" in form(page, tmp_path).text
-
-
 def test_without_a_history_the_page_says_so(tmp_path: Path) -> None:
-    page = of_backtest(
-        "orders", BacktestAnswer(None, (Finding("DR-RPO-001", Severity.WARNING, "no history", "record"),))
-    )
+    finding = Finding("DR-RPO-001", Severity.WARNING, "no history", "record")
 
-    text = form(page, tmp_path).text
+    text = form(of_estimate("orders", {"total": None}, None, [finding], Told()), tmp_path).text
 
-    assert "There is too little history to tell" in text
+    assert "How much would be lost is not known" in text
     assert "There is no history to draw." in text

@@ -147,5 +147,3 @@ def test_a_simulated_past(tmp_path: Path) -> None:
     assert near.coverage > 0.8
     document = found.as_json()
     assert document["bound"]["coverage"] == 1.0  # type: ignore[index,call-overload]
-    assert found.curves.over_time["loss"]
-    assert found.curves.shares["loss"][-1][0] == pytest.approx(1.0)

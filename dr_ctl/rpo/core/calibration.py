@@ -22,7 +22,7 @@ from dr_ctl.rpo.core.histogram import Histogram, bucket_of, wall_blocks, weighte
 from dr_ctl.rpo.core.left_out import SUMS
 from dr_ctl.rpo.core.quantities import PROBABILITIES
 from dr_ctl.rpo.core.rows import MILLI
-from dr_ctl.rpo.core.scope import Ask, Drawn, Scope
+from dr_ctl.rpo.core.scope import Ask, Scope
 from dr_ctl.rpo.core.verdict import Calibration
 
 if TYPE_CHECKING:
@@ -200,11 +200,10 @@ class BoundRow:
 
 @dataclass(frozen=True, slots=True)
 class Tested:
-    """The bound between looks, every quantile (unconditional and ahead), and the curves of the time."""
+    """The bound between looks, and every quantile, unconditional and ahead."""
 
     bound: BoundRow
     rows: tuple[Row, ...]
-    drawn: Drawn
 
 
 def backtested(scope: str, table: pa.Table, ask: Ask) -> Tested:
@@ -214,7 +213,7 @@ def backtested(scope: str, table: pa.Table, ask: Ask) -> Tested:
     for horizon_s in ask.horizons_s:
         changes = {metric: told.changes(metric, int(horizon_s * 1e6), ask.first_us) for metric in UNITS}
         rows += ahead(changes, horizon_s=horizon_s, span_us=ask.span_us, folds=FOLDS)
-    return Tested(_bound(told), tuple(rows), told.drawn())
+    return Tested(_bound(told), tuple(rows))
 
 
 def _bound(told: Scope) -> BoundRow:

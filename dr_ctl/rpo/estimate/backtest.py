@@ -10,7 +10,6 @@ from dr_ctl.core.model import Finding
 from dr_ctl.rpo.core.calibration import BoundRow, Row
 from dr_ctl.rpo.core.verdict import Calibration
 from dr_ctl.rpo.estimate import in_hand, notes
-from dr_ctl.rpo.estimate.curves import BINS, Curves, curves_of
 from dr_ctl.rpo.estimate.estimate import Make, ask_of
 from dr_ctl.rpo.history.row import micros, moment
 
@@ -32,7 +31,6 @@ class Backtest:
     window: tuple[datetime, datetime]
     bound: BoundRow
     rows: tuple[Row, ...]
-    curves: Curves
 
     @property
     def verdict(self) -> Calibration:
@@ -79,7 +77,6 @@ def backtest(
         return BacktestAnswer(None, (made,))
     if not made.facts.flows:
         return BacktestAnswer(None, (*made.findings, notes.nothing_of(made.site, {made.site})))
-    ask = ask_of(asked, made, BINS, asked.horizons_s)
+    ask = ask_of(asked, made, 0, asked.horizons_s)
     tested, (first, last) = made.backtested(ask), map(moment, ask.span_us)
-    drawn = curves_of(tested.drawn, ask.span_us)
-    return BacktestAnswer(Backtest(made.site, (first, last), tested.bound, tested.rows, drawn), made.findings)
+    return BacktestAnswer(Backtest(made.site, (first, last), tested.bound, tested.rows), made.findings)
