@@ -12,7 +12,6 @@ from dr_ctl.rpo.core.calibration import UNITS, BoundRow, Calibration, Fold, Row,
 from dr_ctl.rpo.core.changes import Changes
 from dr_ctl.rpo.core.histogram import Histogram
 from dr_ctl.rpo.estimate.backtest import Backtest, BacktestAnswer, backtest
-from dr_ctl.rpo.estimate.curves import Curves
 from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.history.files import write
 from tests.rpo.simulator import LOADS, history
@@ -115,7 +114,7 @@ def test_a_backtest_that_tested_no_quantile_is_unknown(
     now = datetime(2026, 3, 1, tzinfo=UTC)
     rows = (Row("loss", None, "p95", folds(*coverages)), Row("loss", None, "p50", folds(*(1.0,) * 8)))
 
-    assert Backtest("london", (now, now), bound, rows, Curves(now, now, {}, {})).verdict is verdict
+    assert Backtest("london", (now, now), bound, rows).verdict is verdict
 
 
 def simulated(folder: Path) -> Backtest:
