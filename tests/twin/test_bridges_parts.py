@@ -196,6 +196,23 @@ def test_a_move_of_one_queue_goes_on_while_reply_queues_of_other_clients_come_an
     assert codes == [ExitCode.OK] * 4
 
 
+@pytest.mark.parametrize("number", [1, 2, 4])
+def test_a_killed_move_of_one_queue_is_gone_on_with_for_that_queue(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    put(twin, OUT, 2)
+    with monkeypatch.context() as patch:
+        Death(number, after=True).strike(patch)
+        with pytest.raises(Died):
+            dr_ctl("swapover", "--to", "paris", "--queues", OUT, "--yes")
+
+    ended = dr_ctl("resume", "--yes")
+
+    assert ended.code == ExitCode.OK, ended.document
+    assert (open_at(twin, IN), open_at(twin, OUT)) == (["london"], ["paris"])
+    assert twin.depth("paris", OUT) == 2
+
+
 def test_a_move_of_one_queue_that_cannot_finish_is_escalated_beside_the_queues_that_are_served(
     twin: PlayedTwin, inside: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

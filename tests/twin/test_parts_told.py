@@ -73,6 +73,21 @@ def test_a_move_of_all_queues_by_a_pattern_ends_as_a_move_of_the_site(twin: Play
     assert ended.document["data"]["after"][-1] == "To come back: `dr-ctl swapover --to london`."
 
 
+def test_a_queue_that_no_site_has_is_refused(twin: PlayedTwin, dr_ctl: Command) -> None:
+    refused = dr_ctl(*ALL_TO_PARIS, "--queues", "payments")
+
+    assert refused.code == ExitCode.PRECHECK_FAILED
+    assert [(each["id"], "payments" in each["text"]) for each in refused.document["findings"]] == [
+        ("DR-UNIT-001", True)
+    ]
+
+
+def test_of_queues_that_serve_at_both_sites_the_rest_moves(twin: PlayedTwin, dr_ctl: Command) -> None:
+    assert [dr_ctl(*words).code for words in (ONE_TO_PARIS, ALL_TO_PARIS)] == [ExitCode.OK] * 2
+
+    assert dr_ctl("status").document["data"]["pairs"] == [{"name": name, "serving": "paris"} for name in (IN, OUT)]
+
+
 def test_status_names_the_queues_of_each_site(twin: PlayedTwin, dr_ctl: Command, shown: Callable[..., str]) -> None:
     assert f"serving: {IN}; {OUT}" in shown("status")
     assert dr_ctl(*ONE_TO_PARIS).code == ExitCode.OK

@@ -27,16 +27,18 @@ AROUND = pytest.mark.parametrize("topology", [MIRROR, BRIDGES])
 
 
 class Played:
-    """A twin with two singletons, which run where it serves; named besides are those that work on some queues only."""
+    """A twin with two workloads, which run where it serves; named besides are those that work on some queues only."""
 
-    def __init__(self, folder: Path, twin: PlayedTwin, **queues: Sequence[str]) -> None:
+    def __init__(
+        self, folder: Path, twin: PlayedTwin, *, singletons: Sequence[str] = NAMES, **queues: Sequence[str]
+    ) -> None:
         self.works = [
             Work(folder / "work", site, name, running=site == "london") for site in twin.sites for name in NAMES
         ]
         told = yaml.safe_load(twin.settings_path.read_text(encoding="utf-8"))
         for site, part in told["sites"].items():
             part["workloads"] = [
-                each.told(singleton=True, queues=list(queues.get(each.name, ())))
+                each.told(singleton=each.name in singletons, queues=list(queues.get(each.name, ())))
                 for each in self.works
                 if each.site == site
             ]
@@ -48,8 +50,12 @@ class Played:
         return [(each.site, each.name) for each in self.works if each.runs]
 
     @property
+    def called(self) -> list[str]:
+        return self.log.read_text(encoding="utf-8").splitlines() if self.log.exists() else []
+
+    @property
     def changes(self) -> list[str]:
-        return sorted(self.log.read_text(encoding="utf-8").splitlines()) if self.log.exists() else []
+        return sorted(self.called)
 
     def work(self, site: str, name: str) -> Work:
         return next(each for each in self.works if (each.site, each.name) == (site, name))
@@ -181,18 +187,18 @@ def test_a_run_that_is_killed_before_its_end_is_undone(
         assert (played.running, serving(twin), at_rest(twin)) == (at("london"), ("london",), before)
 
 
-ENDS: Sequence[tuple[str, str, str, int, str]] = (
-    ("london", "billing", "stop.fails", 20, "london"),
-    ("london", "mailer", "stop.hangs", 20, "london"),
-    ("london", "mailer", "state.broken", 10, "london"),
-    ("paris", "billing", "state.broken", 10, "london"),
-    ("paris", "billing", "start.fails", 21, "paris"),
+ENDS: Sequence[tuple[str, str, str, int, str, str]] = (
+    ("london", "billing", "stop.fails", 20, "london", "DR-WORK-003"),
+    ("london", "mailer", "stop.hangs", 20, "london", "DR-WORK-003"),
+    ("london", "mailer", "state.broken", 10, "london", "DR-WORK-002"),
+    ("paris", "billing", "state.broken", 10, "london", "DR-WORK-002"),
+    ("paris", "billing", "start.fails", 21, "paris", "DR-WORK-004"),
 )
 
 
-@pytest.mark.parametrize(("site", "name", "switch", "code", "served"), ENDS)
+@pytest.mark.parametrize(("site", "name", "switch", "code", "served", "finding"), ENDS)
 def test_however_one_fails_the_end_says_so(
-    fresh: Fresh, inside: Command, site: str, name: str, switch: str, code: int, served: str
+    fresh: Fresh, inside: Command, site: str, name: str, switch: str, code: int, served: str, finding: str
 ) -> None:
     twin, played = fresh("fails")
     with twin:
@@ -204,7 +210,9 @@ def test_however_one_fails_the_end_says_so(
         ended = inside("swapover", "--to", "paris", "--yes")
 
         assert (ended.code, serving(twin)) == (code, (served,)), ended.document
-        assert f"{name}" in ended.document["summary"]
+        assert name in ended.document["summary"]
+        told = [each["id"] for each in ended.document["findings"] if each["id"].startswith("DR-WORK")]
+        assert told == [finding]
         expected = [each for each in at(served) if (each[1], code) != (name, 21)]
         assert played.running == expected
 
