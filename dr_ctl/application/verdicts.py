@@ -108,6 +108,11 @@ class Judge:
         price = self._price(ask)
         granted, needs, decided = self._needed(ask, needs, price)
         judged = self._of(granted, needs, decided)
+        if price is None and granted.accept_duplicates is not None:
+            refused = Question(ask, self.opened).decide(self.seen)
+            text = f"refused without {' '.join(judged.needs)}: {refused.findings[0].text}; who owns that limit decides"
+            if judged.code is ExitCode.OK:
+                return replace(judged, text=text, code=ExitCode.PRECHECK_FAILED, findings=refused.findings)
         if price is None or not any(each.startswith("--accept") for each in judged.needs):
             return judged
         text = f"refused without {' '.join(judged.needs)}: {price_text(price.bounds())}; who owns that limit decides"
@@ -121,8 +126,10 @@ class Judge:
     ) -> tuple[Ask, tuple[str, ...], Decision]:
         """Add what the command would ask for, as far as a person may grant it, until it would go on or never would."""
         decided = Question(ask, self.opened, price).decide(self.seen)
-        if not isinstance(decided, Refusal) or price is None:
+        if not isinstance(decided, Refusal):
             return ask, needs, decided
+        if price is None:
+            return self._with_duplicates(ask, needs, decided)
         if decided.findings[0].id == DUPLICATES_ABOVE_LIMIT.id and ask.accept_duplicates is None:
             duplicates = price.quoted()[1]
             return self._needed(
@@ -138,6 +145,17 @@ class Judge:
             ask = replace(ask, presume_down=price.lost, reason=ask.reason or "it is lost")
             return self._needed(ask, (f"--presume-down {price.lost}", *dict.fromkeys((*needs, _REASON))), price)
         return ask, needs, decided
+
+    def _with_duplicates(
+        self, ask: Ask, needs: tuple[str, ...], decided: Refusal
+    ) -> tuple[Ask, tuple[str, ...], Decision]:
+        """Of a planned move that is refused for the duplicates alone that it may bring."""
+        errors = [each for each in decided.findings if each.severity is Severity.ERROR]
+        most = sum(each.duplicates for each in errors)
+        if not all(each.duplicates for each in errors):
+            return ask, needs, decided
+        granted = replace(ask, accept_duplicates=_ANYTHING)
+        return granted, (*needs, f"--accept-duplicates {most}"), Question(granted, self.opened).decide(self.seen)
 
     def _price(self, ask: Ask) -> FailoverPrice | None:
         if ask.operation != FAILOVER:

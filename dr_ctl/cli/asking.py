@@ -42,11 +42,18 @@ def asked(session: Session, operation: str, options: AskOptions, reason: str | N
         case StepOptions(queues=queues):
             return Ask(operation, _target(session, operation, options.site), timeout_s, reason=reason, queues=queues)
         case FailoverOptions():
-            return _priced(session, Ask(operation, options.to, timeout_s, reason=reason), options)
+            doubles = accepted("--accept-duplicates", options.accept_duplicates)
+            asked = Ask(operation, options.to, timeout_s, reason=reason, accept_duplicates=doubles)
+            return _priced(session, asked, options)
         case DrainOptions() | MoveOptions():
-            accepted = _accepted(options.accept_difference or ())
             asked = Ask(
-                operation, options.to, timeout_s, accept_difference=accepted, reason=reason, queues=options.queues
+                operation,
+                options.to,
+                timeout_s,
+                accept_difference=_accepted(options.accept_difference or ()),
+                reason=reason,
+                queues=options.queues,
+                accept_duplicates=accepted("--accept-duplicates", options.accept_duplicates),
             )
             return _bounded(session, asked, options) if isinstance(options, MoveOptions) else asked
         case _:
@@ -63,6 +70,7 @@ def _planned(session: Session, options: PlanOptions, timeout_s: float | None) ->
         expect_serving=options.expect_serving,
         reason=options.reason,
         queues=options.queues,
+        accept_duplicates=accepted("--accept-duplicates", options.accept_duplicates),
     )
     return _priced(session, made, options) if operation == FAILOVER else _bounded(session, made, options)
 
@@ -83,7 +91,6 @@ def _priced(session: Session, made: Ask, options: FailoverOptions | PlanOptions)
     return replace(
         made,
         accept_loss=accepted("--accept-loss", options.accept_loss),
-        accept_duplicates=accepted("--accept-duplicates", options.accept_duplicates),
         presume_down=options.presume_down,
         silent_since=stamp(ended) if ended is not None else None,
     )

@@ -35,7 +35,7 @@ LOSS = Annotated[
 ]
 DUPLICATES = Annotated[
     str | None,
-    typer.Option("--accept-duplicates", metavar="N|unknown", help="Duplicates that a failover may bring."),
+    typer.Option("--accept-duplicates", metavar="N|unknown", help="Duplicates that this may bring."),
 ]
 PRESUME = Annotated[
     str | None,
@@ -79,6 +79,7 @@ class DrainOptions:
     to: TO
     timeout: TIMEOUT = None
     accept_difference: ACCEPT = None
+    accept_duplicates: DUPLICATES = None
     queues: QUEUES = None
 
 
@@ -89,6 +90,7 @@ class MoveOptions:
     max_outage: OUTAGE = None
     cut_in_flight: CUT = False
     accept_difference: ACCEPT = None
+    accept_duplicates: DUPLICATES = None
     queues: QUEUES = None
 
 

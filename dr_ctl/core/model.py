@@ -51,7 +51,7 @@ class Weight(Flag):
 @dataclass(frozen=True, slots=True)
 class Finding:
     """A fact worth a person's attention, with a remedy. `more` are further lines; a line break inside `text` comes from
-    a name."""
+    a name. `duplicates`: a person may let it pass who accepts so many, where it is not zero."""
 
     id: str
     severity: Severity
@@ -59,6 +59,7 @@ class Finding:
     remedy: str = ""
     more: Sequence[str] = ()
     weighs: Weight = field(default=Weight.NONE, compare=False)
+    duplicates: int = field(default=0, compare=False)
 
     def as_json(self) -> dict[str, Json]:
         text = "\n".join((self.text, *self.more))

@@ -7,7 +7,6 @@ from itertools import groupby
 from pathlib import Path
 
 from dr_ctl.core.clock import Clock
-from dr_ctl.core.patience import Patience
 from dr_ctl.engine.outcome import Done, Outcome
 from dr_ctl.engine.plan import Call
 from dr_ctl.jolokia.client import Wire
@@ -17,11 +16,8 @@ from dr_ctl.settings.topologies.classic_fanout import ClassicFanout, FanoutBroke
 from dr_ctl.stomp_io.address import Login
 from dr_ctl.topologies.classic import access
 from dr_ctl.topologies.classic.document_files import Papers
-from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.access import Gate, gate
 from dr_ctl.topologies.common.calls import items
-from dr_ctl.topologies.common.idstore import Store
-from dr_ctl.topologies.fanout import parity
 from dr_ctl.topologies.fanout.calls import COPY, IDS
 from dr_ctl.topologies.fanout.copying import CannotCopy, CopiedMessage, put, read
 from dr_ctl.topologies.fanout.look import look
@@ -97,19 +93,3 @@ class Channel(access.Channel):
 
 
 Way = tuple[Access, Access]
-
-
-class Observer(observer.Observer[BrokerView, Access]):
-    """Looks at both sites of such an installation, and at the store of ids that their consumers share."""
-
-    def __init__(self, installation: Installation, clock: Clock, patience: Patience, documents: Path) -> None:
-        ids = installation.of(ClassicFanout).ids
-        self.store = Store(installation.path(ids.sqlite), ids.table, ids.queue, ids.id) if ids else None
-        super().__init__(installation, clock, patience, documents)
-
-    def _access(self, installation: Installation, site: str, pair: str) -> Access:
-        return Access(installation, site, pair, self.documents, self.clock)
-
-    def _unlike(self, source: BrokerView, target: BrokerView, moved: Mapping[str, int]) -> bool:
-        differ = parity.lacking(source, target, self.queues, moved) or parity.untold(source, target, moved)
-        return source.open and bool(differ)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
-from shlex import quote
+from dataclasses import replace
 from typing import Final
 
 from dr_ctl.core.model import Finding, Role, Severity, some
@@ -30,6 +31,7 @@ from dr_ctl.topologies.fanout.view import BrokerView, FanoutSeen
 _MENDED: Final = frozenset({COUNTS_DIFFER.id})
 # Operations after which clients get what lies at the waiting site.
 _LEADS_TO_OPEN: Final = (SWAPOVER, FAILBACK, DRAIN)
+ROOM_S: Final = 60  # a person types the word meanwhile, and clients go on
 
 
 def of_move(rules: Rules, seen: FanoutSeen, move: Move) -> list[Finding]:
@@ -47,32 +49,37 @@ def of_return(seen: FanoutSeen, move: Move) -> Iterator[Finding]:
     yield from failover.of_return(seen, move, of_broker, _MENDED, classic.BOOTS_OPEN)
     for source in seen.views(move.source):
         if (target := seen.view(move.target, source.pair)) is not None:
-            yield from of_untold(seen, move, source, target)
+            yield from of_untold(move, source, target)
 
 
-def of_untold(seen: FanoutSeen, move: Move, source: BrokerView, target: BrokerView) -> Iterator[Finding]:
-    """Find messages of the waiting site that may come twice; only a move opens it for clients."""
-    untold = {each.queue: each.more for each in parity.untold(source, target, seen.moved.get(source.pair, {}))}
-    yield from possible_duplicates(untold, move, target.site)
+def of_untold(move: Move, source: BrokerView, target: BrokerView) -> Iterator[Finding]:
+    """Find messages of the waiting site that may come as duplicates, judged as the gate does; only a move opens the
+    site for clients."""
+    yield from possible_duplicates(parity.untold(source, target), move, target.site)
 
 
-def possible_duplicates(untold: Mapping[str, int], move: Move, site: str) -> list[Finding]:
+def possible_duplicates(untold: Mapping[str, parity.Untold], move: Move, site: str) -> list[Finding]:
     """Messages by queue that lie at that site, and that nothing proves to be consumed: refused where a move opens the
     site, unless a person accepts as many."""
-    if not any(untold.values()):
+    count = sum(each.count for each in untold.values())
+    if not count:
         return []
-    over = {name: count for name, count in untold.items() if count > move.ask.accept_difference.get(name, 0)}
+    why = dict.fromkeys(each.why for each in untold.values())
     text = (
-        f"{sum(untold.values())} message(s) at {site} may come twice, as nothing proves that clients consumed them or "
-        f"not: {some([f'{name}: {count}' for name, count in untold.items()])}"
+        f"{count} message(s) at {site} may come as duplicates, as nothing proves that clients consumed them or not "
+        f"({'; '.join(why)}): {some([f'{name}: {each.count}' for name, each in untold.items()])}"
     )
-    accepts = " ".join(f"--accept-difference {quote(f'{name}={count}')}" for name, count in (over or untold).items())
+    more = math.ceil(ROOM_S * sum(each.taken_per_s for each in untold.values()))
+    room = f", with room for what clients take in {ROOM_S} s" if more else ""
     remedy = (
-        f"Name the store of processed ids that consumers share under `ids:`; or {accepts} moves all the same, and at "
-        "most so many come twice."
+        f"Name the store of processed ids that consumers share under `ids:`; or --accept-duplicates {count + more} "
+        f"moves all the same, and at most so many come as duplicates{room}."
     )
-    refuses = bool(over) and move.ask.operation in _LEADS_TO_OPEN
-    return [POSSIBLE_DUPLICATES(text, remedy, severity=Severity.ERROR if refuses else Severity.WARNING)]
+    accepted = move.ask.accept_duplicates
+    over = not isinstance(accepted, int) or accepted < count
+    refuses = over and move.ask.operation in _LEADS_TO_OPEN
+    found = POSSIBLE_DUPLICATES(text, remedy, severity=Severity.ERROR if refuses else Severity.WARNING)
+    return [replace(found, duplicates=count + more)]
 
 
 def nothing_owed(seen: FanoutSeen, move: Move) -> bool:
@@ -123,7 +130,7 @@ def of_both(rules: Rules, seen: FanoutSeen, move: Move, source: BrokerView, targ
         )
     if source.role is not Role.SERVING:
         return  # both closed: the gate of the run itself judges, over time; or clients of the target have worked since
-    yield from of_untold(seen, move, source, target)
+    yield from of_untold(move, source, target)
     wrong = [
         each
         for each in parity.lacking(source, target, rules.queues, seen.moved.get(source.pair, {}))

@@ -58,12 +58,13 @@ POSSIBLE_DUPLICATES: Final = FindingKind(
     "DR-FAN-007",
     Severity.ERROR,
     "Messages lie at the waiting site, and nothing proves that clients consumed them at the serving site: no store of "
-    "processed ids is named, and the counters of both brokers do not cover every message (a broker was restarted, or "
-    "a message came to one site only). dr-ctl leaves these messages where they are, and those that were consumed come "
-    "twice.",
+    "processed ids is named, and since both sites were compared last (by a move, a return or `trim`) a broker was "
+    "restarted, or a message came to one site only. dr-ctl leaves these messages where they are, and those that were "
+    "consumed come as duplicates.",
     "Name the store of processed ids that consumers share under `ids:`: dr-ctl then removes by id what was consumed. "
-    "Or move with `--accept-difference QUEUE=N`: at most N messages of that queue come twice.",
-    "As many messages come twice as were consumed; the consumers must recognise what they have done.",
+    "Or move with `--accept-duplicates N`: at most N messages come as duplicates. `dr-ctl trim SITE` from a timer "
+    "compares both sites again and again, and keeps that number small.",
+    "As many messages come as duplicates as were consumed; the consumers must recognise what they have done.",
     undo="No.",
     check="what was consumed can be told",
 )

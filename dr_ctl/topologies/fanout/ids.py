@@ -1,47 +1,30 @@
-"""Which messages lie in a queue, by the ids that producers gave them, and what two sites hold apart."""
+"""Which messages lie in a queue, by the ids that producers gave them, what two sites hold apart, and what of that is
+proven to be consumed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from dr_ctl.core.clock import growing_s
 from dr_ctl.jolokia.client import Ask, Listing, Read
 from dr_ctl.jolokia.errors import BadValue
-from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.common.consumed import Consumed, Covered, InBothStores, NotWhole, Whole
 from dr_ctl.topologies.common.idstore import Store
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.fanout.access import Access, Way
+from dr_ctl.topologies.fanout.counting import CHECKPOINTS, EMPTY, At, Checkpoints, Counters, Mark, Since
+from dr_ctl.topologies.fanout.look import COUNTERS, counters_of
+from dr_ctl.topologies.fanout.parity import ALONE, NOT_COUNTED, ONE_SITE_ALONE, UNDER_WAY, Untold
 
 BROWSE_S: Final = 30.0  # 20 000 messages take 6 s
 TRYING_S: Final = 5.0
-_COUNTERS: Final = ("QueueSize", "EnqueueCount", "DequeueCount", "ExpiredCount", "DispatchCount")
 _NOTHING: Final = frozenset[str]()
 NONE_PROVEN: Final = Consumed(_NOTHING, InBothStores(_NOTHING, _NOTHING))
 
 Both = tuple[Queue | None, Queue | None]
 """One queue at both sites, the source's first; None where a site has no such queue."""
-
-
-@dataclass(frozen=True, slots=True)
-class Counters:
-    """Figures of a queue since its broker's start. A message that was purged or moved was never `dispatched`."""
-
-    depth: int
-    added: int
-    removed: int
-    expired: int
-    dispatched: int
-
-    @property
-    def cover_all(self) -> bool:
-        """Say whether every message that lay in the queue since that start came in since."""
-        return self.depth == self.added - self.removed
-
-
-_EMPTY: Final = Counters(0, 0, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +42,25 @@ class Listed:
         return frozenset(self.rows)
 
     @property
+    def entered(self) -> int | None:
+        """How many messages had come in since the broker's start when the listing was made, as long as none left the
+        queue meanwhile; else None."""
+        came, most = self.count - self.before.depth, self.after.added - self.before.added
+        stood = (self.before.removed, self.before.expired) == (self.after.removed, self.after.expired)
+        return self.before.added + came if stood and 0 <= came <= most else None
+
+    @property
     def least(self) -> int:
         """How many messages the listing has to show at least."""
         return min(self.before.depth, self.after.depth)
 
     def whole(self) -> Whole:
-        """Raises `NotWhole`. A second message of one id is listed, and adds no id."""
-        return Whole(self.queue, self.ids, self.before.depth, self.after.depth, hidden=self.count - len(self.rows))
+        """Raises `NotWhole`. A second message of one id is listed, and adds no id. What comes meanwhile hides nothing
+        of what lay there before."""
+        before, after = self.before.depth, self.after.depth
+        if self.entered is not None:
+            before = after = self.count
+        return Whole(self.queue, self.ids, before, after, hidden=self.count - len(self.rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +73,19 @@ class Apart:
     alone: frozenset[str]
     rows: Mapping[str, Mapping[str, Any]]
     """How the source's broker shows the messages that the target lacks."""
+    known: frozenset[str] = frozenset()
+    """Those alone at the target that a checkpoint names already."""
+    why: str = ""
+    """Why the messages that lie there alone are not proven to be consumed."""
+    marks: Mapping[str, Mark] | None = None
+    """Where this look can be a checkpoint: its marks by site, before anything is removed."""
 
 
 def listed(access: Access, queue: Queue | None, name: str) -> Listed:
     """List a queue once, whatever the listing leaves out; an absent queue has no messages. Raises `BrokerError`."""
     if queue is None:
-        return Listed(name, {}, 0, _EMPTY, _EMPTY)
-    figures = Read(queue.bean, _COUNTERS)
+        return Listed(name, {}, 0, EMPTY, EMPTY)
+    figures = Read(queue.bean, COUNTERS)
     before, shown, after = access.reader().look(
         [figures, Ask(queue.bean, Listing.BROWSE_ALL), figures], timeout_s=BROWSE_S
     )
@@ -92,7 +93,7 @@ def listed(access: Access, queue: Queue | None, name: str) -> Listed:
     if not isinstance(rows, list):
         raise BadValue(f"{access.site}: a listing of {name} gave no messages")
     by_id = {_id(access, name, row): row for row in rows}
-    return Listed(name, by_id, len(rows), *(_counters(Fields(queue.bean, each.value())) for each in (before, after)))
+    return Listed(name, by_id, len(rows), *(counters_of(queue, each) for each in (before, after)))
 
 
 def lying(access: Access, queue: Queue | None) -> frozenset[str]:
@@ -127,22 +128,26 @@ def consumed(store: Store, target: Access, queue: Queue | None) -> Consumed:
     return Consumed(known, InBothStores(known, known))
 
 
-def covered(here: Listed, there: Listed) -> Consumed:
-    """The messages at the target that the source's counters prove to be consumed: all that the source lacks, or none.
+def covered(here: Listed, there: Listed, since: Since) -> Consumed:
+    """The messages at the target that counters since a checkpoint prove to be consumed: all that came to it since, or
+    lay at both then, and that the source lacks; or none.
 
-    Nothing joins the brokers, so both sites' counters are needed: of one start each that covers every message, and of
-    as many messages at both. A message that came to the target alone ends the proof for all.
+    As many messages have to have come to both: those that are listed at one site and not at the other yet are told by
+    their ids.
     """
-    covering = all(each.before == each.after and each.before.cover_all for each in (here, there))
-    if not covering or here.before.added != there.before.added:
+    if here.entered is None or there.entered is None:
         return NONE_PROVEN
-    left = here.before.removed - here.before.expired - there.before.removed
+    under_way = len(here.ids - there.ids - since.here.alone)
+    late = len(since.there.alone & here.ids) - len(since.here.alone & there.ids)
+    if since.ahead(here.entered, there.entered) + under_way + late != 0:
+        return NONE_PROVEN
+    copies = there.ids - since.there.alone
     try:
         there.whole()
-        evidence = Covered(there.ids, here.whole(), min(left, here.before.dispatched))
+        evidence = Covered(copies, here.whole(), since.consumed(here.before, there.before))
     except NotWhole:
         return NONE_PROVEN
-    lacking = there.ids - here.ids
+    lacking = copies - here.ids
     return Consumed(lacking, evidence) if evidence.proves(lacking) else NONE_PROVEN
 
 
@@ -155,48 +160,106 @@ class Comparing:
         self._alone: dict[tuple[str, str], frozenset[str]] = {}
 
     def apart(
-        self, way: Way, queues: Mapping[str, Both], pause: Callable[[], None], now: Callable[[], float]
+        self,
+        way: Way,
+        queues: Mapping[str, Both],
+        pause: Callable[[], None],
+        now: Callable[[], float],
+        *,
+        once: bool = False,
     ) -> Mapping[str, Apart]:
-        """The difference of each queue.
+        """The difference of each queue, or what one look shows of it.
 
         Producers write to both sites, but not in the same instant. Queues with ids at one site alone are looked at
         again, with a `pause` between, for as long as was set; all of them together. Raises `BrokerError`.
         """
-        found = {name: self._looked(way, name, both) for name, both in queues.items()}
+        checkpoints = kept(way)
+        found = {name: self._looked(way, name, both, checkpoints) for name, both in queues.items()}
         until = now() + self._within_s
-        while (again := self._not_settled(way, found)) and now() < until:
+        while not once and (again := self._not_settled(way, found)) and now() < until:
             pause()
             for name in again:
-                found[name] = _still(found[name], self._looked(way, name, queues[name]))
+                found[name] = _still(found[name], self._looked(way, name, queues[name], checkpoints))
         self._alone.update({(way[1].site, name): each.alone for name, each in found.items()})
         return found
 
+    def untold(self, found: Mapping[str, Apart]) -> Mapping[str, Untold]:
+        """The messages that nothing proves to be consumed or not. A store of ids leaves none."""
+        if self.store is not None:
+            return {}
+        return {name: Untold(len(each.alone), each.why) for name, each in found.items() if each.alone}
+
     def _not_settled(self, way: Way, found: Mapping[str, Apart]) -> Collection[str]:
         known = {name: self._alone.get((way[1].site, name), _NOTHING) for name in found}
-        return [name for name, each in found.items() if each.lacks or each.alone - known[name]]
+        return [name for name, each in found.items() if each.lacks or each.alone - known[name] - each.known]
 
-    def _looked(self, way: Way, name: str, both: Both) -> Apart:
-        """List the waiting site first: an id that is not at the serving site a moment later was consumed, or never
-        came there."""
+    def _looked(self, way: Way, name: str, both: Both, checkpoints: Checkpoints) -> Apart:
+        """List the waiting site between two listings of the serving one: an id that is not at the serving site a moment
+        later was consumed, or never came there; and one that was there a moment before has had time to come to both."""
+        first = listed_to_the_end(way[0], both[0], name)
         there = listed_to_the_end(way[1], both[1], name)
         here = listed_to_the_end(way[0], both[0], name)
-        if self.store is None:
-            done, known = covered(here, there), _NOTHING
-        else:
+        late = first.ids & here.ids - there.ids
+        if self.store is not None:
             known = self.store.known(name, here.ids | there.ids)
             done = Consumed(there.ids & known, InBothStores(known, known))
-        lacks = here.ids - there.ids - known
-        return Apart(done, lacks, there.ids - here.ids - done.ids, {each: here.rows[each] for each in lacks})
+            lacks = late - known
+            return Apart(done, lacks, there.ids - here.ids - done.ids, {each: here.rows[each] for each in lacks})
+        sites = [
+            At(each.site, each.names().start, listed.before) for each, listed in zip(way, (here, there), strict=True)
+        ]
+        since = checkpoints.since(name, *sites)
+        # What clients take while both sites are listed could have come and gone unseen.
+        rests = first.before.removed == here.after.removed
+        done = covered(here, there, since) if rests and since is not None else NONE_PROVEN
+        alone = there.ids - here.ids - done.ids
+        marks = _marks(sites, here, there, late, alone) if rests else None
+        if way[0].names().open and not done.ids and alone and not _calm(first.before, here, there):
+            marks = None  # messages on their way to the other site would be taken for lying alone
+        known = since.there.alone if since is not None else _NOTHING
+        why = NOT_COUNTED if since is None else ALONE if alone <= known else ONE_SITE_ALONE
+        return Apart(
+            done, late, alone, {each: here.rows[each] for each in late}, known, why if rests else UNDER_WAY, marks
+        )
+
+
+def _calm(first: Counters, here: Listed, there: Listed) -> bool:
+    """Say whether nothing came to either site while both were listed."""
+    return first.added == here.after.added and there.before.added == there.after.added
+
+
+def _marks(
+    sites: Sequence[At], here: Listed, there: Listed, lacks: frozenset[str], alone: frozenset[str]
+) -> Mapping[str, Mark] | None:
+    """What came to the source a moment ago, and is not at the target yet, counts as come there too."""
+    if here.entered is None or there.entered is None:
+        return None
+    entered = there.entered + len(here.ids - there.ids - lacks)
+    return {
+        at.site: Mark(at.start, came, was.before.removed, was.before.expired, was.before.dispatched, ids)
+        for at, was, came, ids in ((sites[0], here, here.entered, lacks), (sites[1], there, entered, alone))
+    }
+
+
+def kept(way: Sequence[Access]) -> Checkpoints:
+    """The checkpoints of that pair."""
+    return Checkpoints.read(_keeper(way).document_files.texts())
+
+
+def keep(way: Way, queues: Mapping[str, Mapping[str, Mark]]) -> None:
+    """Note newer ones. They are no change of a broker; where they cannot be written, the older ones go on."""
+    if queues:
+        _keeper(way).document_files.write(CHECKPOINTS, kept(way).noted(queues).text)
+
+
+def _keeper(way: Sequence[Access]) -> Access:
+    return min(way, key=lambda access: access.site)
 
 
 def _still(before: Apart, now: Apart) -> Apart:
     """The ids that two looks found apart, and the evidence of the later one."""
     lacks = before.lacks & now.lacks
-    return Apart(now.done, lacks, before.alone & now.alone, {each: now.rows[each] for each in lacks})
-
-
-def _counters(fields: Fields) -> Counters:
-    return Counters(*map(fields.number, _COUNTERS))
+    return replace(now, lacks=lacks, alone=before.alone & now.alone, rows={each: now.rows[each] for each in lacks})
 
 
 def _id(access: Access, queue: str, row: Any) -> str:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from dr_ctl.jolokia.client import Reader
+from collections.abc import Sequence
+from typing import Final
+
+from dr_ctl.jolokia.client import Answer, Read, Reader
+from dr_ctl.jolokia.errors import NoSuchBean
+from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.classic.document_files import Papers
 from dr_ctl.topologies.classic.look import ask
-from dr_ctl.topologies.common.view import Config
+from dr_ctl.topologies.common.view import Config, Queue
+from dr_ctl.topologies.fanout.counting import EMPTY, Counters
 from dr_ctl.topologies.fanout.view import BrokerView, FanoutConfig
+
+COUNTERS: Final = ("QueueSize", "EnqueueCount", "DequeueCount", "ExpiredCount", "DispatchCount")
 
 
 def look(
@@ -47,3 +55,18 @@ def look(
         denied=answer.denied,
         bridges=tuple(each for each, network in answer.connections if network),
     )
+
+
+def counters(reader: Reader, queues: Sequence[Queue | None]) -> list[Counters]:
+    """The counters of these queues in one small look; of one that is not there none ever counted. Raises
+    `BrokerError`."""
+    there = [queue for queue in queues if queue is not None]
+    answers = iter(reader.look([Read(queue.bean, COUNTERS) for queue in there]) if there else ())
+    return [EMPTY if queue is None else counters_of(queue, next(answers)) for queue in queues]
+
+
+def counters_of(queue: Queue, answer: Answer) -> Counters:
+    if isinstance(answer.error, NoSuchBean):
+        return EMPTY
+    fields = Fields(queue.bean, answer.value())
+    return Counters(*map(fields.number, COUNTERS))

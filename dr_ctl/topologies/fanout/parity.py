@@ -5,12 +5,14 @@ Other messages there were consumed at the serving site, or are on their way to i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter as Ahead
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.common.queues import selected
-from dr_ctl.topologies.common.view import Queue
+from dr_ctl.topologies.fanout.counting import At, Checkpoints, Counted, Counters
 from dr_ctl.topologies.fanout.view import BrokerView
 
 
@@ -48,23 +50,69 @@ def lacking(source: BrokerView, target: BrokerView, queues: Queues, moved: Mappi
     return [each for each in counted if each.source - each.target > moved.get(each.queue, 0)]
 
 
-def untold(source: BrokerView, target: BrokerView, moved: Mapping[str, int]) -> list[Counts]:
-    """Queues of which the target holds more than the counters of both sites prove to be consumed, so that
-    some may come twice. No queue counts where consumers write down what they have done."""
+def counted(
+    here: BrokerView, there: BrokerView, readings: Sequence[tuple[Counters, Counters]], took_s: float
+) -> Counted:
+    """What several readings of one queue's counters at both sites say together; there is one at least."""
+    [(ahead, times)] = Ahead(other.added - one.added for one, other in readings).most_common(1)
+    agreed = ahead if 2 * times > len(readings) else None
+    first, last = readings[0], readings[-1]
+    taken = [(now.removed - was.removed) / took_s if took_s > 0 else 0.0 for was, now in zip(first, last, strict=True)]
+    return Counted(
+        At(here.site, here.start, last[0]),
+        At(there.site, there.start, last[1]),
+        agreed,
+        {here.site: taken[0], there.site: taken[1]},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Untold:
+    """Messages of a queue at the waiting site that nothing proves to be consumed, and `why`; `taken_per_s` is how fast
+    they become more while clients work."""
+
+    count: int
+    why: str
+    taken_per_s: float = 0.0
+
+
+ALONE: Final = "known by their ids to lie there alone"
+ONE_SITE_ALONE: Final = "a message came to one site alone since both were compared"
+NOT_COUNTED: Final = "a broker was restarted since both were compared"
+UNDER_WAY: Final = "so many messages come that their counts cannot be compared"
+
+
+def untold(source: BrokerView, target: BrokerView) -> Mapping[str, Untold]:
+    """The queues of which messages at the target may come as duplicates, as the gate will judge once clients are out;
+    none where consumers write down what they have done."""
     if source.own.stored:
-        return []
-    return [
-        each
-        for each in counts(source, target, Queues())
-        if each.more > moved.get(each.queue, 0)
-        and not _proven(source.named.get(each.queue), target.named.get(each.queue), moved.get(each.queue, 0))
-    ]
+        return {}
+    checkpoints = Checkpoints.read({**source.documents, **target.documents})
+    found = {}
+    for each in counts(source, target, Queues()):
+        alone = sum(
+            len(mark.alone) for site, mark in checkpoints.queues.get(each.queue, {}).items() if site == target.site
+        )
+        told = _untold(each, min(alone, each.target), source.counted.get(each.queue), checkpoints, source.site)
+        if told.count:
+            found[each.queue] = told
+    return found
 
 
-def _proven(here: Queue | None, there: Queue | None, moved: int) -> bool:
-    """Say whether both queues' counters cover all that ever lay there, and as many messages came to both."""
-    if here is None or there is None:
-        return False
-    cover = all(abs(each.depth - each.added + each.removed) <= moved for each in (here, there))
-    consumed = here.acked - there.removed + moved
-    return cover and abs(here.added - there.added) <= moved and there.depth - here.depth <= consumed
+def _untold(each: Counts, alone: int, now: Counted | None, checkpoints: Checkpoints, source: str) -> Untold:
+    if now is None:
+        return Untold(alone, ALONE)
+    forward = now.first.site == source
+    here, there = (now.first, now.second) if forward else (now.second, now.first)
+    taken = now.taken_per_s[source]
+    more = max(each.more, alone)
+    since = checkpoints.since(each.queue, here, there)
+    if since is None:
+        return Untold(now.alone.get(there.site, more), NOT_COUNTED, taken)
+    if now.ahead is None:
+        return Untold(more, UNDER_WAY, taken)
+    between = there.counters.added - here.counters.added
+    ahead = since.ahead(here.counters.added, there.counters.added) + (now.ahead if forward else -now.ahead) - between
+    if ahead == 0 and each.more - alone <= since.consumed(here.counters, there.counters):
+        return Untold(alone, ALONE)
+    return Untold(more, ONE_SITE_ALONE, taken)

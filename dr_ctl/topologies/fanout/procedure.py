@@ -15,8 +15,8 @@ from dr_ctl.topologies.common.topology import Kind
 from dr_ctl.topologies.fanout import acts as own_acts
 from dr_ctl.topologies.fanout import checks
 from dr_ctl.topologies.fanout import drafts as own_drafts
-from dr_ctl.topologies.fanout.access import Observer
 from dr_ctl.topologies.fanout.named import BY_BROKER, BY_PAIR
+from dr_ctl.topologies.fanout.observer import Observer
 from dr_ctl.topologies.fanout.tools import FanoutTools
 from dr_ctl.topologies.fanout.view import BrokerView
 from dr_ctl.topologies.procedure import Procedure, Row

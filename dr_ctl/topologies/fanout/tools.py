@@ -10,8 +10,10 @@ from dr_ctl.core.model import Json
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.sender import Sender
 from dr_ctl.topologies.common.tools import Tools
-from dr_ctl.topologies.fanout.access import Observer, Way
+from dr_ctl.topologies.fanout.access import Way
 from dr_ctl.topologies.fanout.ids import Comparing
+from dr_ctl.topologies.fanout.observer import Observer
+from dr_ctl.topologies.fanout.parity import Untold
 from dr_ctl.topologies.fanout.verifier import FanoutVerifier
 from dr_ctl.topologies.fanout.view import BrokerView
 
@@ -21,12 +23,13 @@ LISTED: Final = 1000  # ids of a queue; the calls in the journal name all of the
 @dataclass
 class Evened:
     """Ids of messages by queue. `removed` ones were consumed at the other site, `copied` ones were put where they
-    lacked. `alone` ones lie at one site, and nobody is known to have consumed them. `not_carried` ones lack, and cannot
-    be copied whole."""
+    lacked. `alone` ones lie at one site, and nobody is known to have consumed them; `untold` says why. `not_carried`
+    ones lack, and cannot be copied whole."""
 
     removed: dict[str, set[str]] = field(default_factory=dict)
     copied: dict[str, set[str]] = field(default_factory=dict)
     alone: dict[str, set[str]] = field(default_factory=dict)
+    untold: dict[str, Untold] = field(default_factory=dict)
     not_carried: dict[str, set[str]] = field(default_factory=dict)
 
     def note(self, kept: dict[str, set[str]], queue: str, ids: Collection[str]) -> None:
@@ -65,13 +68,6 @@ class FanoutTools(Tools[BrokerView]):
         gate = FanoutVerifier(observer, self.comparing, recipe.rules.drain.poll)
         super().__init__(observer, recipe, sender, gate)
         self.evened = Evened()
-
-    @property
-    def untold(self) -> dict[str, int]:
-        """By queue, how many messages nothing proves to be consumed or not. A store of ids leaves none."""
-        if self.comparing.store is not None:
-            return {}
-        return {queue: len(ids) for queue, ids in self.evened.alone.items() if ids}
 
     def between(self, source: str, target: str) -> list[Way]:
         """The brokers of every pair: first the source's, then the target's."""

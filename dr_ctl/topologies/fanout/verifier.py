@@ -10,9 +10,9 @@ from dr_ctl.topologies.common.apart import accepting, refused
 from dr_ctl.topologies.common.gate import Sample
 from dr_ctl.topologies.common.verifier import Verifier
 from dr_ctl.topologies.fanout import parity
-from dr_ctl.topologies.fanout.access import Observer
 from dr_ctl.topologies.fanout.checks import possible_duplicates
 from dr_ctl.topologies.fanout.ids import Comparing
+from dr_ctl.topologies.fanout.observer import Observer
 from dr_ctl.topologies.fanout.view import BrokerView
 
 
@@ -32,7 +32,7 @@ class FanoutVerifier(Verifier[BrokerView]):
         counts = [each for each in parity.counts(here, there, Queues()) if each.source or each.target]
         queues = {each.queue: (here.named.get(each.queue), there.named.get(each.queue)) for each in counts}
         compared: dict[str, Json] = {each.queue: each.source for each in counts}
-        wrong, accepted, untold = list[str](), move.ask.accept_difference, dict[str, int]()
+        wrong, accepted = list[str](), move.ask.accept_difference
         ids: dict[str, dict[str, frozenset[str]]] = {}
         found = self._comparing.apart(way, queues, self._pause, self._brokers.clock.monotonic)
         for name, apart in found.items():
@@ -42,8 +42,7 @@ class FanoutVerifier(Verifier[BrokerView]):
             if apart.done.ids and accepted.get(name) != len(apart.done.ids):
                 wrong.append(f"{name}: {len(apart.done.ids)} consumed at {here.site} lie at {there.site}")
                 ids.setdefault(name, {})[f"consumed, and at {there.site}"] = apart.done.ids
-            untold |= {name: len(apart.alone)} if self._comparing.store is None else {}
-        duplicates = possible_duplicates({name: count for name, count in untold.items() if count}, move, there.site)
+        duplicates = possible_duplicates(self._comparing.untold(found), move, there.site)
         if any(each.severity is Severity.ERROR for each in duplicates):
             return Refused(duplicates[0].text, findings=tuple(duplicates))
         if wrong:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dr_ctl.engine.debts import DebtKind
@@ -9,6 +10,7 @@ from dr_ctl.topologies.classic.broker import ClassicBroker
 from dr_ctl.topologies.common import seen
 from dr_ctl.topologies.common.debts import debts_of
 from dr_ctl.topologies.common.view import Acceptor, Connection
+from dr_ctl.topologies.fanout.counting import Counted
 from dr_ctl.topologies.fanout.fence import BesideProducers
 from dr_ctl.topologies.fanout.link import FanoutLink
 
@@ -26,7 +28,11 @@ class FanoutConfig:
 
 @dataclass(frozen=True, slots=True)
 class BrokerView(ClassicBroker):
+    """`counted`: the counters of this broker and its peer as they were read together, of queues that do not hold the
+    same at both."""
+
     own: FanoutConfig = field(kw_only=True)
+    counted: Mapping[str, Counted] = field(default_factory=dict, kw_only=True)
 
     @property
     def link(self) -> FanoutLink:

@@ -67,17 +67,93 @@ def test_after_a_restart_nothing_is_removed_and_a_move_asks_before(counted: Play
     refused = dr_ctl(*SWAPOVER)
     stayed = lying(counted, "paris")
     remedy = of(refused, "DR-FAN-007")["remedy"]
-    options = shlex.split(remedy[remedy.index("--accept-difference") :])[:2]
+    options = shlex.split(remedy[remedy.index("--accept-duplicates") :])[:2]
     moved = dr_ctl(*SWAPOVER, *options)
 
     assert (ready.code, refused.code) == (10, 10), ready.told
-    assert "4 message(s) at paris may come twice" in of(refused, "DR-FAN-007")["text"]
+    assert "4 message(s) at paris may come as duplicates" in of(refused, "DR-FAN-007")["text"]
+    assert ready.document["data"]["operations"]["swapover"]["needs"] == ["--accept-duplicates 4"]
     assert (trimmed.code, of(trimmed, "DR-FAN-007")["severity"]) == (0, "warning")
     assert "no more copies" not in trimmed.told
     assert stayed == [*"abcdef"]
-    assert options == ["--accept-difference", f"{Q}=4"]
+    assert options == ["--accept-duplicates", "4"]
     assert (moved.code, of(moved, "DR-FAN-007")["severity"]) == (0, "warning"), moved.told
     assert lying(counted, "paris") == [*"abcdef"]
+
+
+def test_a_message_at_one_site_alone_costs_a_persons_word_before_the_fence_and_the_next_move_none(
+    counted: PlayedTwin, dr_ctl: Command
+) -> None:
+    """Without it nobody could tell it from one that was consumed. From the move on counters tell again."""
+    send(counted, *"abcdef")
+    send(counted, "alone", to=("paris",))
+    consume(counted, "london", "a")
+
+    ready = dr_ctl("validate", "--to", "paris")
+    refused = dr_ctl(*SWAPOVER)
+    too_few = dr_ctl(*SWAPOVER, "--accept-duplicates", "1")
+    moved = dr_ctl(*SWAPOVER, "--accept-duplicates", "2")
+    at_paris = lying(counted, "paris")
+    consume(counted, "paris", "a", "b")
+    back = dr_ctl("swapover", "--to", "london", "--yes")
+
+    needs = ready.document["data"]["operations"]["swapover"]["needs"]
+    assert (ready.code, needs) == (10, ["--accept-duplicates 2"]), ready.told
+    assert "a message came to one site alone" in of(refused, "DR-FAN-007")["text"]
+    assert [each.code for each in (refused, too_few, moved)] == [10, 10, 0], moved.told
+    assert at_paris == [*"abcdef", "alone"]
+    assert (back.code, "DR-FAN-007" in found(back)) == (0, False), back.told
+    assert lying(counted, "london") == [*"cdef", "alone"]
+
+
+def test_trim_from_a_timer_keeps_small_what_one_such_message_costs(counted: PlayedTwin, dr_ctl: Command) -> None:
+    send(counted, *"abcdef")
+    consume(counted, "london", "a", "b")
+    first = dr_ctl("trim", "paris", "--yes")
+    send(counted, "alone", to=("paris",))
+    consume(counted, "london", "c")
+    second = dr_ctl("trim", "paris", "--yes")
+    consume(counted, "london", "d")
+    third = dr_ctl("trim", "paris", "--yes")
+    moved = dr_ctl(*SWAPOVER, "--accept-duplicates", "2")
+
+    assert ("DR-FAN-007" in found(first), lying(counted, "paris")) == (False, ["c", "e", "f", "alone"])
+    assert "2 message(s) at paris" in of(second, "DR-FAN-007")["text"]
+    assert "known by their ids to lie there alone" in of(third, "DR-FAN-007")["text"]
+    assert moved.code == 0, moved.told
+
+
+def test_a_restart_since_both_were_compared_ends_what_counters_tell(counted: PlayedTwin, dr_ctl: Command) -> None:
+    send(counted, *"abcd")
+    assert dr_ctl("trim", "paris", "--yes").code == 0
+    restarted(counted, "london")
+    consume(counted, "london", "a")
+
+    trimmed = dr_ctl("trim", "paris", "--yes")
+
+    assert "a broker was restarted since both were compared" in of(trimmed, "DR-FAN-007")["text"]
+    assert lying(counted, "paris") == [*"abcd"]
+
+
+def test_a_return_says_before_it_begins_what_may_come_as_duplicates(counted: PlayedTwin, dr_ctl: Command) -> None:
+    send(counted, *"abcd")
+    lose_london(counted, dr_ctl)
+    consume(counted, "paris", "a", "b")
+    send(counted, *"klm", to=("paris",))
+    counted.start("london")
+
+    ready = dr_ctl("validate", "--to", "london")
+    calls = len(counted.changes())
+    refused = dr_ctl("failback", "--to", "london", "--yes")
+    made = len(counted.changes()) - calls
+    moved = dr_ctl("failback", "--to", "london", "--yes", "--accept-duplicates", "2")
+
+    verdict = ready.document["data"]["operations"]["failback"]
+    assert (verdict["exit_code"], verdict["needs"]) == (10, ["--accept-duplicates 2"]), ready.told
+    assert (refused.code, made) == (10, 0), refused.told
+    assert moved.code == 0, moved.told
+    assert {*lying(counted, "london")} == {*"abcdklm"}
+    assert dr_ctl("status").document["debts"] == []
 
 
 def test_a_plan_names_what_may_come_twice(counted: PlayedTwin, dr_ctl: Command) -> None:
@@ -197,9 +273,8 @@ def test_all_queues_wait_together_for_what_lies_at_one_site_alone(
     queues = [f"orders.{number}" for number in range(9)]
     for queue in queues:
         send(counted, "alone", to=("paris",), queue=queue)
-    accepted = [word for queue in queues for word in ("--accept-difference", f"{queue}=1")]
 
-    ended = dr_ctl(*SWAPOVER, *accepted)
+    ended = dr_ctl(*SWAPOVER, "--accept-duplicates", "9")
 
     assert ended.code == 0, ended.told
     assert ended.document["data"]["outage_s"] < 3 * patience.differs_s

@@ -3,6 +3,7 @@ message ids judges."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,15 +11,18 @@ from statistics import median
 from typing import Any
 
 import pytest
+import yaml
 
 from dr_ctl.agents.monitor import recording
 from dr_ctl.settings.loader import load
+from dr_ctl.stomp_io.address import Address
+from dr_ctl.stomp_io.knock import knock
 from dr_ctl_lab.lab import distribution
 from dr_ctl_lab.lab.classic.admin import ClassicAdmin
 from dr_ctl_lab.lab.fanout import LEAST_FILE
 from dr_ctl_lab.lab.kinds import FAN_OUT, KINDS
 from dr_ctl_lab.lab.lab import Lab
-from tests.broker.driving import Operator, end_all
+from tests.broker.driving import Operator, end_all, until
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
 
@@ -60,6 +64,52 @@ def test_it_moves_there_and_back_while_producers_go_on_and_nothing_is_lost_or_do
         "london": 0,
         "paris": 0,
     }
+
+
+def without_store(lab: Lab) -> None:
+    """Let dr-ctl not know of the consumers' store of ids: counters alone tell it what was consumed."""
+    told = yaml.safe_load(lab.settings_path.read_text(encoding="utf-8"))
+    del told["ids"]
+    lab.settings_path.write_text(json.dumps(told), encoding="utf-8")
+
+
+def send_to(lab: Lab, site: str, queue: str, ident: str) -> None:
+    """As a producer that reaches one site only."""
+    where = lab.site(site)
+    _, connection = knock(Address("127.0.0.1", where.ports["producers"]), where.app, None, timeout_s=5)
+    assert connection is not None
+    headers = {"persistent": "true", "order_id": ident, "receipt": ident}
+    connection.stomp.send(f"/queue/{queue}", "alone", headers=headers)
+    until(lambda: any(frame.cmd == "RECEIPT" for frame in connection.receive(0.1)))
+    connection.close()
+
+
+def test_without_a_store_of_ids_it_moves_there_and_back_under_load_by_counters(tmp_path: Path) -> None:
+    queues = ("orders.in", "orders.out", "facturen")
+    with Lab.up(tmp_path / "lab", topology=FAN_OUT, queues=queues) as lab:
+        without_store(lab)
+        operator = Operator(lab, tmp_path / "state")
+        with lab.load(2 * RATE) as traffic:
+            traffic.wait_for(10 * RATE, within_s=60)
+            ready = operator.run("validate", "--to", "paris")
+            there = operator.run("swapover", "--to", "paris", "--yes")
+            traffic.wait_for(traffic.counts().sent + 4 * RATE, within_s=60)
+            back = operator.run("swapover", "--to", "london", "--yes")
+            traffic.wait_for(traffic.counts().sent + RATE, within_s=60)
+            send_to(lab, "paris", "orders.in", "alone")
+            refused = operator.run("swapover", "--to", "paris", "--yes")
+            verdict = traffic.stop(drain_s=60)
+        rest = operator.run("validate", "--to", "paris")
+        [needs] = rest.document["data"]["operations"]["swapover"]["needs"]
+        moved = operator.run("swapover", "--to", "paris", "--yes", *needs.split())
+    print("clients were out for", [each.document["data"]["outage_s"] for each in (there, back)])
+
+    assert [ready.code, there.code, back.code] == [0, 0, 0], (ready.told, there.told, back.told)
+    assert verdict.drained
+    assert (verdict.lost, verdict.duplicates) == ((), ())
+    assert refused.code == 10, refused.told
+    assert "a message came to one site alone since both were compared" in refused.told
+    assert moved.code == 0, moved.told
 
 
 def test_one_site_lost_and_back_loses_nothing_and_lists_each_duplicate_before_it_is_consumed(

@@ -3,7 +3,7 @@ the messages of the serving one. Only consumed messages are removed there."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -32,7 +32,7 @@ IDLE: Final = 3  # rounds in which no client was shown what lacks
 
 def catch_up(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
     del step
-    return _all(tools, tools.between(move.source, move.target), move, hand, copied=False)
+    return _all(tools, tools.between(move.source, move.target), move, hand, copied=False, once=True)
 
 
 def drain(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
@@ -46,21 +46,23 @@ def trim(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Outco
     """Compare towards the named site, which waits; say what nobody could tell, as it stays there."""
     del step
     outcome = _all(tools, tools.between(move.target, move.source), move, hand, copied=False)
-    return replace(outcome, findings=(*outcome.findings, *possible_duplicates(tools.untold, move, move.source)))
+    return replace(outcome, findings=(*outcome.findings, *possible_duplicates(tools.evened.untold, move, move.source)))
 
 
-def _all(tools: FanoutTools, ways: Collection[Way], move: Move, hand: Hand, *, copied: bool) -> Outcome:
+def _all(
+    tools: FanoutTools, ways: Collection[Way], move: Move, hand: Hand, *, copied: bool, once: bool = False
+) -> Outcome:
     tools.evened = Evened()
     for way in ways:
-        if (refused := even(tools, way, move, hand, copied=copied)) is not None:
+        if (refused := even(tools, way, move, hand, copied=copied, once=once)) is not None:
             return refused
     return Done(tools.evened.text, tools.evened.as_json())
 
 
-def even(tools: FanoutTools, way: Way, move: Move, hand: Hand, *, copied: bool) -> Refused | None:
+def even(tools: FanoutTools, way: Way, move: Move, hand: Hand, *, copied: bool, once: bool = False) -> Refused | None:
     """Remove at the second broker the messages that were consumed at the first, in every queue. If `copied`, also copy
-    the messages that the second lacks, until a comparison shows that it lacks none. Gives None where all came true.
-    Raises `BrokerError`."""
+    the messages that the second lacks, until a comparison shows that it lacks none; if `once`, by one look alone. Gives
+    None where all came true. Raises `BrokerError`."""
     source, target = (access.look() for access in way)
     queues = {
         each.queue: (source.named.get(each.queue), target.named.get(each.queue))
@@ -76,8 +78,9 @@ def even(tools: FanoutTools, way: Way, move: Move, hand: Hand, *, copied: bool) 
     idle = 0
     for _ in range(ROUNDS):
         pause = partial(hand.wait, tools.patience.poll_s)
-        apart = tools.comparing.apart(way, queues, pause, hand.monotonic)
+        apart = tools.comparing.apart(way, queues, pause, hand.monotonic, once=once)
         tools.evened.alone |= {name: {*each.alone} for name, each in apart.items()}
+        tools.evened.untold |= tools.comparing.untold(apart)
         for name, each in apart.items():
             if (refused := remove(tools, way[1], name, each.done, hand)) is not None:
                 return refused
@@ -85,6 +88,7 @@ def even(tools: FanoutTools, way: Way, move: Move, hand: Hand, *, copied: bool) 
         tools.evened.not_carried |= {name: {*each.cannot} for name, each in split.items() if each.cannot}
         lacks = {name: each.can for name, each in split.items() if each.can}
         if not copied or not lacks:
+            _keep(way, apart)
             return _not_carried(tools, way, move) if copied else None
         before = tools.evened.copied_in_all
         for name, wanted in lacks.items():
@@ -102,6 +106,16 @@ def even(tools: FanoutTools, way: Way, move: Move, hand: Hand, *, copied: bool) 
         text, f"See why producers do not reach {target.site}; then run the same command again."
     )
     return Refused(text, tools.evened.as_json(), (found,), code=ExitCode.DRAIN_TIMEOUT)
+
+
+def _keep(way: Way, apart: Mapping[str, ids.Apart]) -> None:
+    """Note what both sites hold now, consumed messages removed: from here on counters tell what is consumed."""
+    marks = {}
+    for name, each in apart.items():
+        if each.marks is not None:
+            there = each.marks[way[1].site]
+            marks[name] = {**each.marks, way[1].site: replace(there, removed=there.removed + len(each.done.ids))}
+    ids.keep(way, marks)
 
 
 def _not_carried(tools: FanoutTools, way: Way, move: Move) -> Refused | None:

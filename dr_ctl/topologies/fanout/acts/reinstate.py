@@ -44,7 +44,7 @@ def reconcile(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> 
     for way in tools.between(move.source, move.target):
         if (refused := even(tools, way, move, hand, copied=True)) is not None:
             return refused
-    untold = possible_duplicates(tools.untold, move, move.target)
+    untold = possible_duplicates(tools.evened.untold, move, move.target)
     if any(each.severity is Severity.ERROR for each in untold):
         return Refused(untold[0].text, tools.evened.as_json(), tuple(untold))
     return Done(tools.evened.text, tools.evened.as_json(), tuple(untold))

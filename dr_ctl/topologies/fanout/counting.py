@@ -1,0 +1,161 @@
+"""The counters of one queue at both sites, and the moments from which they tell what was consumed. Pure.
+
+Nothing joins the brokers, so counters prove only together: as many messages came to both sites, and clients of the
+serving one took at least as many as the other still has. That is counted from a checkpoint: a moment at which each
+message that lay at one site alone was known by its id. A message that comes to one site alone after it ends the proof
+until the next checkpoint. A broker's start is one, where its counters cover everything that lies in the queue.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from dr_ctl.topologies.common.names import OWN
+
+CHECKPOINTS: Final = f"{OWN}checkpoints"
+"""The document of a pair, at the site whose name comes first."""
+MOST_ALONE: Final = 20_000  # ids of one queue in that document
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """Figures of a queue since its broker's start. A message that was purged or moved was never `dispatched`."""
+
+    depth: int
+    added: int
+    removed: int
+    expired: int
+    dispatched: int
+
+    @property
+    def cover_all(self) -> bool:
+        """Say whether every message that lay in the queue since that start came in since."""
+        return self.depth == self.added - self.removed
+
+
+EMPTY: Final = Counters(0, 0, 0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One site's part of a checkpoint: its broker's start, what had come in and left by then, and the ids of the
+    messages that lay `alone` there."""
+
+    start: str
+    entered: int = 0
+    removed: int = 0
+    expired: int = 0
+    dispatched: int = 0
+    alone: frozenset[str] = frozenset()
+
+    def is_before(self, now: Counters) -> bool:
+        """Say whether these counters can have become those: a queue that was made again, or whose statistics were
+        reset, counts anew."""
+        was, now_ = (self.removed, self.expired, self.dispatched), (now.removed, now.expired, now.dispatched)
+        return all(before <= after for before, after in zip(was, now_, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Since:
+    """A checkpoint, from the site that serves or did last."""
+
+    here: Mark
+    there: Mark
+
+    def ahead(self, here_entered: int, there_entered: int) -> int:
+        """How many more messages came to the waiting site than to the serving one since then."""
+        return (there_entered - self.there.entered) - (here_entered - self.here.entered)
+
+    def consumed(self, here: Counters, there: Counters) -> int:
+        """How many messages clients consumed since then at most, of those that the waiting site has still."""
+        left = here.removed - self.here.removed - (here.expired - self.here.expired)
+        return max(0, min(left - (there.removed - self.there.removed), here.dispatched - self.here.dispatched))
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """A queue at one site now."""
+
+    site: str
+    start: str
+    counters: Counters
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoints:
+    """Of each queue of one pair, by site."""
+
+    queues: Mapping[str, Mapping[str, Mark]]
+
+    @classmethod
+    def read(cls, documents: Mapping[str, str]) -> Checkpoints:
+        """A document that cannot be read is none: the counters then prove less."""
+        try:
+            told: Mapping[str, Mapping[str, Any]] = json.loads(documents.get(CHECKPOINTS, "{}"))
+            return cls({queue: {site: _mark(row) for site, row in marks.items()} for queue, marks in told.items()})
+        except (ValueError, TypeError, AttributeError, KeyError):
+            return cls({})
+
+    @property
+    def text(self) -> str:
+        told = {queue: {site: _row(mark) for site, mark in marks.items()} for queue, marks in self.queues.items()}
+        return json.dumps(told, sort_keys=True)
+
+    def noted(self, queues: Mapping[str, Mapping[str, Mark]]) -> Checkpoints:
+        """With newer ones; one with too many ids is not kept, and the older one goes on."""
+        kept = {
+            name: marks
+            for name, marks in queues.items()
+            if sum(len(mark.alone) for mark in marks.values()) <= MOST_ALONE
+        }
+        return Checkpoints({**self.queues, **kept})
+
+    def since(self, queue: str, here: At, there: At) -> Since | None:
+        """The newest moment from which these counters go on; None where there is none."""
+        marks = self.queues.get(queue, {})
+        mine, others = marks.get(here.site), marks.get(there.site)
+        if mine is not None and others is not None and _goes_on(mine, here) and _goes_on(others, there):
+            return Since(mine, others)
+        if here.counters.cover_all and there.counters.cover_all:
+            return Since(Mark(here.start), Mark(there.start))
+        return None
+
+
+def _goes_on(mark: Mark, now: At) -> bool:
+    return mark.start == now.start and mark.is_before(now.counters)
+
+
+def _mark(row: Mapping[str, Any]) -> Mark:
+    return Mark(**{**row, "alone": frozenset(row["alone"])})
+
+
+def _row(mark: Mark) -> dict[str, Any]:
+    return {
+        "start": mark.start,
+        "entered": mark.entered,
+        "removed": mark.removed,
+        "expired": mark.expired,
+        "dispatched": mark.dispatched,
+        "alone": sorted(mark.alone),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A queue at both sites, by several readings shortly one after the other. `ahead`: how many more messages have come
+    to the second site than to the first, as most readings show; None where they do not agree, as messages on their way
+    to one of the sites differ each time. `taken_per_s`: how many leave, by site. `alone`: by site how many messages lie
+    there and not at the other one, where both were listed."""
+
+    first: At
+    second: At
+    ahead: int | None
+    taken_per_s: Mapping[str, float]
+    alone: Mapping[str, int] = field(default_factory=dict)
+
+    def with_ids(self, first: frozenset[str], second: frozenset[str]) -> Counted:
+        alone = {self.first.site: len(first - second), self.second.site: len(second - first)}
+        return replace(self, alone=alone)
