@@ -101,7 +101,7 @@ class LockDocument:
                 host=str(document["host"]),
                 pid=int(document["pid"]),
                 state=str(document["state"]),
-                boot=str(document.get("boot", "")),
+                boot=str(document["boot"]),
                 start_ms=_moment(document["start"]),
                 expires_ms=int(document["expires"]),
                 released=document["released"] is True,

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FILE = "lab.json"
-VERSION = 2
-# Version 1 had the ports of an Artemis broker one by one.
-PORTS_OF_1 = ("http", "clients", "mirror", "door")
 ADMIN, APP = "admin", "app"
 PAIR = "orders-1"
 
@@ -121,22 +118,15 @@ class LabState:
         return replace(self, links=tuple(link if one.name == link.name else one for one in self.links))
 
     def save(self, directory: Path) -> None:
-        write_text(directory / FILE, json.dumps({"version": VERSION, **asdict(self)}, indent=2, default=str))
+        write_text(directory / FILE, json.dumps(asdict(self), indent=2, default=str))
 
 
 def load(directory: Path) -> LabState:
     """Read a lab's state; UsageError where the directory holds none."""
     try:
         told = json.loads((directory / FILE).read_text(encoding="utf-8"))
-        return TypeAdapter(LabState).validate_python({**told, "sites": [_with_ports(one) for one in told["sites"]]})
+        return TypeAdapter(LabState).validate_python(told)
     except FileNotFoundError:
         raise UsageError(f"{directory} holds no lab", remedy="`dr-ctl lab up` starts one.") from None
     except (ValueError, KeyError, TypeError) as error:
         raise UsageError(f"{directory / FILE} is not a lab's state: {error}") from error
-
-
-def _with_ports(told: dict[str, Any]) -> dict[str, Any]:
-    if "ports" in told:
-        return told
-    rest = {key: value for key, value in told.items() if key not in PORTS_OF_1}
-    return {**rest, "ports": {key: told[key] for key in PORTS_OF_1 if told.get(key) is not None}}

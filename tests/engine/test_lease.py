@@ -36,7 +36,7 @@ class TestTheSameState:
         assert against(seen(self.OTHER), self.MINE) is None
         assert against(seen(replace(self.OTHER, pid=os.getpid())), self.MINE) is None
 
-    def test_a_document_of_an_older_version_is_known_by_its_state(self) -> None:
+    def test_of_a_machine_that_tells_no_start_of_its_own_the_state_decides(self) -> None:
         assert against(seen(replace(self.OTHER, boot="", host="another")), self.MINE) is None
 
     @pytest.mark.parametrize("more", [{"boot": "second"}, {"host": "bastion-2"}, {"pid": 1}, {"state": "x"}])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -111,31 +110,6 @@ def test_the_state_reads_back(tmp_path: Path) -> None:
 
     assert state.load(tmp_path) == LAB
     assert (tmp_path / state.FILE).stat().st_mode & 0o777 == 0o600
-
-
-def test_a_state_of_the_version_before_reads_too(tmp_path: Path) -> None:
-    LAB.save(tmp_path)
-    told = json.loads((tmp_path / state.FILE).read_text())
-    sites = [
-        {**{key: each[key] for key in each if key != "ports"}, "door": None, **each["ports"]} for each in told["sites"]
-    ]
-    (tmp_path / state.FILE).write_text(json.dumps({**told, "version": 1, "sites": sites}))
-
-    assert state.load(tmp_path) == LAB
-
-
-def test_a_lab_of_the_version_before_is_taken_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DR_CTL_CACHE", str(tmp_path / "cache"))
-    home = tmp_path / "lab"
-    home.mkdir()
-    site = {"http": 1, "clients": 2, "mirror": 3, "admin_password": "a", "app_password": "b", "door": None}
-    sites = [{"name": name, **site, "process": {"pid": 2**30, "started": 1}, "pair": "orders-1"} for name in "xy"]
-    told = {"version": 1, "name": "lab", "sites": sites, "links": [], "queues": [], "topology": "artemis-mirror"}
-    (home / state.FILE).write_text(json.dumps(told))
-
-    Lab.open(home).down()
-
-    assert not home.exists()
 
 
 def test_passwords_are_in_no_repr() -> None:

@@ -231,17 +231,6 @@ class BridgesAdmin(Admin):
         divert = {"name": f"divert.{name}", "address": name, "forwarding-address": f"mirror.{name}", "exclusive": False}
         self._on_broker(f"createDivert({TEXT})", json.dumps({**divert, "filter-string": own(site)}))
 
-    def stop_bridges(self, *, ids: bool) -> None:
-        """Stop the bridge of the ids alone, or those of the messages: messages to be shipped stay in their buffer."""
-        self._bridges("stop()", ids=ids)
-
-    def start_bridges(self, *, ids: bool) -> None:
-        self._bridges("start()", ids=ids)
-
-    def refuse_a_bridge(self, queue: str) -> None:
-        """Add a bridge with a wrong password: the broker then stops all of them, and at every later start again."""
-        self._create_bridge("refused", queue, "wrong")
-
     def _create_bridge(self, bridge: str, queue: str, password: str) -> None:
         site, peer = self._site.name, self._peer()
         told = {
@@ -260,11 +249,6 @@ class BridgesAdmin(Admin):
         """The only connector has the peer's name."""
         (peer,) = (one["name"] for one in json.loads(self._read(self._broker, "ConnectorsAsJSON")))
         return str(peer)
-
-    def _bridges(self, operation: str, *, ids: bool) -> None:
-        for bean, one in self._beans("component=bridges,name=*", "ForwardingAddress").items():
-            if (one["ForwardingAddress"] == IDS) is ids:
-                self._execute(bean, operation)
 
     def _diverts(self) -> list[dict[str, Any]]:
         pattern = "component=addresses,subcomponent=diverts,*"
