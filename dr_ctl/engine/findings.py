@@ -92,6 +92,15 @@ QUEUES_PAUSED: Final = FindingKind(
     undo="By pausing them again; messages that were delivered stay delivered.",
     check="no queue is paused",
 )
+COUNTS_DIFFER: Final = FindingKind(
+    "DR-PARITY-001",
+    Severity.ERROR,
+    "Counts of a queue differ by more than what is under way can explain.",
+    "Find out why; `--accept-difference QUEUE=N` moves with exactly that difference.",
+    "As many messages are missing at the target, or are there again.",
+    undo="By a swapover back.",
+    check="the waiting site lacks nothing but what is to be shipped",
+)
 BOTH_SERVE: Final = FindingKind(
     "DR-ROLE-001",
     Severity.ERROR,

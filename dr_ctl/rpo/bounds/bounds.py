@@ -11,6 +11,9 @@ the busiest stretch so long of the last minutes (`stretch`).
             + what was acknowledged since
             + what clients had in delivery (the most that was seen: their windows limit it)
 
+In both what lay at one site and not at the other at the last readings counts by queue, whatever the outflow says
+(`apart`); where nobody can say why it does, the figure is unknown.
+
 Pairs add up; a figure not read for one pair makes the total unknown, never zero.
 
     age     time since the last look at which nothing of what lay in the outflow at the end had been put in yet
@@ -20,16 +23,14 @@ The bounds assume that clients were not faster in the end than in the ten minute
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from dr_ctl.core.patterns import matches
+from dr_ctl.rpo.bounds.apart import Selected
 from dr_ctl.rpo.bounds.death import How, latest
-from dr_ctl.rpo.bounds.direction import Direction, Part, added
-from dr_ctl.rpo.bounds.gaps import evened
+from dr_ctl.rpo.bounds.direction import Part, added
 from dr_ctl.rpo.bounds.likely import likely
-from dr_ctl.rpo.bounds.looks import Looks
 from dr_ctl.rpo.bounds.pair import Pair, total
 from dr_ctl.rpo.bounds.result import Bound, Bounds, ClassBound, QueueBound
 from dr_ctl.rpo.bounds.stretch import LONGEST_US
@@ -56,7 +57,9 @@ def bounds(
     objectives: Objectives | None = None,
     include: Sequence[str] = ("#",),
     exclude: Sequence[str] = (),
+    differ: Collection[str] = (),
     pairs: Sequence[str] = (),
+    other: str | None = None,
     down_at: datetime | None = None,
     silent_since: datetime | None = None,
 ) -> Bounds:
@@ -64,28 +67,32 @@ def bounds(
 
     `down_at`: when the caller itself saw the site down. `silent_since`: when its service ended, by the word of somebody
     who knows. `pairs`: all pairs of the settings; a pair that the history does not know makes the total unknown. The
-    patterns narrow the queues and classes in the answer, never the totals: an outflow does not tell its queues apart.
+    patterns narrow the queues and classes in the answer, and which queues are compared with those of the `other` site;
+    never what an outflow takes with it, which does not tell its queues apart. `differ`: queues whose content may
+    rightly differ.
     """
     now_us = micros(now)
-    seen = recent(history, site, pairs, until_us=now_us + AHEAD_US)
+    seen = recent(history, site, pairs, until_us=now_us + AHEAD_US, other=other)
+    sites = site, other or "the other site"
     # The clock that stamped the looks may be ahead of this one, and what it saw was seen.
     now_us = max([now_us, *(int(moments[-1]) for moments in seen.roles.values() if len(moments))])
     death = latest(seen, min(now_us, micros(down_at)) if down_at is not None else now_us, is_down=down_at is not None)
     unsaid = death
     if silent_since is not None:
         death = death.or_earlier(micros(silent_since), seen)
-    bounded = _pairs_until(seen, death.us)
-    names = sorted({name for pair in bounded for name in pair.delivering if matches(include, name)})
-    names = [name for name in names if not matches(exclude, name)]
+    selected = Selected(include, exclude, differ)
+    bounded = _pairs_until(seen, death.us, selected)
+    names = sorted({name for pair in bounded for name in (*pair.delivering, *pair.apart.queues) if name in selected})
     classes = () if objectives is None else objectives.classes
     parts = [pair.lost for pair in bounded]
     lost = _bound([None if each is None else each.at_most for each in parts], [pair.lost_read_us for pair in bounded])
     duplicates = _bound([pair.duplicates for pair in bounded], [pair.duplicates_read_us for pair in bounded])
     likely_lost, likely_duplicates = likely(bounded, death.us)
     lost, duplicates = _likely(lost, likely_lost), _likely(duplicates, likely_duplicates)
-    why = because(bounded, death, lost.likely)
-    if why is not None and death.how is How.WORD:
-        unsaid_lost = total(None if each.lost is None else each.lost.at_most for each in _pairs_until(seen, unsaid.us))
+    why = because(bounded, death, lost.likely, sites)
+    if lost.at_most is not None and death.how is How.WORD:
+        without = [each.until(unsaid.us).lost for each in bounded]
+        unsaid_lost = total(None if each is None else each.at_most for each in without)
         why = f"{why}; without that word {'an unknown number' if unsaid_lost is None else f'at most {unsaid_lost}'}"
     return Bounds(
         site=site,
@@ -93,35 +100,47 @@ def bounds(
         duplicates=duplicates,
         queues=tuple(_queue(name, bounded) for name in names),
         classes=tuple(_class(each.queues, each.loss, bounded) for each in classes),
-        findings=(*seen.findings, *findings(site, bounded, death, later=seen.later, is_summed=why is not None)),
+        findings=(
+            *seen.findings,
+            *findings(sites, bounded, death, later=seen.later, is_summed=why is not None),
+        ),
         age_s=_oldest(pair.age_us for pair in bounded),
         because=why,
         growing=_growing(bounded) if death.grows else (0.0, 0.0),
     )
 
 
-def _pairs_until(seen: Recent, end_us: int) -> list[Pair]:
-    return [Pair.of(name, seen, end_us) for name in sorted(seen.pairs)]
+def _pairs_until(seen: Recent, end_us: int, selected: Selected) -> list[Pair]:
+    return [Pair.of(name, seen, end_us, selected) for name in sorted(seen.pairs)]
 
 
-def latest_end(history: Path | Place, *, site: str, now: datetime, pairs: Sequence[str], most: int) -> datetime | None:
+def latest_end(
+    history: Path | Place,
+    *,
+    site: str,
+    now: datetime,
+    most: int,
+    include: Sequence[str] = ("#",),
+    exclude: Sequence[str] = (),
+    differ: Collection[str] = (),
+    pairs: Sequence[str] = (),
+    other: str | None = None,
+) -> datetime | None:
     """The latest end of the site's service, to a tenth of a second, with which no more than `most` are lost; None where
     there is none after its last look, or the loss is not known."""
     now_us = micros(now)
-    seen = recent(history, site, pairs, until_us=now_us + AHEAD_US)
-
-    looks = [Looks.of(pair, seen) for pair in sorted(seen.pairs)]
-    both = [None if each is None else (each, evened(each)) for each in looks]
+    seen = recent(history, site, pairs, until_us=now_us + AHEAD_US, other=other)
+    bounded = _pairs_until(seen, now_us, Selected(include, exclude, differ))
 
     def lost(end_us: int) -> Part | None:
-        return added([None if each is None else Direction(*each, "added", end_us, {}).whole for each in both])
+        return added([each.until(end_us).lost for each in bounded])
 
     begin_us = max((last for _, last in seen.spans.values()), default=now_us)
     least = lost(begin_us)
     if least is None or least.at_most > most:
         return None
     # From a minute on the loss grows by the busiest one.
-    longest_us = LONGEST_US + round((most - least.there) / least.rate * US) if least.rate else now_us
+    longest_us = LONGEST_US + round((most - least.there - least.apart) / least.rate * US) if least.rate else now_us
     end_us = min(now_us, begin_us + longest_us)
     while end_us - begin_us > US // 10:
         middle_us = (begin_us + end_us) // 2

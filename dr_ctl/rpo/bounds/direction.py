@@ -33,17 +33,18 @@ _NO_BOUND: Final = 1 << 60
 @dataclass(frozen=True, slots=True)
 class Part:
     """At most so many: `there` at the look at `us`, and `since` in the `took_us` from its question to the end. It goes
-    on by `rate` a second."""
+    on by `rate` a second. `apart`: what lay at one site alone beside that."""
 
     there: int
     since: int
     us: int
     took_us: int
     rate: float
+    apart: int = 0
 
     @property
     def at_most(self) -> int:
-        return self.there + self.since
+        return self.there + self.since + self.apart
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,25 @@ class Direction:
                 else _figure(self._from(self.rows, place, np.zeros(1, np.int64), nothing, of_all=True)[0])
             )
         return _figure(added([parts[0] for parts in self._by_age(rows, Queues(np.where(is_in, 0, -1), 1))]))
+
+    def unserved(self, names: Sequence[str]) -> Part | None:
+        """What came to some queues since, by their own counts: no outflow serves them."""
+        looks = self._paced.looks
+        whole, place = looks.whole, int(self.looks.whole[-1])
+        stretches = Stretches(looks.asked[whole], looks.us[whole], looks.era[whole])
+        took_us = self.end_us - int(self.looks.asked[place])
+        parts = stretches.parts(took_us)
+        if parts is None:
+            return None
+        own = self._paced.own.together([looks.place[name] for name in names])
+
+        def most(us: int) -> int:
+            return int(own.most(*stretches.around(us))[0].max(initial=0))
+
+        longest_us = stretches.longest_us
+        rate = most(longest_us) * US / longest_us if longest_us else 0.0
+        since = sum(times * most(us) for times, us in parts)
+        return Part(0, since, int(self.looks.us[place]), took_us, rate)
 
     def outflow_of(self, name: str) -> int | None:
         """The outflow of a queue: its own, or the one of all queues without."""
@@ -319,9 +339,6 @@ def added(parts: Sequence[Part | None]) -> Part | None:
     known = [each for each in parts if each is not None]
     if not known or len(known) < len(parts):
         return None
-    there, since, rate = (
-        sum(each.there for each in known),
-        sum(each.since for each in known),
-        sum(each.rate for each in known),
-    )
-    return Part(there, since, min(each.us for each in known), max(each.took_us for each in known), rate)
+    there, since, apart = (sum(getattr(each, name) for each in known) for name in ("there", "since", "apart"))
+    us, took_us = min(each.us for each in known), max(each.took_us for each in known)
+    return Part(there, since, us, took_us, sum(each.rate for each in known), apart)

@@ -43,6 +43,7 @@ def _kept(looks: Looks, places: Ints) -> Looks:
         np.searchsorted(places, looks.whole[is_kept]),
         _columns(looks.queues, np.flatnonzero(is_kept)),
         _columns(looks.staged, np.flatnonzero(is_kept)),
+        looks.met,
     )
 
 
@@ -93,6 +94,7 @@ class _Evening:
             place[whole][in_order],
             self._filled(looks.queues, looks.whole, of_whole, in_order, shape),
             looks.staged,
+            looks.met,
         )
 
     def _readings(self) -> _Added:

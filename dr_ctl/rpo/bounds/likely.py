@@ -8,7 +8,7 @@ known."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -39,7 +39,16 @@ def likely(pairs: Sequence[Pair], end_us: int) -> tuple[int | None, int | None]:
     known = [each for each in found if each is not None]
     if not known or len(known) < len(found):
         return None, None
-    return round(sum(each.lost for each in known)), round(sum(each.duplicates for each in known))
+    lost, duplicates = (_told(each.apart.lost() for each in pairs), _told(each.apart.duplicates() for each in pairs))
+    return (
+        round(sum(each.lost for each in known)) + lost,
+        round(sum(each.duplicates for each in known)) + duplicates,
+    )
+
+
+def _told(apart: Iterable[tuple[int, int] | None]) -> int:
+    """What lay at one site alone beside what was on its way."""
+    return sum(each[0] for each in apart if each is not None)
 
 
 def _of_pair(pair: Pair, end_us: int) -> Likely | None:

@@ -28,7 +28,7 @@ UNTOLD_US: Final = US
 """What a look is taken to have waited for its answer, where no row says it: a broker that is later is not
 waited for."""
 
-_COUNTED: Final = ("depth", "added", "removed", "acked", "delivering", "queues_added", "queues_acked")
+_COUNTED: Final = ("depth", "added", "removed", "acked", "delivering", "pending", "queues_added", "queues_acked")
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,15 @@ class Counts:
     added: Ints
     acked: Ints
     delivering: Ints
+    pending: Ints
     queues_added: Ints
     queues_acked: Ints
 
 
 @dataclass(frozen=True)
 class Looks:
-    """`whole`: the places of the looks that read queues; `queues` and `staged` are of those alone."""
+    """`whole`: the places of the looks that read queues; `queues` and `staged` are of those alone, `met` those of them
+    that read the other site's queues too: `staged` is what lay there."""
 
     us: Ints
     asked: Ints
@@ -56,6 +58,7 @@ class Looks:
     whole: Ints
     queues: Counts
     staged: Counts
+    met: Ints
 
     @classmethod
     def of(cls, pair: str, seen: Recent) -> Self | None:
@@ -76,6 +79,7 @@ class Looks:
         whole = np.flatnonzero(np.isin(us, inner.filter(pc.equal(inner["kind"], "queue"))["us"].to_numpy()))
         inner = inner.filter(pc.is_in(inner["us"], pa.array(us[whole])))
         outflows = _counts(outer, OUTFLOWS, us)
+        beside, met = _beside(seen.beside, pair, us[whole], inner)
         return cls(
             us,
             us - _took_us(rows, us),
@@ -83,7 +87,8 @@ class Looks:
             outflows,
             whole,
             _counts(inner, ("queue",), us[whole]),
-            _counts(inner, ("staged",), us[whole]),
+            _counts(pa.concat_tables([inner, beside]), ("staged",), us[whole]),
+            met,
         )
 
     @cached_property
@@ -95,6 +100,21 @@ class Looks:
         """The last look that read a thing, by its place among the looks of `counts`."""
         read = np.flatnonzero(counts.depth[number] != NA)
         return int(read[-1]) if len(read) else None
+
+
+def _beside(beside: pa.Table | None, pair: str, us: Ints, inner: pa.Table) -> tuple[pa.Table, Ints]:
+    """The other site's queues at looks of these times as `staged` rows, but for queues that have such; and which of the
+    looks read that site."""
+    if beside is None:
+        return inner.slice(0, 0), np.zeros(0, np.int64)
+    rows = beside.filter(pc.and_(pc.equal(beside["pair"], pair), pc.is_in(beside["us"], pa.array(us))))
+    own = inner.filter(pc.equal(inner["kind"], "staged"))["name"]
+    queues = rows.filter(
+        pc.and_(pc.equal(rows["kind"], "queue"), pc.invert(pc.is_in(rows["name"], own.combine_chunks())))
+    )
+    kind = pa.array(["staged"] * queues.num_rows, pa.string())
+    queues = queues.set_column(queues.schema.get_field_index("kind"), "kind", kind).select(inner.column_names)
+    return queues, np.flatnonzero(np.isin(us, rows["us"].to_numpy()))
 
 
 def _counts(rows: pa.Table, kinds: Sequence[str], us: Ints) -> Counts:

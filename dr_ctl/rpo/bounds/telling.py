@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from dr_ctl.core.clock import stamp
-from dr_ctl.core.model import Finding, some
+from dr_ctl.core.model import Finding, Severity, some
+from dr_ctl.engine.findings import COUNTS_DIFFER
+from dr_ctl.rpo.bounds.apart import Apart
 from dr_ctl.rpo.bounds.death import STALE_US, Death, How
 from dr_ctl.rpo.bounds.direction import Part, added
 from dr_ctl.rpo.bounds.pair import Pair
@@ -29,32 +31,54 @@ _WORD: Final = (
 )
 
 
-def because(pairs: Sequence[Pair], death: Death, likely: int | None) -> str | None:
-    """The sum of the possible loss, in messages; None where the loss is not known."""
+def because(pairs: Sequence[Pair], death: Death, likely: int | None, sites: tuple[str, str]) -> str | None:
+    """The sum of the possible loss, in messages, or why nobody knows it although it was read; None where it was
+    not."""
     lost = added([pair.lost for pair in pairs])
     if lost is None:
-        return None
+        return _at_least(pairs, sites)
     expected = "" if likely is None else f"likely {likely}, at most {lost.at_most}, because "
+    alone = [each for pair in pairs for each in pair.apart.queues.values() if each.here > each.there]
+    apart = f", + {lost.apart} at {sites[0]} alone ({_named(alone, sites)})" if lost.apart else ""
     text = (
-        f"{expected}{lost.at_most} = {lost.there} neither shipped nor consumed at the look of "
-        f"{stamp(moment(lost.us))}, + at most {lost.since} sent in the {lost.took_us / US:.1f} s until {death.text}"
-        f"{_busiest(lost)}"
+        f"{expected}{lost.at_most} = {lost.there} neither shipped nor consumed at the reading of "
+        f"{stamp(moment(lost.us))}{apart}, + at most {lost.since} sent in the {lost.took_us / US:.1f} s until "
+        f"{death.text}{_busiest(lost)}"
     )
     if death.grows:
         return f"{text}; it grows by up to {lost.rate:.0f} a second until {_until(death)}"
-    return f"{text}; it does not shrink or grow by waiting"
+    return f"{text}; waiting does not change this"
+
+
+def _at_least(pairs: Sequence[Pair], sites: tuple[str, str]) -> str | None:
+    """What is lost at least, where the sites differ and nobody can say why."""
+    untold = [each for pair in pairs for each in pair.apart.queues.values() if each.lost is None]
+    if not untold:
+        return None
+    least = sum(each.here - each.there for each in untold)
+    return (
+        f"not known, but at least {least}: {_named(untold, sites)}, and no more of it was on its way to {sites[1]}: "
+        "nobody can say why"
+    )
+
+
+def _named(queues: Sequence[Apart], sites: tuple[str, str]) -> str:
+    return some([each.text(*sites) for each in queues])
 
 
 def _busiest(lost: Part) -> str:
-    return ": as many as in the busiest such time of the minutes before" if lost.since else ""
+    return " (assuming the highest rate of the last minutes)" if lost.since else ""
 
 
 def _until(death: Death) -> str:
     return "it is seen down" if death.how is How.OPEN else "a monitor looks again"
 
 
-def findings(site: str, pairs: Sequence[Pair], death: Death, *, later: int, is_summed: bool) -> Iterator[Finding]:
+def findings(
+    sites: tuple[str, str], pairs: Sequence[Pair], death: Death, *, later: int, is_summed: bool
+) -> Iterator[Finding]:
     """Findings on what the bounds rest on. With `is_summed` the sum of all pairs already tells the counts."""
+    site, other = sites
     if later:
         text = f"{later} look(s) at {site} are stamped later than now, and are left out"
         yield LOOKS_AHEAD(text, "Set the clocks of this machine and of the monitor's (NTP).")
@@ -67,6 +91,15 @@ def findings(site: str, pairs: Sequence[Pair], death: Death, *, later: int, is_s
         yield NOBODY_LOOKED(text, _WORD)
     for pair in pairs:
         yield from _of_pair(site, pair, death, is_summed=is_summed)
+        if untold := [each for each in pair.apart.queues.values() if None in (each.lost, each.duplicates)]:
+            at = "" if pair.apart.us is None else f" (reading of {stamp(moment(pair.apart.us))})"
+            yield COUNTS_DIFFER(
+                f"the sites differ by more than what is under way: {_named(untold, sites)}{at}",
+                f"What {site} has and {other} has not is lost with {site}, and what lies at {other} alone may be a "
+                "duplicate: how many, nobody can say. A failover needs `unknown` accepted for it; find out why before, "
+                "or leave such queues out with `queues: {exclude: …}`.",
+                severity=Severity.WARNING,
+            )
 
 
 def _of_pair(site: str, pair: Pair, death: Death, *, is_summed: bool) -> Iterator[Finding]:
@@ -82,9 +115,10 @@ def _of_pair(site: str, pair: Pair, death: Death, *, is_summed: bool) -> Iterato
     if elapsed_us > STALE_US:
         text = f"the last look at {where} was {elapsed_us / US:.0f} s before {death.text}"
         yield NEWEST_LOOK_OLD(text, "The bounds grow with this time.")
-    if pair.lost is None or pair.duplicates is None:
+    untold = any(None in (each.lost, each.duplicates) for each in pair.apart.queues.values())
+    if (pair.lost is None or pair.duplicates is None) and not untold:
         yield _unbounded(pair.lost_read_us, where, elapsed_us)
-    elif not is_summed:
+    elif pair.lost is not None and not is_summed:
         yield _rests_on(pair.lost, where, death)
     yield from _left(pair, site)
 

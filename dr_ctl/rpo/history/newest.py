@@ -40,10 +40,14 @@ OTHERS_WITHIN_US: Final = 3600 * US
 NOW_US: Final = 1 << 62
 """Later than any look."""
 _NAME_TIME: Final = "%Y%m%dT%H%M%S"
+BESIDE_US: Final = 60 * US
+"""How much before the last look at an outflow is read of the other site."""
 _LEAST_LOOKS: Final = 3
 """So many looks tell how much came between two of them, wherever a stretch begins."""
 _NONE: Final = np.zeros(0, np.int64)
-_COLUMNS: Final = ["ts", "pair", "kind", "name", "depth", "delivering", "added", "removed", "acked", "start", *ADDED]
+_COLUMNS: Final = [
+    "ts", "pair", "kind", "name", "depth", "delivering", "added", "removed", "acked", "pending", "start", *ADDED
+]  # fmt: skip
 _FEW: Final = ["ts", "pair", "kind", "name", "added", "start"]
 
 
@@ -51,11 +55,13 @@ _FEW: Final = ["ts", "pair", "kind", "name", "added", "start"]
 class Recent:
     """`pairs`: those of the settings, else those that the looks name. `table`: the rows of the last minutes; `spans`:
     by pair from when to when they count, in microseconds. `roles`: the moments of the looks that saw the site in a
-    role, in order. `later`: how many looks are stamped later than now."""
+    role, in order. `later`: how many looks are stamped later than now. `beside`: rows of the other site's queues, and a
+    `site` row for each look that the broker answered, of the last minute."""
 
     pairs: set[str] = field(default_factory=set)
     spans: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     table: pa.Table = field(default_factory=lambda: pa.table({}))
+    beside: pa.Table | None = None
     roles: Mapping[str, Stamps] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     later: int = 0
@@ -66,13 +72,15 @@ class Recent:
         return self.roles.get(role.value, _NONE)
 
 
-def recent(history: Path | Place, site: str, pairs: Sequence[str] = (), *, until_us: int = NOW_US) -> Recent:
+def recent(
+    history: Path | Place, site: str, pairs: Sequence[str] = (), *, until_us: int = NOW_US, other: str | None = None
+) -> Recent:
     """Read backwards until every pair's outflow has been seen with some minutes before it, or the history is over.
 
     `pairs` are those that the settings name; without them, those that the newest looks name. Looks after `until_us` are
-    passed over, and counted.
+    passed over, and counted. `other`: the site of which is read what lay there beside.
     """
-    seen, findings = read(history, lambda files: _Reading(files, site, frozenset(pairs), until_us).recent())
+    seen, findings = read(history, lambda files: _Reading(files, site, frozenset(pairs), until_us, other).recent())
     if seen.is_empty and not seen.findings and not findings:  # what was not read is not told as nothing
         text = f"there is no history of {site} in {shown(history)}: what it still had to ship is not known"
         findings.append(NO_HISTORY(text, "Let `dr-ctl monitor` run: it records what a failover needs to know."))
@@ -82,8 +90,10 @@ def recent(history: Path | Place, site: str, pairs: Sequence[str] = (), *, until
 class _Reading:
     """One pass over the files: at roles and outflows alone as far back as it takes, then at all of the last minutes."""
 
-    def __init__(self, files: Sources, site: str, pairs: frozenset[str], until_us: int) -> None:
-        self._files, self._site, self._pairs, self._until_us = files, site, pairs, until_us
+    def __init__(
+        self, files: Sources, site: str, pairs: frozenset[str], until_us: int, other: str | None = None
+    ) -> None:
+        self._files, self._site, self._pairs, self._until_us, self._other = files, site, pairs, until_us, other
         self._sources: list[_Tail | _File] = []
         self._roles: dict[str, list[Stamps]] = defaultdict(list)
         self._named: set[str] = set()
@@ -96,8 +106,9 @@ class _Reading:
         spans, bad = self._spans()
         roles = {role: np.setdiff1d(np.concatenate(each), bad) for role, each in self._roles.items()}
         pairs = set(self._pairs or self._named)
-        table = self._table(spans, bad)
-        return Recent(pairs, spans, table, roles, self._findings, len(self._later), is_empty=not self._sources)
+        is_empty = not self._sources
+        table, beside = self._table(spans, bad), self._beside(spans)
+        return Recent(pairs, spans, table, beside, roles, self._findings, len(self._later), is_empty=is_empty)
 
     def _read_backwards(self) -> None:
         for tail in self._files.tails(self._site):
@@ -179,6 +190,30 @@ class _Reading:
         table = table.append_column("us", us)
         wanted = pc.and_(pc.invert(pc.is_in(us, pa.array(bad))), pc.less_equal(us, self._until_us))
         return table.filter(pc.and_(wanted, pc.and_(pc.greater_equal(us, begin), pc.less_equal(us, end))))
+
+    def _beside(self, spans: Mapping[str, tuple[int, int]]) -> pa.Table | None:
+        """What lay at the other site."""
+        if self._other is None or not spans:
+            return None
+        begin, end = min(last for _, last in spans.values()) - BESIDE_US, max(last for _, last in spans.values())
+        sources: list[_Tail | _File] = [_Tail(each, rows_of_tail(each)) for each in self._files.tails(self._other)]
+        for source in self._files.newest_first(self._other):
+            begin_us = _begin_us(source.base)
+            if source.left_out() is None and (begin_us is None or begin_us <= end):
+                sources.append(_File(source))
+            if begin_us is not None and begin_us <= begin:
+                break
+        parts = [pa.schema([SCHEMA.field(name) for name in _COLUMNS]).empty_table()]
+        for each in sources:
+            with self._torn_is_named(each):
+                parts.append(each.whole(begin, end))
+        rows = pa.concat_tables(parts)
+        rows = rows.append_column("us", rows["ts"].cast(pa.int64()))
+        is_told = pc.or_(pc.equal(rows["kind"], "queue"), pc.equal(rows["kind"], "site"))
+        is_told = pc.and_(is_told, pc.is_valid(rows["start"]))
+        return rows.filter(
+            pc.and_(is_told, pc.and_(pc.greater_equal(rows["us"], begin), pc.less_equal(rows["us"], end)))
+        )
 
 
 def _begin_of_window(us: Stamps) -> int:

@@ -9,6 +9,7 @@ from typing import Final
 
 from dr_ctl.core.model import Finding, Role, Weight, some
 from dr_ctl.engine.debts import DebtKind
+from dr_ctl.engine.findings import COUNTS_DIFFER
 from dr_ctl.engine.operations import ACTIVATE, SWAPOVER, UNFENCE
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.brokersync import in_time, parity
@@ -27,7 +28,6 @@ from dr_ctl.topologies.common import checks as common
 from dr_ctl.topologies.common import failover, receipts
 from dr_ctl.topologies.common.checks import of_doors, of_pair, of_queues
 from dr_ctl.topologies.common.findings import (
-    COUNTS_DIFFER,
     LINK_DOOR_CLOSED,
     LINK_DOOR_UNKNOWN,
     LINK_NOT_ATTACHED,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from dr_ctl.core.model import some
+from dr_ctl.engine.findings import COUNTS_DIFFER
 from dr_ctl.topologies.brokersync.findings import (
     LEFT_AT_NEW_SITE,
     NOT_COMPARED,
@@ -16,7 +17,7 @@ from dr_ctl.topologies.brokersync.findings import (
 )
 from dr_ctl.topologies.brokersync.view import BrokerView
 from dr_ctl.topologies.classic.named import BY_CONSOLE
-from dr_ctl.topologies.common.findings import COUNTS_DIFFER, LINK_DOOR_UNKNOWN, LINK_NOT_ATTACHED, LINK_UNKNOWN
+from dr_ctl.topologies.common.findings import LINK_DOOR_UNKNOWN, LINK_NOT_ATTACHED, LINK_UNKNOWN
 from dr_ctl.topologies.common.named import Named, doors
 
 

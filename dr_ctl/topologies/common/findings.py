@@ -269,15 +269,6 @@ VERSIONS_DIFFER: Final = FindingKind(
     "Rehearse the move with both versions.",
     check="both run the same version",
 )
-COUNTS_DIFFER: Final = FindingKind(
-    "DR-PARITY-001",
-    Severity.ERROR,
-    "Counts of a queue differ by more than what is under way can explain.",
-    "Find out why; `--accept-difference QUEUE=N` moves with exactly that difference.",
-    "As many messages are missing at the target, or are there again.",
-    undo="By a swapover back.",
-    check="the waiting site lacks nothing but what is to be shipped",
-)
 STILL_DIFFERENT: Final = FindingKind(
     "DR-PARITY-003",
     Severity.ERROR,

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from dr_ctl.core.model import Finding, Role, Severity, some
+from dr_ctl.engine.findings import COUNTS_DIFFER
 from dr_ctl.engine.operations import DRAIN, FAILBACK, SWAPOVER
 from dr_ctl.engine.ports import Move
 from dr_ctl.settings.model import Queues
@@ -16,7 +17,6 @@ from dr_ctl.topologies.classic.operations import REMOVES
 from dr_ctl.topologies.common import checks as common
 from dr_ctl.topologies.common import failover
 from dr_ctl.topologies.common.checks import of_doors, of_pair, of_queues
-from dr_ctl.topologies.common.findings import COUNTS_DIFFER
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.fanout import parity
 from dr_ctl.topologies.fanout.findings import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from dr_ctl.engine.findings import COUNTS_DIFFER
 from dr_ctl.topologies.classic.named import BY_CONSOLE
-from dr_ctl.topologies.common.findings import COUNTS_DIFFER
 from dr_ctl.topologies.common.named import Named, doors
 from dr_ctl.topologies.fanout.findings import (
     NO_OWN_CONNECTOR,

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from dr_ctl.core.model import Finding, Role, Weight, some
 from dr_ctl.engine.debts import DebtKind
+from dr_ctl.engine.findings import COUNTS_DIFFER
 from dr_ctl.engine.ports import Move
 from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.common import checks as common
 from dr_ctl.topologies.common import failover
 from dr_ctl.topologies.common.checks import of_doors, of_pair, of_queues
 from dr_ctl.topologies.common.findings import (
-    COUNTS_DIFFER,
     LINK_DOOR_CLOSED,
     LINK_DOOR_UNKNOWN,
     LINK_NEVER_MIRRORED,

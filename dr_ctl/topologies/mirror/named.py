@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from dr_ctl.core.model import some
+from dr_ctl.engine.findings import COUNTS_DIFFER
 from dr_ctl.topologies.common.findings import (
-    COUNTS_DIFFER,
     LINK_DOOR_UNKNOWN,
     LINK_NEVER_MIRRORED,
     LINK_NOT_ATTACHED,
