@@ -4,12 +4,12 @@ samples of the history. Contacts no broker, needs neither Java nor Spark.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypedDict
 
 from dr_ctl.application.estimates import objectives
 from dr_ctl.application.findings import (
@@ -25,7 +25,6 @@ from dr_ctl.application.unread import unread
 from dr_ctl.core.clock import Clock, stamp
 from dr_ctl.core.errors import Unreachable
 from dr_ctl.core.model import Finding, Json, Role
-from dr_ctl.core.patterns import matches
 from dr_ctl.core.system import beside
 from dr_ctl.engine.ending import price_text
 from dr_ctl.engine.plan import Ask
@@ -46,6 +45,18 @@ def _load_bounds() -> None:
     with suppress(ModuleNotFoundError):
         if find_spec("numpy") and find_spec("pyarrow"):
             import_module("dr_ctl.rpo.bounds.bounds")
+
+
+class Asked(TypedDict):
+    """What the bounds are asked of."""
+
+    site: str
+    now: datetime
+    include: Sequence[str]
+    exclude: Sequence[str]
+    differ: Collection[str]
+    pairs: Sequence[str]
+    other: str
 
 
 class FailoverPrice:
@@ -69,6 +80,7 @@ class FailoverPrice:
         self._down_since: datetime | None = None
         self._read: tuple[Seen, datetime] | None = None
         self._by_history: tuple[object, Bounds] | None = None  # keyed by the moment of death and the clocks
+        self._differing = set[str]()  # queues whose content may rightly differ between the sites
         self._host_lives = False
         self._was_unknown = {
             "lost": begun,
@@ -92,6 +104,7 @@ class FailoverPrice:
         self._read = (seen, self._clock.now()) if whole else None
         self._kept_at = self._clock.now() if keeps_one_store(seen) else None
         silent = [each.silent for each in self._brokers(seen)]
+        self._differing |= {*seen.differing()}
         self._host_lives = bool(silent) and all(isinstance(each, Unreachable) and each.refused for each in silent)
 
     def bounds(self) -> Mapping[str, Json]:
@@ -166,8 +179,7 @@ class FailoverPrice:
             return ""
         from dr_ctl.rpo.bounds.bounds import latest_end  # noqa: PLC0415 - as above
 
-        history = self._installation.history
-        ended = latest_end(history, site=self.lost, now=self._clock.now() + self._ahead, pairs=self._pairs(), most=most)
+        ended = latest_end(self._installation.history, **self._asked(), most=most)
         if ended is None:
             return f" No end of {self.lost} keeps the loss within {most}."
         return (
@@ -210,7 +222,11 @@ class FailoverPrice:
     def _now(self) -> Bounds:
         if self._kept_at is not None:
             return self._of_history().without_loss(self._kept_at)
-        return self._of_read(*self._read) if self._read is not None else self._of_history()
+        if self._read is None:
+            return self._of_history()
+        from dr_ctl.application.closed_site import bounds_of_closed  # noqa: PLC0415 - as above
+
+        return bounds_of_closed(self._installation, self.lost, *self._read)
 
     def _of_history(self) -> Bounds:
         known = self._down_since, self._ahead
@@ -224,18 +240,26 @@ class FailoverPrice:
         except ModuleNotFoundError as error:
             return self._unreadable(error)
 
-        settings = self._installation.settings
         return bounds(
             self._installation.history,
-            site=self.lost,
-            now=self._clock.now() + self._ahead,
+            **self._asked(),
             down_at=self._down_since + self._ahead if self._down_since is not None else None,
             silent_since=self._silent_since,
             objectives=objectives(self._installation),
-            include=settings.queues.include,
-            exclude=settings.queues.exclude,
-            pairs=self._pairs(),
         )
+
+    def _asked(self) -> Asked:
+        """Of which site, by which clock, and beside what."""
+        settings = self._installation.settings
+        return {
+            "site": self.lost,
+            "now": self._clock.now() + self._ahead,
+            "include": settings.queues.include,
+            "exclude": settings.queues.exclude,
+            "differ": self._differing,
+            "pairs": self._pairs(),
+            "other": next(site for site in settings.sites if site != self.lost),
+        }
 
     def _unreadable(self, error: ModuleNotFoundError) -> Bounds:
         """Nothing is known, and which package tells more."""
@@ -246,31 +270,6 @@ class FailoverPrice:
     def _pairs(self) -> list[str]:
         return [broker.name for broker in self._installation.settings.sites[self.lost].brokers]
 
-    def _of_read(self, seen: Seen, at: datetime) -> Bounds:
-        """The bounds of a closed site that answers: only messages in its outflows can be lost or come twice. A queue
-        cannot lose more than its depth."""
-        from dr_ctl.rpo.bounds.result import Bound, Bounds, ClassBound, QueueBound  # noqa: PLC0415 - as above
-
-        settings, limits = self._installation.settings, objectives(self._installation)
-        held = seen.stake(self.lost)
-        lost, duplicates = _total([each.lost for each in held]), _total([each.duplicates for each in held])
-        own = [each.queues for each in held]
-        depths: dict[str, int | None] = {}
-        for broker in self._brokers(seen):
-            for name, depth in broker.depths.items():
-                if matches(settings.queues.include, name) and not matches(settings.queues.exclude, name):
-                    depths[name] = _total([depths.get(name, 0), depth])
-        queues = tuple(QueueBound(name, *_of_queue(name, own, lost, duplicates, depths)) for name in sorted(depths))
-        classes = tuple(
-            ClassBound(
-                each.queues,
-                _least(lost, _total([n for name, n in depths.items() if matches(each.queues, name)])),
-                each.loss.messages,
-            )
-            for each in (limits.classes if limits is not None else ())
-        )
-        return Bounds(self.lost, Bound(lost, at), Bound(duplicates, at), queues, classes)
-
     def _brokers(self, seen: Seen) -> list[BrokerSeen]:
         return [each for each in seen.brokers if each.site == self.lost]
 
@@ -280,27 +279,3 @@ def _beneath(now: Bounds, *, doubled: bool) -> Iterator[str]:
     processed messages lie at the survivor."""
     kinds = (STORE_SILENT.id, *((LIES_AT_SURVIVOR.id, SURVIVOR_NOT_READ.id) if doubled else ()))
     yield from (f"      {each.text}" for each in now.findings if each.id in kinds)
-
-
-def _total(parts: Sequence[int | None]) -> int | None:
-    return None if None in parts else sum(each or 0 for each in parts)
-
-
-def _least(lost: int | None, lying: int | None) -> int | None:
-    """No more than is lost in all, and than lies there where that was read."""
-    return lost if lost is None or lying is None else min(lost, lying)
-
-
-def _of_queue(
-    name: str,
-    own: Sequence[Mapping[str, tuple[int, int | None]] | None],
-    lost: int | None,
-    duplicates: int | None,
-    depths: Mapping[str, int | None],
-) -> tuple[int | None, int | None]:
-    """Loss and doubles of a queue, by its own outflows; without those at most the site's total and the queue's
-    depth."""
-    if any(each is None for each in own):
-        return _least(lost, depths[name]), duplicates
-    counts = [each.get(name, (0, 0)) for each in own if each is not None]
-    return sum(each for each, _ in counts), _total([each for _, each in counts])

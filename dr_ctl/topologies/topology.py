@@ -6,7 +6,7 @@ never no.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
@@ -184,6 +184,9 @@ class Seen(Observation, Protocol):
 
     def rows(self, at: datetime) -> Sequence[Row]:
         """The history of this look: outflows and queues that were read, as of that moment."""
+
+    def differing(self) -> Collection[str]:
+        """The queues whose content may rightly differ between the sites, by the brokers that answered."""
 
     def stake(self, site: str) -> Sequence[Stake]:
         """Of each broker of a closed site that answered."""

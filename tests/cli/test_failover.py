@@ -601,7 +601,7 @@ class TestWord:
 
         assert refused.code == 11
         [finding] = [each for each in refused.document["findings"] if each["id"] == "DR-LOSS-001"]
-        assert "= 7 neither shipped nor consumed at the look of" in finding["text"]
+        assert "= 7 neither shipped nor consumed at the reading of" in finding["text"]
         assert "above what was accepted. Whoever owns that limit decides" in finding["remedy"]
         assert "--silent-since T --reason TEXT" in finding["remedy"]
         quoted, until = re.findall(r"--accept-loss (\d+) \(good until ([^)]+)\)", finding["remedy"])[0]

@@ -75,10 +75,9 @@ def test_what_lay_in_the_outflow_and_what_may_have_come_since_is_the_bound(tmp_p
     found = asked(tmp_path, 14)
 
     because = (
-        "likely 7, at most 57, because 57 = 7 neither shipped nor consumed at the look of "
+        "likely 7, at most 57, because 57 = 7 neither shipped nor consumed at the reading of "
         "2026-03-01T12:00:10.000Z, + at most 50 sent in the 4.0 s until 2026-03-01T12:00:14.000Z, when it was not yet "
-        "seen down: as many as in the busiest such time of the minutes before; it grows by up to 11 a second until it "
-        "is seen down"
+        "seen down (assuming the highest rate of the last minutes); it grows by up to 11 a second until it is seen down"
     )
     figures = {"at_most": 57, "likely": 7, "read_at": "2026-03-01T12:00:10.000Z"}
     assert found.as_json() == {
@@ -212,9 +211,9 @@ def test_a_site_that_was_seen_down_sent_nothing_after_that(tmp_path: Path) -> No
 
     assert found.lost.at_most == 7 + came(2)
     assert found.because == (
-        "likely 7, at most 37, because 37 = 7 neither shipped nor consumed at the look of 2026-03-01T12:00:10.000Z, "
-        "+ at most 30 sent in the 2.0 s until 2026-03-01T12:00:12.000Z, when it was seen down: as many as in the "
-        "busiest such time of the minutes before; it does not shrink or grow by waiting"
+        "likely 7, at most 37, because 37 = 7 neither shipped nor consumed at the reading of 2026-03-01T12:00:10.000Z, "
+        "+ at most 30 sent in the 2.0 s until 2026-03-01T12:00:12.000Z, when it was seen down (assuming the highest "
+        "rate of the last minutes); waiting does not change this"
     )
 
 
@@ -239,7 +238,7 @@ def test_who_looks_and_sees_it_down_ends_the_time_there(tmp_path: Path) -> None:
     assert found.lost.at_most == 7 + came(10)
     assert found.because is not None
     assert "when it was seen down" in found.because
-    assert found.because.endswith("it does not shrink or grow by waiting")
+    assert found.because.endswith("waiting does not change this")
 
 
 def test_the_operators_word_on_when_service_ended_bounds_the_time_that_nobody_saw(tmp_path: Path) -> None:

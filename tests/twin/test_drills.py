@@ -160,7 +160,7 @@ def test_a_lost_site_has_one_price_before_and_after(person: Person) -> None:
     assert refused.code == 11
     assert re.search(r"DR-LOSS-001  up to 1[01]\d\d message\(s\) may be lost, the objectives allow 0; ", refused.out)
     assert re.search(price, refused.out)
-    assert refused.out.count("neither shipped nor consumed at the look of") == 1
+    assert refused.out.count("neither shipped nor consumed at the reading of") == 1
     for screen in (dry, planned, ended):
         assert len(re.findall(price, screen.out)) == 1
         assert "if london died" not in screen.out + screen.err

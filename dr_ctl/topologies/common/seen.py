@@ -118,6 +118,9 @@ class Seen(Generic[V_co]):
             found += [queue.row(view, at, acked=queue.acked) for queue in view.business.values() if queue.counted]
         return found
 
+    def differing(self) -> frozenset[str]:
+        return frozenset().union(*(view.differing for view in self._all()))
+
     def stake(self, site: str) -> Sequence[Stake]:
         return [view.link.stake(self.peer(view)) for view in self.views(site)]
 

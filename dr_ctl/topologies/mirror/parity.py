@@ -38,29 +38,15 @@ class Difference:
 def differences(source: BrokerView, target: BrokerView, queues: Queues) -> list[Difference]:
     """Every selected queue whose counts differ, by name."""
     here, there = selected(source, queues), selected(target, queues)
-    loose = _loose(source) | _loose(target)
+    loose = source.differing | target.differing
     found = []
     for name in sorted(here.keys() | there.keys()):
         mine, other = here.get(name), there.get(name)
         counts = mine.depth if mine is not None else 0, other.depth if other is not None else 0
         if counts[0] != counts[1]:
-            either = mine if mine is not None else other
-            assert either is not None
-            blocks = not (
-                either.address in loose or either.ring or either.last_value or either.temporary or not either.durable
-            )
-            found.append(Difference(name, *counts, blocks=blocks, absent=mine is None or other is None))
+            absent = mine is None or other is None
+            found.append(Difference(name, *counts, blocks=name not in loose, absent=absent))
     return found
-
-
-def _loose(view: BrokerView) -> set[str]:
-    """Addresses of dead letters and expired messages: every broker fills its own."""
-    return {
-        address
-        for queue in view.queues
-        for address in (queue.dead_letter_address, queue.expiry_address)
-        if address is not None
-    }
 
 
 def under_way(source: BrokerView, target: BrokerView) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, TypeVar
@@ -53,6 +53,9 @@ class SeenWithWorkloads(Generic[S]):
 
     def rows(self, at: datetime) -> Sequence[Row]:
         return self.bare.rows(at)
+
+    def differing(self) -> Collection[str]:
+        return self.bare.differing()
 
     def stake(self, site: str) -> Sequence[Stake]:
         return self.bare.stake(site)
