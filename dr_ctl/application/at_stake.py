@@ -19,7 +19,7 @@ def figures(total: Mapping[str, Any], column: str) -> str:
     return f"messages lost {lost}, age of the oldest {age_s}, duplicates {duplicates}, drain {drain_s}"
 
 
-TOO_FEW: Final = "; none was missed, in looks that are too few, or too late, to say that they are met"
+TOO_FEW: Final = " (too few readings, or too late); no violation seen"
 
 
 def _both(row: Mapping[str, Any], column: str, write: Callable[[float | None], str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from dr_ctl.application import if_lost
 from dr_ctl.application.findings import AS_IF_LOST
 from dr_ctl.application.opened import Opened
 from dr_ctl.application.question import Question
@@ -13,6 +14,7 @@ from dr_ctl.application.verdicts import agreed_today, besides
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity
 from dr_ctl.engine.ending import price_text
+from dr_ctl.engine.findings import COUNTS_DIFFER
 from dr_ctl.engine.operations import FAILOVER
 from dr_ctl.engine.plan import AlreadyThere, Ask, Plan
 from dr_ctl.topologies.topology import Seen
@@ -35,6 +37,7 @@ def planned(opened: Opened, asked: Ask, lost: str) -> Result:
     bounds = question.price.bounds()
     text = f"as if {lost} was lost now; it is {looked.roles[lost].value}. This plan is never carried out"
     findings = [AS_IF_LOST(text, f"If {lost} is lost one day: `dr-ctl failover --to {asked.target}`.")]
+    findings += if_lost.differing(opened, looked, lost, question.price.differ())
     if refused is not None:
         findings.append(agreed_today(refused, bounds, asked.target))
     data: dict[str, Json] = {"bounds": dict(bounds), "as_if_lost": lost, "role": looked.roles[lost].value}
@@ -44,7 +47,7 @@ def planned(opened: Opened, asked: Ask, lost: str) -> Result:
         code = ExitCode.OK if isinstance(decided, AlreadyThere) else ExitCode.PRECHECK_FAILED
         summary = f"as if {lost} was lost: a failover to {asked.target} is {word}: {why}"
         return Result(code, summary, [*decided.findings, *findings], data)
-    own = besides(decided.findings, lost)
+    own = [each for each in besides(decided.findings, lost) if each.id != COUNTS_DIFFER.id]
     plan = replace(decided, as_if_lost=lost, findings=(*own, *findings))
     summary = f"as if {lost} was lost: {len(plan.steps)} steps to {asked.target}; {price_text(bounds)}"
     text = f"price, if {lost} was lost now: {price_text(bounds)}"

@@ -49,15 +49,13 @@ def of_site(installation: Installation, site: str) -> Found:
 
 
 def _lines(estimate: Stored, now: datetime, limits: Objectives | None) -> str:
-    """The four figures as of the last look and as they seldom are exceeded, and how old that look is."""
-    total = estimate.data["total"]
-    looked_s = estimate.age_s(now) + (estimate.data.get("stale_s") or 0.0)
-    first = (
-        f"if {estimate.data['site']} died: {at_stake.figures(total, 'now')} (by the look of {duration(looked_s)} ago)"
-    )
-    lines = [first, f"  p99 of all looks: {at_stake.figures(total, 'p99')}; {at_stake.verdict(estimate.data, limits)}"]
+    """The figures that are seldom exceeded, how old they are, and which objectives they miss. What a failover would
+    cost now is no estimate's to say: `if_lost` has it."""
+    total, age = estimate.data["total"], duration(round(estimate.age_s(now)))
+    told = f"{at_stake.figures(total, 'p99')}; {at_stake.verdict(estimate.data, limits)}"
+    first = f"estimate of {estimate.data['site']}, {age} old: p99 of all readings: {told}"
     as_of = at_stake.as_of(estimate.data)
-    return "\n".join([*lines, *([f"  {as_of}"] if as_of else [])])
+    return "\n".join([first, *([f"  {as_of}"] if as_of else [])])
 
 
 def figure(value: Json) -> str:

@@ -15,7 +15,6 @@ from dr_ctl.application.agent_state import of_agent
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.debts import owed_now
 from dr_ctl.application.opened import Opened
-from dr_ctl.application.price import FailoverPrice
 from dr_ctl.application.verdicts import Judge, targets
 from dr_ctl.core.model import ExitCode, Role
 from dr_ctl.engine.debts import Debt, DebtKind
@@ -51,7 +50,9 @@ class Figures:
         """The figures of one look."""
         now = self.caller.clock.monotonic()
         if self._seldom is None or now - self._seldom[0] >= SELDOM_S:
-            self._seldom = now, [*self._standing(seen), *self._estimate(seen), *self._runs(), *self._ready(seen)]
+            judge = Judge.of(self.caller, self.opened, seen, seen.links())
+            figures = [*self._standing(seen), *self._estimate(seen, judge), *self._runs(), *self._ready(seen, judge)]
+            self._seldom = now, figures
         return [*self._seen(seen, at), *self._seldom[1]]
 
     def _seen(self, seen: Seen, at: datetime) -> Iterator[Metric]:
@@ -104,7 +105,7 @@ class Figures:
             return UNKNOWN
         return float(not of_agent(self.opened, seen))
 
-    def _estimate(self, seen: Seen) -> Iterator[Metric]:
+    def _estimate(self, seen: Seen, judge: Judge) -> Iterator[Metric]:
         serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
         stored = estimates.of_site(self.opened.installation, serving[0]).stored if len(serving) == 1 else None
         made = stored.made_at.timestamp() if stored is not None else UNKNOWN
@@ -126,22 +127,18 @@ class Figures:
                     value = of.get(quantile)
                     labels = (("basis", basis), ("of", quantile))
                     yield Metric(name, text, UNKNOWN if value is None else float(value), labels)
-        yield from self._price(serving, seen)
+        yield from self._price(serving, judge)
 
-    def _price(self, serving: list[str], seen: Seen) -> Iterator[Metric]:
+    def _price(self, serving: list[str], judge: Judge) -> Iterator[Metric]:
         """A failover's own bound, as if the serving site was lost at the newest look."""
-        bounds: Mapping[str, Any] = {}
-        if len(serving) == 1:
-            price = FailoverPrice(self.opened.installation, serving[0], self.caller.clock)
-            price.saw(seen.as_if_lost(serving[0]))
-            bounds = price.bounds()
+        bounds: Mapping[str, Any] = judge.if_lost(serving[0]).bounds() if len(serving) == 1 else {}
         for key, name in (
             ("lost", "dr_ctl_failover_loss_messages"),
             ("duplicates", "dr_ctl_failover_duplicate_messages"),
         ):
             for basis, of in (("bound", "at_most"), ("likely", "likely")):
                 value = (bounds.get(key) or {}).get(of)
-                text = f"what a failover now would announce as {'lost' if key == 'lost' else 'coming duplicates'}"
+                text = f"what a failover now would announce as {key}"
                 yield Metric(name, text, UNKNOWN if value is None else float(value), (("basis", basis),))
 
     def _runs(self) -> Iterator[Metric]:
@@ -169,8 +166,7 @@ class Figures:
         rehearsed = _moment(rehearsing.last(runs))
         yield Metric("dr_ctl_rehearsal_timestamp_seconds", "when the last rehearsal that went well began", rehearsed)
 
-    def _ready(self, seen: Seen) -> Iterator[Metric]:
-        judge = Judge.of(self.caller, self.opened, seen, seen.links())
+    def _ready(self, seen: Seen, judge: Judge) -> Iterator[Metric]:
         for operation in WHOLE:
             code = judge.verdict(operation, targets(seen, operation)).code
             text = "1 if `validate` calls the operation ready, 0 if it is refused"

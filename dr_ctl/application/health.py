@@ -15,7 +15,7 @@ from dr_ctl.application.lost_site import lost_pairs, not_read, without_rights
 from dr_ctl.application.opened import Opened
 from dr_ctl.application.price import FailoverPrice
 from dr_ctl.application.result import Result
-from dr_ctl.application.verdicts import OpenRun
+from dr_ctl.application.verdicts import Judge, OpenRun
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.errors import DrCtlError
 from dr_ctl.core.model import ExitCode, Health, Json, Role, some
@@ -63,7 +63,7 @@ def unknown(error: DrCtlError) -> Result:
 def _judged(caller: Caller, opened: Opened, seen: Seen) -> Result:
     debts, run = owed_now(caller, seen).debts, OpenRun.of(caller)
     serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
-    price = _price(opened, seen, serving)
+    price = Judge.of(caller, opened, seen, seen.links()).if_lost(serving[0]) if len(serving) == 1 else None
     bounds = price.bounds() if price is not None else None
     look_s = _age_s(bounds, caller.clock.now())
     against = [*_failover(opened, seen, serving, price), *_history(opened, serving, look_s)]
@@ -142,15 +142,6 @@ def _debts(debts: Sequence[Debt], now: datetime) -> Iterator[Problem]:
         late = now - datetime.fromisoformat(debt.since) > OVERDUE
         text = f"{'overdue' if late else 'owed'} since {debt.since}: {debt.text}"
         yield Problem(Health.CRITICAL if late else Health.WARNING, text)
-
-
-def _price(opened: Opened, seen: Seen, serving: list[str]) -> FailoverPrice | None:
-    """The price of a failover if the serving site died now; None where not one site serves all."""
-    if len(serving) != 1:
-        return None
-    price = FailoverPrice(opened.installation, serving[0], opened.clock)
-    price.saw(seen)
-    return price
 
 
 def _failover(opened: Opened, seen: Seen, serving: list[str], price: FailoverPrice | None) -> Iterator[Problem]:

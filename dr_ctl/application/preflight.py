@@ -87,5 +87,6 @@ def _summary(answer: dict[str, Any], limits: Objectives | None) -> str:
     data: dict[str, Any] = answer["data"] or {}
     if data.get("total") is None:
         return "no estimate from this history"
-    figures = f"{at_stake.figures(data['total'], 'now')}; p99 of all looks: {at_stake.figures(data['total'], 'p99')}"
-    return f"if {data['site']} died: {figures}; {at_stake.verdict(data, limits)}"
+    now, p99 = (at_stake.figures(data["total"], column) for column in ("now", "p99"))
+    text = f"at the last reading of {data['site']}, {data['read_at']}: {now}; p99 of all readings: {p99}"
+    return f"{text}; {at_stake.verdict(data, limits)}"

@@ -27,6 +27,7 @@ from dr_ctl.core.errors import Unreachable
 from dr_ctl.core.model import Finding, Json, Role
 from dr_ctl.core.system import beside
 from dr_ctl.engine.ending import price_text
+from dr_ctl.engine.findings import COUNTS_DIFFER
 from dr_ctl.engine.plan import Ask
 from dr_ctl.rpo.findings import LIES_AT_SURVIVOR, STORE_SILENT, SURVIVOR_NOT_READ
 from dr_ctl.rpo.history.row import micros, moment
@@ -71,9 +72,11 @@ class FailoverPrice:
         silent_since: str | None = None,
         *,
         begun: bool = False,
+        once: bool = False,
     ) -> None:
-        """`begun`: a run was interrupted that is gone on with, by the words that it began with."""
-        self.lost, self._begun = lost, begun
+        """`begun`: a run was interrupted that is gone on with, by the words that it began with. `once`: all that a
+        command says rests on one reading of the history."""
+        self.lost, self._begun, self._once = lost, begun, once
         self._silent_since = datetime.fromisoformat(silent_since) if silent_since is not None else None
         self._ahead = timedelta(0)  # by how much at least a broker's clock is ahead of this machine's
         self._installation, self._clock = installation, clock
@@ -118,6 +121,10 @@ class FailoverPrice:
         bounds = self._now()
         because = [] if bounds.because is None else [LOSS_AS_SUM(bounds.because)]
         return (*because, *bounds.findings, *self._clocks())
+
+    def differ(self) -> Sequence[Finding]:
+        """The findings that the two sites differ by more than what was on its way."""
+        return [each for each in self._now().findings if each.id == COUNTS_DIFFER.id]
 
     def _clocks(self) -> Iterator[Finding]:
         if self._ahead > SKEW and self._read is None:
@@ -230,7 +237,8 @@ class FailoverPrice:
 
     def _of_history(self) -> Bounds:
         known = self._down_since, self._ahead
-        if self._down_since is None or self._by_history is None or self._by_history[0] != known:
+        is_read = self._by_history is not None and (self._once or self._by_history[0] == known)
+        if self._by_history is None or not is_read or (self._down_since is None and not self._once):
             self._by_history = known, self._read_history()
         return self._by_history[1]
 

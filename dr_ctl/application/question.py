@@ -6,7 +6,7 @@ A question can be decided several times, each time from a given look.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -16,7 +16,7 @@ from dr_ctl.application.lost_site import as_things_stand, offered_for_what_is_lo
 from dr_ctl.application.opened import Opened
 from dr_ctl.application.price import FailoverPrice
 from dr_ctl.core.errors import BrokerError, UsageError
-from dr_ctl.core.model import ExitCode, Json
+from dr_ctl.core.model import ExitCode, Finding, Json
 from dr_ctl.core.patterns import matches
 from dr_ctl.engine.history import History
 from dr_ctl.engine.operations import (
@@ -117,7 +117,7 @@ class Question:
             under_way = self.past is not None
             decided = self._contradicted(as_things_stand(decided, ask, seen, opened, under_way=under_way))
         decided = offered_for_what_is_lost(decided, ask, seen)
-        findings = (*decided.findings, *opened.unverified(), *of_agent(opened, seen))
+        findings = (*decided.findings, *self._differ(decided), *opened.unverified(), *of_agent(opened, seen))
         decided = replace(decided, findings=in_part(findings, ask))
         if not isinstance(decided, Plan):
             return decided
@@ -133,6 +133,11 @@ class Question:
             return decided
         contradiction = self.price.contradiction()
         return decided if contradiction is None else Refusal((contradiction,))
+
+    def _differ(self, decided: Decision) -> Sequence[Finding]:
+        """What speaks against the price of a failover."""
+        is_dear = isinstance(decided, Refusal) and decided.code is ExitCode.LOSS_REFUSED
+        return self.price.differ() if self.price is not None and (is_dear or isinstance(decided, Plan)) else ()
 
     def residue(self, seen: Seen) -> dict[str, Json]:
         """The messages that a return brings, and how many may come twice, as `data`. Empty for other operations, and

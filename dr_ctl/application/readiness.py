@@ -59,12 +59,14 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
             )
         )
     age_s = caller.clock.monotonic() - began
+    serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
     data: dict[str, Json] = {
         "operations": {each.operation: each.as_json() for each in verdicts},
         "pairs": [unit.as_json() for unit in seen.units],
         "fence": {site: seen.fence_strength(site) for site in seen.roles},
         "last_look": stamp(looked.at) if looked.at is not None else None,
         "rehearsed_at": stamp(at) if (at := rehearsing.last(caller.runs())) is not None else None,
+        "bounds": dict(judge.if_lost(serving[0]).bounds()) if len(serving) == 1 else None,
     }
     if verbose:
         data["checks"] = [each.as_json(age_s) for each in checks]

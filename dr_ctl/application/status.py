@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dr_ctl.application import down_since, lock
+from dr_ctl.application import down_since, if_lost, lock
 from dr_ctl.application.agent_state import of_agent
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.debts import owed_now
@@ -31,8 +31,8 @@ from dr_ctl.topologies.topology import BrokerSeen, LinkSeen, Seen, workloads_of
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The observation for people, beside the result that scripts read; `estimate` is the line of the stored
-    estimate, `serves` the units of each site, where a unit can move without the others."""
+    """The observation for people, beside the result that scripts read; `estimate` are the lines on what would be lost,
+    `serves` the units of each site, where a unit can move without the others."""
 
     result: Result
     seen: Seen
@@ -70,9 +70,16 @@ def status(caller: Caller, looked: Looking) -> Status:
         *down_since.unwatched(opened.installation, last_look, caller.clock.now()),
     ]
     estimated, line, stale = with_age(opened.installation, serving[0]) if len(serving) == 1 else (None, "", [])
+    priced = serving[0] if len(serving) == 1 and not is_split(seen) else None
     unsure = [f"{site} is {role.value}" for site, role in seen.roles.items() if role in (Role.UNKNOWN, Role.SICK)]
     out = None if serving else down_since.unserved(opened.installation, interrupted, sure=not unsure)
     down = down_since.links(opened.installation, seen, links)
+    if priced is not None:
+        away = [since for (site, _), since in down.items() if site == priced]
+        head = if_lost.headline(judge, priced, away, caller.clock.now())
+        # What was usual while all was well says nothing of now.
+        line, stale = (head, []) if away else ("\n".join(filter(None, (head, line))), stale)
+        findings += if_lost.differing(opened, seen, priced, judge.if_lost(priced).differ())
     data: dict[str, Json] = {
         "sites": {site: {"role": role.value} for site, role in seen.roles.items()},
         "pairs": [unit.as_json() for unit in seen.units],
@@ -84,6 +91,7 @@ def status(caller: Caller, looked: Looking) -> Status:
         "last_look": stamp(last_look.at) if last_look.at is not None else None,
         "locks": lock.shown(seen),
         "estimate": estimated,
+        "bounds": dict(judge.if_lost(priced).bounds()) if priced is not None else None,
     }
     if all(each.silent is not None or not each.doors for each in seen.brokers):
         answered = any(isinstance(each.silent, LoginRefused | Throttled) for each in seen.brokers)

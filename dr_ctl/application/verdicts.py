@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 from dr_ctl.application import approvals, lock
@@ -79,13 +79,15 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """Judges by one look; `links` are what was seen to move in it."""
+    """Judges by one look; `links` are what was seen to move in it. All that it says of the loss of a site rests on one
+    reading of the history (`prices`)."""
 
     opened: Opened
     seen: Seen
     links: Sequence[LinkSeen]
     open_run: OpenRun | None
     held: str | None
+    prices: dict[tuple[str, Role], FailoverPrice] = field(default_factory=dict)
 
     @classmethod
     def of(cls, caller: Caller, opened: Opened, seen: Seen, links: Sequence[LinkSeen]) -> Judge:
@@ -105,7 +107,7 @@ class Judge:
             if operation != FAILOVER:
                 return _refused(ask, f"while the run {files.name} is open", still_open(files, ask).findings)
             ask, needs = replace(ask, reason="it takes the place of the open run"), (_REASON,)
-        price = self._price(ask)
+        price = self._priced(ask)
         granted, needs, decided = self._needed(ask, needs, price)
         judged = self._of(granted, needs, decided)
         if price is None and granted.accept_duplicates is not None:
@@ -157,12 +159,26 @@ class Judge:
         granted = replace(ask, accept_duplicates=_ANYTHING)
         return granted, (*needs, f"--accept-duplicates {most}"), Question(granted, self.opened).decide(self.seen)
 
-    def _price(self, ask: Ask) -> FailoverPrice | None:
+    def _priced(self, ask: Ask) -> FailoverPrice | None:
         if ask.operation != FAILOVER:
             return None
-        price = FailoverPrice(self.opened.installation, self.opened.other(ask.target), self.opened.clock)
-        price.saw(self.seen)
-        return price
+        return self.price(self.opened.other(ask.target))
+
+    def price(self, lost: str) -> FailoverPrice:
+        """What a failover costs that leaves this site, as it was seen."""
+        key = lost, self.seen.roles[lost]
+        if key not in self.prices:
+            self.prices[key] = FailoverPrice(self.opened.installation, lost, self.opened.clock, once=True)
+            self.prices[key].saw(self.seen)
+        return self.prices[key]
+
+    def if_lost(self, site: str) -> FailoverPrice:
+        """What a failover would cost, had that site been lost by now."""
+        judge = self if self.seen.roles[site] is Role.DOWN else self._without(site)
+        return judge.price(site)
+
+    def _without(self, site: str) -> Judge:
+        return replace(self, seen=self.seen.as_if_lost(site))
 
     def _of(self, ask: Ask, needs: tuple[str, ...], decided: Decision) -> Verdict:
         findings = decided.findings
@@ -225,7 +241,7 @@ class Judge:
         """Refused beside a site that lives; said too is what the command would answer if that site were lost."""
         left = self.opened.other(ask.target)
         role = self.seen.roles[left]
-        judge = replace(self, seen=self.seen.as_if_lost(left))
+        judge = self._without(left)
         then = judge.verdict(FAILOVER, ask.target)
         lives = {Role.SERVING: "serves", Role.UNKNOWN: "answers, and may serve"}.get(role, f"is {role.value}")
         text = f"while {left} {lives}; if {left} is lost: {then.text}"
@@ -234,7 +250,7 @@ class Judge:
 
     def agreed(self, ask: Ask) -> Finding | None:
         """The finding for a price that somebody has to agree to beforehand."""
-        price = self._price(ask)
+        price = self._priced(ask)
         costs = price.too_high(ask) if price is not None else None
         return agreed_today(costs, price.bounds(), ask.target) if price is not None and costs is not None else None
 

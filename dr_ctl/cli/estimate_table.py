@@ -36,9 +36,10 @@ def estimate_table(data: Mapping[str, Any], objectives: Objectives | None) -> st
     lines = [*_aligned(rows), _LEGEND, *_most_from(data), *(f"- {each}" for each in data["advice"])]
     window = data["window"]
     covered, ago = duration(window["covered_s"]), duration(data["stale_s"])
-    if at_stake.as_of(data):
-        lines.append("what a failover costs now: `dr-ctl status`")
-    return "\n".join([*lines, f"{window['samples']} samples, {covered} covered, last look {ago} ago"])
+    lines.append(
+        "now: at the last reading; what a failover would announce adds what may have come since: `dr-ctl status`"
+    )
+    return "\n".join([*lines, f"{window['samples']} samples, {covered} covered, last reading {ago} ago"])
 
 
 def _rows(scope: Mapping[str, Any], limits: Mapping[str, float], names: Any) -> Iterator[_Row]:

@@ -68,4 +68,4 @@ def _lacking(state: Status, broker: BrokerSeen) -> str | None:
         if depth is None or there is None:
             return None
         messages += max(0, depth - there)
-    return f"of what is to ship, {messages} message(s) lie here and not at {peer.site}"
+    return f"{messages} unshipped message(s) exist only at {broker.site}"

@@ -541,3 +541,13 @@ def test_a_long_history_is_not_read_to_its_beginning(tmp_path: Path) -> None:
     assert time.process_time() - began < 1
     assert found.lost.at_most == 60
     assert ids(found) == []  # none of the empty files of the days before was opened
+
+
+def test_a_site_that_is_taken_for_lost_and_goes_on_is_bounded_by_what_was_read_meanwhile(tmp_path: Path) -> None:
+    """A monitor looks on between the look of a command and its reading of the history."""
+    write(STEADY, tmp_path)
+
+    found = asked(tmp_path, 12, down_at=at(8))
+
+    assert (found.lost.at_most, found.lost.likely) == (7, 7)
+    assert ids(found) == []

@@ -84,6 +84,7 @@ class StatusData(TypedDict):
         StoredEstimate | dict[str, Any] | None,
         Field(description="one that another version made is as that version made it"),
     ]
+    bounds: Annotated[BoundsDocument | None, Field(description="of a failover, had the serving site been lost by now")]
 
 
 class VerdictDocument(TypedDict):
@@ -110,6 +111,7 @@ class ValidateData(TypedDict):
     fence: Annotated[dict[str, str | None], Field(description="by site: how strong a fence can be there")]
     last_look: Moment | None
     rehearsed_at: Moment | None
+    bounds: Annotated[BoundsDocument | None, Field(description="of a failover, had the serving site been lost by now")]
     checks: NotRequired[Annotated[list[NamedCheckDocument], Field(description="with --verbose")]]
 
 

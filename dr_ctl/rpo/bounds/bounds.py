@@ -28,7 +28,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from dr_ctl.rpo.bounds.apart import Selected
-from dr_ctl.rpo.bounds.death import How, latest
+from dr_ctl.rpo.bounds.death import How, last_read_us, latest
 from dr_ctl.rpo.bounds.direction import Part, added
 from dr_ctl.rpo.bounds.likely import likely
 from dr_ctl.rpo.bounds.pair import Pair, total
@@ -76,7 +76,9 @@ def bounds(
     sites = site, other or "the other site"
     # The clock that stamped the looks may be ahead of this one, and what it saw was seen.
     now_us = max([now_us, *(int(moments[-1]) for moments in seen.roles.values() if len(moments))])
-    death = latest(seen, min(now_us, micros(down_at)) if down_at is not None else now_us, is_down=down_at is not None)
+    # What a monitor read meanwhile was read: a site that is only taken for lost goes on.
+    end_us = now_us if down_at is None else max(min(now_us, micros(down_at)), last_read_us(seen))
+    death = latest(seen, end_us, is_down=down_at is not None)
     unsaid = death
     if silent_since is not None:
         death = death.or_earlier(micros(silent_since), seen)

@@ -47,7 +47,7 @@ class Death:
     def or_earlier(self, word_us: int, seen: Recent) -> Death:
         """The operator's moment, if earlier. Only the time after the last look is shortened; counts already read
         stay."""
-        return Death(max(word_us, _last_read_us(seen)), How.WORD) if word_us < self.us else self
+        return Death(max(word_us, last_read_us(seen)), How.WORD) if word_us < self.us else self
 
 
 def latest(seen: Recent, now_us: int, *, is_down: bool) -> Death:
@@ -55,7 +55,7 @@ def latest(seen: Recent, now_us: int, *, is_down: bool) -> Death:
 
     A look that was not down, or too long without any, and the run begins anew: the site may have been back. `is_down`:
     who asks sees it down now."""
-    read_us = _last_read_us(seen)
+    read_us = last_read_us(seen)
     downs = seen.saw(Role.DOWN)
     others = [moments[-1] for role, moments in seen.roles.items() if role != Role.DOWN.value and len(moments)]
     run = downs[downs > max([read_us, *others])]
@@ -69,6 +69,6 @@ def latest(seen: Recent, now_us: int, *, is_down: bool) -> Death:
     return Death(now_us, How.OPEN if not is_down else How.DOWN if is_watched else How.UNWATCHED, unwatched)
 
 
-def _last_read_us(seen: Recent) -> int:
+def last_read_us(seen: Recent) -> int:
     """When an outflow of the site was last read."""
     return max((last for _, last in seen.spans.values()), default=0)

@@ -222,14 +222,15 @@ class Broker(ABC):
 
     @property
     def differing(self) -> frozenset[str]:
-        """The business queues whose content may rightly differ from the peer's: of dead letters and expired messages
-        every broker fills its own, and some kinds of queues drop messages, or lose them with a restart."""
+        """The addresses and queues whose content may rightly differ from the peer's: of dead letters and expired
+        messages every broker fills its own, and some kinds of queues drop messages, or lose them with a restart."""
         aside = {address for each in self.queues for address in (each.dead_letter_address, each.expiry_address)}
-        return frozenset(
+        drop = {
             name
             for name, each in self.business.items()
             if each.address in aside or each.ring or each.last_value or each.temporary or not each.durable
-        )
+        }
+        return frozenset({*drop, *filter(None, aside)})
 
     @property
     @abstractmethod

@@ -44,8 +44,9 @@ def differences(source: BrokerView, target: BrokerView, queues: Queues) -> list[
         mine, other = here.get(name), there.get(name)
         counts = mine.depth if mine is not None else 0, other.depth if other is not None else 0
         if counts[0] != counts[1]:
-            absent = mine is None or other is None
-            found.append(Difference(name, *counts, blocks=name not in loose, absent=absent))
+            either = mine if mine is not None else other
+            blocks = either is None or not {name, either.address} & loose
+            found.append(Difference(name, *counts, blocks=blocks, absent=mine is None or other is None))
     return found
 
 
