@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from dr_ctl.settings.loader import load
 from dr_ctl.settings.topologies.artemis_bridges import BridgesBroker as Told
-from dr_ctl.stomp_io.connection import ConnectionLost
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.bridges.broker import BridgesBroker
 from dr_ctl_lab.twin.bridges.clients import work_off
@@ -25,16 +24,14 @@ from dr_ctl_lab.twin.bridges.way import BridgesWay
 from dr_ctl_lab.twin.kinds import BRIDGES
 from dr_ctl_lab.twin.messages import Message
 from dr_ctl_lab.twin.way import Mode
-from tests.twin.subject import SITES, Subject, comes, until
+from tests.twin.subject import SITES, Subject, comes
 
 TEXT = "java.lang.String"
 IN, OUT = "orders.in", "orders.out"
 IDS = "notification.idempotent-consumer"
-NO_BEAN = "javax.management.InstanceNotFoundException"
 ORIGIN = "ARTEMIS_MESSAGE_ORIGIN"
 FENCED = ["amq,bridge", *["amq"] * 9]
 ADD, REMOVE = f"addSecuritySettings({','.join([TEXT] * 11)})", f"removeSecuritySettings({TEXT})"
-CUT = f"closeConsumerConnectionsForAddress({TEXT})"
 
 
 @pytest.fixture
@@ -106,21 +103,6 @@ def fence(pair: Subject, site: str, queue: str = IN) -> None:
     done(pair.execute(site, pair.server(site), ADD, queue, *FENCED))
 
 
-def test_the_waiting_sites_queues_are_closed_and_its_doors_are_open(twin: PlayedTwin, pair: Subject) -> None:
-    for site, is_open in (("london", True), ("paris", False)):
-        assert at(twin, site).serves is is_open
-        doors = {
-            name: pair.read(site, pair.acceptor(site, name), "Started")["Started"] for name in ("clients", "bridge")
-        }
-        assert doors == {"clients": True, "bridge": True}
-        told = pair.read(site, pair.queue(site, IN), "Paused", "PersistedPause", "ConsumerCount")
-        assert told == {"Paused": not is_open, "PersistedPause": not is_open, "ConsumerCount": 0}
-        roles = json.loads(pair.read(site, address_bean(pair, site, IN), "RolesAsJSON")["RolesAsJSON"])
-        assert {each["name"] for each in roles if each["send"]} == {"amq", "bridge", *(["app"] if is_open else [])}
-        told = pair.read(site, pair.queue(site, IDS), "Paused", "ConsumerCount")
-        assert told == {"Paused": False, "ConsumerCount": 1}  # by the processor
-
-
 def test_its_settings_are_those_of_the_topology(twin: PlayedTwin) -> None:
     read = load(twin.settings_path).settings
 
@@ -130,29 +112,6 @@ def test_its_settings_are_those_of_the_topology(twin: PlayedTwin) -> None:
     assert (told.clients, told.link_doors) == (("clients",), ("bridge",))
     assert told.lasting_fence is not None
     assert told.lasting_fence.roles == ("app",)
-
-
-def test_a_message_lies_at_the_peer_too_and_says_where_it_was_born(pair: Subject, twin: PlayedTwin) -> None:
-    with pair.client("london") as client:
-        client.send(IN, "one", order_id="a")
-    comes(lambda: pair.depth("paris", IN), 1)
-
-    [here] = done(pair.execute("london", pair.queue("london", IN), "browse(int,int)", 1, 10))
-    [there] = done(pair.execute("paris", pair.queue("paris", IN), "browse(int,int)", 1, 10))
-
-    assert (there["text"], there["timestamp"]) == ("one", here["timestamp"])
-    assert there["LongProperties"] == {"_AMQ_ORIG_MESSAGE_ID": int(here["messageID"])}
-    told = there["StringProperties"]
-    assert {key: told[key] for key in ("_AMQ_ORIG_QUEUE", "_AMQ_ORIG_ADDRESS", ORIGIN, "order_id")} == {
-        "_AMQ_ORIG_QUEUE": f"divert.{IN}",
-        "_AMQ_ORIG_ADDRESS": IN,
-        ORIGIN: "london",
-        "order_id": "a",
-    }
-    twin.wait_mirrored()
-    back = pair.queue("paris", f"mirror.london.{IN}", f"mirror.{IN}", "multicast")
-    assert pair.read("paris", back, "MessagesAdded")["MessagesAdded"] == 0
-    assert pair.depth("london", IN) == 1
 
 
 def test_what_a_client_gives_an_origin_of_its_own_is_never_copied(pair: Subject, twin: PlayedTwin) -> None:
@@ -165,69 +124,6 @@ def test_what_a_client_gives_an_origin_of_its_own_is_never_copied(pair: Subject,
     assert unrouted(pair, "london") == 0
 
 
-def test_diverts_and_bridges_tell_how_they_were_made(pair: Subject) -> None:
-    server = pair.server("london")
-    divert = f'{address_bean(pair, "london", IDS)},subcomponent=diverts,divert="divert.{IDS}"'
-    added = "org.apache.activemq.artemis.core.server.transformer.AddHeadersTransformer"
-
-    told = pair.ask("london", type="read", mbean=divert)["value"]
-    carries = pair.ask("london", type="read", mbean=bridge(pair))["value"]
-
-    assert pair.read("london", server, "DivertNames")["DivertNames"] == [f"divert.{each}" for each in (IN, OUT, IDS)]
-    assert names(pair) == [f"bridge.mirror.paris.{each}" for each in (IN, OUT, IDS)]
-    assert told.pop("RoutingName")
-    assert told == {
-        "UniqueName": f"divert.{IDS}",
-        "Address": IDS,
-        "ForwardingAddress": f"mirror.{IDS}",
-        "Filter": f"{ORIGIN} = 'london' OR {ORIGIN} IS NULL",
-        "Exclusive": True,
-        "RoutingType": "STRIP",
-        "RetroactiveResource": False,
-        "TransformerClassName": None,
-        "TransformerProperties": {},
-        "TransformerPropertiesAsJSON": "{}",
-    }
-    assert carries == {
-        "Name": f"bridge.mirror.paris.{IN}",
-        "QueueName": f"mirror.paris.{IN}",
-        "ForwardingAddress": IN,
-        "Started": True,
-        "Connected": True,
-        "StaticConnectors": ["paris"],
-        "DiscoveryGroupName": None,
-        "FilterString": None,
-        "HA": False,
-        "UseDuplicateDetection": True,
-        "RetryInterval": 500,
-        "RetryIntervalMultiplier": 1.0,
-        "MaxRetryInterval": 2000,
-        "ReconnectAttempts": -1,
-        "TransformerClassName": added,
-        "TransformerProperties": {ORIGIN: "london"},
-        "TransformerPropertiesAsJSON": '{"ARTEMIS_MESSAGE_ORIGIN":"london"}',
-        "MessagesPendingAcknowledgement": 0,
-        "MessagesAcknowledged": 0,
-        "Metrics": {"messagesPendingAcknowledgement": 0, "messagesAcknowledged": 0},
-    }
-
-
-def test_a_stopped_bridge_leaves_its_buffer_to_grow_and_no_other(pair: Subject, twin: PlayedTwin) -> None:
-    done(pair.execute("london", bridge(pair), "stop()"))
-    for queue in (IN, OUT):
-        put(twin, queue, 3)
-
-    assert (state(pair), waiting(pair)) == ((False, False), (3, 0))
-    comes(lambda: pair.depth("paris", OUT), 3)
-    first = pair.read("london", buffer(pair), "FirstMessageAge")["FirstMessageAge"]
-    comes(lambda: pair.read("london", buffer(pair), "FirstMessageAge")["FirstMessageAge"] > first, True)
-
-    done(pair.execute("london", bridge(pair), "start()"))
-
-    comes(lambda: waiting(pair), (0, 1))
-    assert bodies(twin, "paris", IN) == [0, 1, 2]
-
-
 def test_a_dead_peer_is_seen_in_the_connection_and_gets_all_when_it_is_back(pair: Subject, twin: PlayedTwin) -> None:
     twin.kill("paris")
     comes(lambda: state(pair), (True, False))
@@ -238,57 +134,6 @@ def test_a_dead_peer_is_seen_in_the_connection_and_gets_all_when_it_is_back(pair
 
     comes(lambda: waiting(pair), (0, 1))
     assert bodies(twin, "paris", IN) == list(range(30))
-
-
-def test_counters_of_a_bridge_are_apart_for_ever_after_a_failed_link(pair: Subject, twin: PlayedTwin) -> None:
-    counters = ("MessagesPendingAcknowledgement", "MessagesAcknowledged")
-    twin.delay(50)
-    put(twin, IN, 20)
-    until(lambda: bool(pair.read("london", bridge(pair), *counters)[counters[0]]))
-    twin.cut("london")
-    twin.delay(0)
-    comes(lambda: state(pair), (True, False))
-    twin.heal()
-    comes(lambda: waiting(pair), (0, 1))
-
-    for _ in range(2):
-        told = pair.read("london", bridge(pair), *counters)
-        assert told["MessagesPendingAcknowledgement"] - told["MessagesAcknowledged"] == 20
-        put(twin, IN, 5)
-        comes(lambda: waiting(pair), (0, 1))
-    assert pair.depth("paris", IN) == 30  # and nothing was doubled
-
-    for bridges in ("stop()", "start()"):
-        done(pair.execute("london", bridge(pair), bridges))
-    assert pair.read("london", bridge(pair), counters[1])[counters[1]] == 30
-
-
-def test_one_refused_permission_stops_all_bridges_of_that_broker(pair: Subject, twin: PlayedTwin) -> None:
-    done(pair.execute("paris", pair.server("paris"), ADD, IN, *["amq"] * 10))  # and not the bridge's
-    put(twin, OUT, 2)
-    put(twin, IN, 2)
-    comes(lambda: names(pair), [])
-
-    gone = pair.ask("london", type="read", mbean=bridge(pair, OUT))
-    assert (gone["status"], gone["error_type"]) == (404, NO_BEAN)
-    put(twin, OUT, 2)
-    assert [waiting(pair, each)[1] for each in (IN, OUT, IDS)] == [0, 0, 0]
-    assert waiting(pair)[0] == 2
-    assert len(names(pair, "paris")) == 3
-
-    done(pair.execute("paris", pair.server("paris"), REMOVE, IN))
-    done(pair.execute("london", pair.server("london"), "reloadConfigurationFile()"))
-    assert names(pair) == []
-
-    done(pair.execute("london", pair.server("london"), f"createBridge({TEXT})", made(twin)))
-    comes(lambda: waiting(pair), (0, 1))
-    assert names(pair) == [f"bridge.mirror.paris.{IN}"]
-
-    twin.kill("london")
-    twin.start("london")
-    comes(lambda: len(names(pair)), 3)
-    comes(lambda: waiting(pair, OUT), (0, 1))
-    assert pair.depth("paris", OUT) == 4
 
 
 @pytest.mark.parametrize("loses", [False, True])
@@ -352,41 +197,6 @@ def test_a_bridge_that_cannot_be_deployed_is_passed_over_without_a_word(
     assert names(pair) == before
 
 
-def test_what_comes_for_a_missing_queue_is_acknowledged_and_gone(pair: Subject, twin: PlayedTwin) -> None:
-    done(pair.execute("paris", pair.server("paris"), f"destroyQueue({TEXT})", IN))
-
-    put(twin, IN, 5)
-
-    comes(lambda: unrouted(pair, "paris"), 5)
-    assert waiting(pair) == (0, 1)
-    assert (unrouted(pair, "london"), state(pair)) == (0, (True, True))
-
-
-def test_a_fenced_address_cuts_senders_refuses_consumers_and_keeps_those_it_has(
-    pair: Subject, twin: PlayedTwin
-) -> None:
-    put(twin, IN, 1)
-    with pair.client("london") as consumer, pair.client("london") as sender, pair.client("london") as other:
-        consumer.subscribe(IN)
-        consumer.message()
-        sender.send(IN)
-        fence(pair, "london")
-
-        with pytest.raises(ConnectionLost, match="AMQ339011"):
-            sender.send(IN)
-        with pytest.raises(ConnectionLost, match="AMQ339016"), pair.client("london") as late:
-            late.subscribe(IN)
-        consumer.message()
-        other.send(OUT)
-
-    put(twin, IN, 1, site="paris")
-    comes(lambda: pair.depth("london", IN), 3)  # the bridge goes on
-    done(pair.execute("london", pair.server("london"), REMOVE, IN))
-    with pair.client("london") as sender:
-        sender.send(IN)
-    assert pair.depth("london", IN) == 4
-
-
 def test_a_pause_that_lasts_lets_the_copy_grow_and_delivers_nothing(pair: Subject, twin: PlayedTwin) -> None:
     done(pair.execute("paris", pair.server("paris"), REMOVE, IN))
     with pair.client("paris") as stray:
@@ -397,27 +207,6 @@ def test_a_pause_that_lasts_lets_the_copy_grow_and_delivers_nothing(pair: Subjec
 
         done(pair.execute("paris", pair.queue("paris", IN), "resume()"))
         stray.message()
-
-
-def test_whole_connections_are_cut_with_the_consumers_of_an_address(pair: Subject, twin: PlayedTwin) -> None:
-    put(twin, IN, 1)
-    with pair.client("london") as both, pair.client("london") as sender, pair.client("london") as other:
-        both.subscribe(IN, "1")
-        both.subscribe(OUT, "2")
-        both.message()
-        other.subscribe(OUT)
-        sender.send(IN)
-
-        assert done(pair.execute("london", pair.server("london"), CUT, IN)) is True
-        assert done(pair.execute("london", pair.server("london"), CUT, IN)) is False
-
-        with pytest.raises(ConnectionLost, match="AMQ229107"):
-            both.message()
-        assert pair.counts("london", IN)[:2] == (2, 0)
-        sender.send(IN)
-        sender.send(OUT)
-        other.message()
-    assert state(pair) == (True, True)
 
 
 def test_ids_are_told_to_the_peer_alone_and_its_consumers_skip_them(twin: PlayedTwin, pair: Subject) -> None:
@@ -436,34 +225,6 @@ def test_ids_are_told_to_the_peer_alone_and_its_consumers_skip_them(twin: Played
     with twin.still():
         rest = work_off(at(twin, "paris"), IN)
     assert len({*worked, *rest}) == len(worked) + len(rest) == 5
-
-
-def test_a_client_that_tells_an_id_reaches_the_peers_store(twin: PlayedTwin, pair: Subject) -> None:
-    with pair.client("london") as client:
-        client.send(IDS, "a-1", DR_QUEUE=IN)
-        with pytest.raises(ConnectionLost, match="AMQ339016"):
-            client.subscribe(IDS)
-
-    comes(at(twin, "paris").ids.every, {(IN, "a-1")})
-    assert at(twin, "london").ids.every() == set()
-
-
-def test_pending_ids_are_counted_by_queue_while_their_bridge_is_stopped(twin: PlayedTwin, pair: Subject) -> None:
-    done(pair.execute("london", bridge(pair, IDS), "stop()"))
-    for queue, count in ((IN, 4), (OUT, 2)):
-        put(twin, queue, count)
-        with twin.still():
-            work_off(at(twin, "london"), queue)
-
-    counts = [
-        done(pair.execute("london", buffer(pair, IDS), f"countMessages({TEXT})", f"DR_QUEUE = '{queue}'"))
-        for queue in (IN, OUT, "none")
-    ]
-
-    assert counts == [4, 2, 0]
-    assert (waiting(pair, IDS), waiting(pair)) == ((6, 0), (0, 1))
-    done(pair.execute("london", bridge(pair, IDS), "start()"))
-    comes(lambda: len(at(twin, "paris").ids.every()), 6)
 
 
 def test_a_processor_can_be_stopped_slow_and_cut_off_and_loses_nothing(twin: PlayedTwin, pair: Subject) -> None:
@@ -492,16 +253,6 @@ def test_a_processor_can_be_stopped_slow_and_cut_off_and_loses_nothing(twin: Pla
 
     comes(lambda: len(at(twin, "paris").ids.every()), 20)
     comes(lambda: pair.read("paris", arrived, "MessageCount", "ConsumerCount"), {"MessageCount": 0, "ConsumerCount": 1})
-
-
-def test_history_is_trimmed_by_id_at_one_site_only(twin: PlayedTwin, pair: Subject) -> None:
-    put(twin, IN, 10)
-    twin.wait_mirrored()
-
-    gone = done(pair.execute("paris", pair.queue("paris", IN), f"removeMessages({TEXT})", "n IN ('2', '3','none')"))
-
-    assert gone == 2
-    assert (pair.depth("paris", IN), pair.depth("london", IN)) == (8, 10)
 
 
 def test_a_queue_that_is_made_at_run_time_is_copied_and_outlives_a_restart(twin: PlayedTwin, pair: Subject) -> None:

@@ -1,4 +1,4 @@
-"""Twins of Classic brokers that share a store, or have the same producers."""
+"""Twins of Classic brokers that share a store: supervised, frozen, and with a lease that runs out."""
 
 from __future__ import annotations
 
@@ -6,24 +6,20 @@ import subprocess
 from typing import Any, TypeVar
 
 import pytest
-import requests
 import yaml
 
 from dr_ctl.stomp_io.address import Login
 from dr_ctl.stomp_io.answers import Closed, Connected, Silent
 from dr_ctl.stomp_io.client import greet
-from dr_ctl.topologies.sharedstore.lock import FileLock
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.broker import Broker
-from dr_ctl_lab.twin.classic.fanout.broker import ID_HEADER, FanoutBroker, Producers
 from dr_ctl_lab.twin.classic.sharedstore.broker import SharedStoreBroker
-from dr_ctl_lab.twin.kinds import FANOUT, SHARED_STORE
+from dr_ctl_lab.twin.kinds import SHARED_STORE
 from tests.twin.classic_subject import ORDERS, ClassicSubject
 from tests.twin.subject import until
 
 B = TypeVar("B", bound=Broker)
 STORED = pytest.mark.parametrize("topology", [SHARED_STORE])
-FANNED = pytest.mark.parametrize("topology", [FANOUT])
 
 
 @pytest.fixture
@@ -52,54 +48,11 @@ def sent(pair: ClassicSubject, count: int, site: str = "london") -> None:
             client.send(ORDERS, n=str(number))
 
 
-# a shared store
-
-
 def row(twin: PlayedTwin) -> tuple[str | None, int]:
     """Who has the store, and until when."""
     with twin.still():
         store = at(twin, "london", SharedStoreBroker).store
         return store.holder, store.until_ms
-
-
-def locked(twin: PlayedTwin) -> bool:
-    """Whether the system says that somebody holds the lock's file."""
-    return FileLock(twin.directory / "store" / "lock").read().held
-
-
-@STORED
-def test_who_is_stopped_answers_nothing_and_hands_the_store_over(twin: PlayedTwin, pair: ClassicSubject) -> None:
-    sent(pair, 5)
-    ids = pair.ids("london")
-
-    with pytest.raises(requests.ConnectionError):
-        pair.execute("london", pair.server("london"), "stop()")
-
-    until(lambda: served(pair, "paris"))
-    assert row(twin) == ("paris", 0)
-    assert pair.ids("paris") == ids
-    assert isinstance(knocks(pair, "london"), Closed)
-    assert not at(twin, "london", SharedStoreBroker).running
-    twin.start("london")  # as a slave
-    assert isinstance(knocks(pair, "london"), Closed)
-
-
-@STORED
-def test_a_store_outlives_both_and_goes_to_who_comes_first(twin: PlayedTwin, pair: ClassicSubject) -> None:
-    sent(pair, 3)
-    with pair.client("london") as client:
-        client.send(ORDERS, durable=False)
-        client.subscribe(ORDERS)
-        client.message()
-    twin.kill("paris")
-    twin.kill("london")
-    assert (row(twin), locked(twin)) == ((None, 0), False)
-
-    twin.start("paris")
-
-    assert twin.depth("paris", ORDERS) == 3
-    sent(pair, 1, "paris")
-    assert len(set(pair.ids("paris"))) == 4
 
 
 @STORED
@@ -171,40 +124,3 @@ def test_a_lease_of_a_dead_holder_runs_out(twin: PlayedTwin, pair: ClassicSubjec
     assert isinstance(knocks(pair, "paris"), Closed)
     until(lambda: served(pair, "paris"))
     assert row(twin)[0] == "paris"
-
-
-# the same producers
-
-
-@FANNED
-def test_both_sites_have_what_producers_send_and_know_nothing_of_each_other(
-    twin: PlayedTwin, pair: ClassicSubject
-) -> None:
-    producers = Producers(twin.brokers(FanoutBroker))
-    with twin.still():
-        assert [producers.send(ORDERS, f"m-{number}") for number in range(3)] == [True] * 3
-    with pair.client("london") as client:
-        client.subscribe(ORDERS)
-        client.ack(client.message())
-
-    rows = [pair.done(site, pair.queue(site, ORDERS), "browse()") for site in twin.sites]
-    assert [[row["StringProperties"][ID_HEADER] for row in each] for each in rows] == [
-        ["m-1", "m-2"],
-        ["m-0", "m-1", "m-2"],
-    ]
-    assert not {row["JMSMessageID"] for row in rows[0]} & {row["JMSMessageID"] for row in rows[1]}
-    assert not served(pair, "paris")
-
-
-@FANNED
-def test_a_site_that_is_down_stops_producers_that_want_both(twin: PlayedTwin) -> None:
-    producers = Producers(twin.brokers(FanoutBroker))
-    twin.kill("london")
-
-    with twin.still():
-        refused = producers.send(ORDERS, "m-0")
-        producers.acks = 1
-        taken = producers.send(ORDERS, "m-1")
-
-    assert (refused, taken) == (False, True)
-    assert twin.depth("paris", ORDERS) == 2  # what was refused lies there as well

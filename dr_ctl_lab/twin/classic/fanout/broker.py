@@ -1,13 +1,11 @@
-"""A simulated broker that knows of no other one, the producers that write to both, and what all clients share."""
+"""A simulated broker that knows of no other one, and what all clients share."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from dr_ctl_lab.twin.classic.broker import ClassicBroker
 from dr_ctl_lab.twin.ids import IdStore
-from dr_ctl_lab.twin.messages import Message
 
 ID_HEADER = "order_id"
 PRODUCERS, OWN = "producers", "sync"
@@ -38,18 +36,3 @@ class FanoutBroker(ClassicBroker):
     @property
     def even(self) -> bool:
         return True
-
-
-class Producers:
-    """Send each message to every broker that takes it. `acks`: fewer of them than that, and it counts as refused."""
-
-    def __init__(self, brokers: Sequence[FanoutBroker], *, acks: int = 2) -> None:
-        self.brokers, self.acks = tuple(brokers), acks
-
-    def send(self, queue: str, ident: str, body: bytes = b"") -> bool:
-        """Say whether enough brokers have the message. With too few, those brokers keep it nevertheless."""
-        taking = [each for each in self.brokers if each.lets_peer_in and not each.frozen]
-        for broker in taking:
-            message = Message(broker.next_number(), queue, body, text=True, headers={ID_HEADER: ident})
-            broker.route(replace(message, timestamp_ms=broker.now_ms()))
-        return len(taking) >= self.acks
