@@ -136,15 +136,6 @@ def test_a_frozen_site_is_not_taken_for_lost(lab: Lab, operator: Operator) -> No
     until(lambda: state_of(lab) == before, why="as before")
 
 
-def test_a_site_that_serves_is_not_failed_over(lab: Lab, operator: Operator) -> None:
-    before = state_of(lab)
-
-    ended = operator.run("failover", "--to", "paris", "--yes", "--accept-loss", "unknown")
-
-    assert (ended.code, state_of(lab)) == (12, before)
-    assert "dr-ctl swapover" in ended.told
-
-
 def test_a_lost_site_that_comes_back_open_is_closed_before_anything_else(lab: Lab, operator: Operator) -> None:
     send(lab, "london", "orders.in", 3)
     lab.wait_mirrored()

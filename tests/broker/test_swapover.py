@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dr_ctl.stomp_io.answers import Closed, Connected
-from dr_ctl.stomp_io.client import greet
 from dr_ctl_lab.lab.lab import Lab
-from tests.broker.driving import Operator, on_queue, recorded, send, state_of, until
+from tests.broker.driving import Operator, on_queue, recorded, send, state_of
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
 
@@ -77,17 +75,6 @@ def test_a_dry_run_changes_nothing_and_tells_the_very_calls(lab: Lab, operator: 
     )
 
 
-def test_the_plan_command_writes_the_plan(operator: Operator, tmp_path: Path) -> None:
-    ended = operator.run("plan", "swapover", "--to", "paris", "--out", str(tmp_path / "plan.json"))
-
-    assert ended.code == 0
-    plan = ended.document["data"]["plan"]
-    assert plan["point_of_no_return"] == 9
-    assert plan["source"] == "london"
-    assert [step["verb"] for step in plan["steps"]][:3] == ["observe", "check", "estimate"]
-    assert '"target": "paris"' in (tmp_path / "plan.json").read_text()
-
-
 def test_odd_queue_names_move_and_print_unharmed(lab: Lab, operator: Operator) -> None:
     names = ('say "hello"', "a,b=c", "$price", "<b>&amp;", "two words", "Bestellungen für Köln", "who?")
     for name in names:
@@ -125,28 +112,3 @@ def test_pauses_by_others_are_left_alone(lab: Lab, operator: Operator) -> None:
     assert after["london"]["orders-1"]["paused"] == ["orders.out"]
     assert after["paris"]["orders-1"]["paused"] == []
     assert not [call for call in operator.calls() if call["about"].endswith("orders.out at london")]
-
-
-def test_validate_and_status_tell_what_is(lab: Lab, operator: Operator) -> None:
-    send(lab, "london", "orders.in", 5)
-
-    status, validate = operator.run("status"), operator.run("validate")
-
-    assert (status.code, validate.code) == (0, 0)
-    assert status.document["data"]["sites"] == {"london": {"role": "serving"}, "paris": {"role": "standby"}}
-    assert [link["attached"] for link in status.document["data"]["links"]] == [True, True]
-    assert validate.document["data"]["operations"]["swapover"]["verdict"] == "ready"
-    lab.kill("london")
-    lab.kill("paris")
-    nobody = operator.run("status")
-    assert nobody.code == 22
-    assert nobody.document["summary"] == "no site answered"
-    assert operator.run("validate").code == 22
-
-
-def test_clients_find_the_fenced_site_closed(lab: Lab, operator: Operator) -> None:
-    assert operator.run("swapover", "--to", "paris", "--yes").code == 0
-
-    site, target = lab.site("london"), lab.site("paris")
-    until(lambda: isinstance(greet(site.stomp, site.app, None, timeout_s=2), Closed))
-    assert isinstance(greet(target.stomp, target.app, None, timeout_s=2), Connected)

@@ -210,6 +210,7 @@ def test_where_no_site_answers_nothing_is_claimed(
     ended = dr_ctl(*words, "--json")
 
     assert (ended.code, ended.document["outcome"]) == (code, outcome)
+    assert (ended.document["summary"] == "no site answered") is (words == ["status"])
     silent = [finding for finding in ended.document["findings"] if finding["id"] == "DR-SITE-001"]
     assert [finding["text"].partition("/")[0] for finding in silent] == ["london", "paris"]
     assert all("unknown" in finding["text"] and finding["remedy"] for finding in silent)
