@@ -36,9 +36,7 @@ def estimate_table(data: Mapping[str, Any], objectives: Objectives | None) -> st
     lines = [*_aligned(rows), _LEGEND, *_most_from(data), *(f"- {each}" for each in data["advice"])]
     window = data["window"]
     covered, ago = duration(window["covered_s"]), duration(data["stale_s"])
-    lines.append(
-        "now: at the last reading; what a failover would announce adds what may have come since: `dr-ctl status`"
-    )
+    lines.append("now: at the last reading; what a failover costs, with what may have come since: `dr-ctl status`")
     return "\n".join([*lines, f"{window['samples']} samples, {covered} covered, last reading {ago} ago"])
 
 

@@ -10,7 +10,7 @@ import pytest
 from dr_ctl.rpo.core.changes import LEAST_MOMENTS, Changes, level
 from dr_ctl.rpo.core.confidence import t_value
 from dr_ctl.rpo.core.histogram import Histogram, weighted_quantile
-from dr_ctl.rpo.core.intervals import LEAST_BLOCKS, between, interval
+from dr_ctl.rpo.core.intervals import LEAST_BLOCKS, between, interval, quantity
 from dr_ctl.rpo.core.scope import ahead
 
 
@@ -29,6 +29,17 @@ def test_quantiles_weigh_time() -> None:
     assert [found.quantile(p) for p in (0.5, 0.9, 0.95, 0.99, 0.999)] == [0, 0, 7, 7, 50]
     none = histogram([[]])
     assert (found.max, none.quantile(0.5), none.max) == (50, None, None)
+
+
+def test_what_is_likely_is_never_above_the_bound() -> None:
+    """Of one bucket the bound was seen at 5611 at most, and what was likely at 5614, when the bound was above it."""
+    bound, likely = histogram([[5611, 5611, 5800]]), histogram([[5614, 5614, 5700]])
+
+    found = quantity(5611, bound, 5614, likely, 1.0)
+
+    assert (found.p50, found.likely.p50) == (5611, 5611)
+    assert (found.now, found.likely.now) == (5611, 5611)
+    assert (found.max, found.likely.max) == (5800, 5700)
 
 
 def test_students_t() -> None:

@@ -58,6 +58,12 @@ class Side:
         found: Flags = self.depth != NA
         return found
 
+    def most(self, begin: Ints, end: Ints) -> Ints:
+        """At most in it from one look to another of its series: what lay there and what came; and no less than lay
+        there in the end, where that is told by comparing both sites, which are never read in the same instant."""
+        most: Ints = np.maximum(self.depth[begin] + self.added[end] - self.added[begin], self.depth[end])
+        return most
+
 
 @dataclass(frozen=True, slots=True)
 class Outflows:

@@ -86,14 +86,19 @@ def _beta(a: float, b: float, z: float) -> float:
 
 
 def quantity(now: int | None, bound: Histogram, likely_now: int | None, likely: Histogram, per: float) -> Quantity:
-    """Put together a figure, in the unit that people read: `per` of the histogram's own make one."""
+    """Put together a figure, in the unit that people read: `per` of the histogram's own make one. What is likely is no
+    more than the bound: a quantile is the largest that was seen in its bucket, and of the two either may be larger."""
+    at_most = {"now": scaled(now, per), "max": scaled(bound.max, per), **_quantiles(bound, per)}
+    likely_ones = {"now": scaled(likely_now, per), "max": scaled(likely.max, per), **_quantiles(likely, per)}
     return Quantity(
-        now=scaled(now, per),
-        max=scaled(bound.max, per),
         ci95={name: _interval(interval(bound, p), per) for name, p in PROBABILITIES.items()},
-        likely=Quantiles(scaled(likely_now, per), max=scaled(likely.max, per), **_quantiles(likely, per)),
-        **_quantiles(bound, per),
+        likely=Quantiles(**{name: _least(each, at_most[name]) for name, each in likely_ones.items()}),
+        **at_most,
     )
+
+
+def _least(likely: Number | None, at_most: Number | None) -> Number | None:
+    return likely if likely is None or at_most is None else min(likely, at_most)
 
 
 def _quantiles(found: Histogram, per: float) -> dict[str, Number | None]:

@@ -289,9 +289,8 @@ def _or_all(duplicates: Ints, known: Flags, flows: Outflows, begin: Ints, end: I
     begin, end = begin[some], end[some]
     there = (begin >= 0) & (end >= 0)
     there &= flows.series[begin] == flows.series[end]
-    acks = flows.acks
     duplicates, known = duplicates.copy(), known.copy()
-    duplicates[some] = np.where(there, acks.depth[begin] + acks.added[end] - acks.added[begin], 0)
+    duplicates[some] = np.where(there, flows.acks.most(begin, end), 0)
     known[some] = there
     return duplicates, known
 

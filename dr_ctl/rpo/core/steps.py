@@ -146,8 +146,7 @@ class Course:
         flows, b, e = self.flows, self.last - 1, self.last
         on = flows.goes_on[e]
         sends, acks = (
-            np.where(on & side.known[b] & side.known[e], side.depth[b] + side.added[e] - side.added[b], NA)
-            for side in (flows.sends, flows.acks)
+            np.where(on & side.known[b] & side.known[e], side.most(b, e), NA) for side in (flows.sends, flows.acks)
         )
         took = flows.us[e] - flows.us[b]
         age = np.where(sends > 0, flows.us[e] - flows.oldest_us[b], sends)
