@@ -18,11 +18,15 @@ from dr_ctl.application.opened import Opened
 from dr_ctl.application.question import Question
 from dr_ctl.application.result import Result
 from dr_ctl.application.run_options import Accepted, RunOptions
+from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import ExitCode, Json, Severity
 from dr_ctl.engine.ending import price_text
 from dr_ctl.engine.entries import read
-from dr_ctl.engine.operations import FAILBACK, FAILOVER, SWAPOVER
+from dr_ctl.engine.onlooker import Onlooker
+from dr_ctl.engine.operations import FAILBACK, FAILOVER, SWAPOVER, TRIM
+from dr_ctl.engine.outcome import Refused
 from dr_ctl.engine.plan import AlreadyThere, Ask, Plan, Refusal
+from dr_ctl.engine.ports import Move
 from dr_ctl.engine.runs import RunFiles
 from dr_ctl.topologies.topology import Seen
 
@@ -133,7 +137,8 @@ def _carried_out(caller: Caller, question: Question, how: RunOptions, files: Run
     if not isinstance(decided, Plan):
         return _ended(caller, question, _undecided(decided), seen, files)
     if how.dry_run:
-        return _with(_priced(_planned(decided, question), question), question.residue(seen) if files is None else {})
+        planned = _with(_priced(_planned(decided, question), question), question.residue(seen) if files is None else {})
+        return _trimmed(caller, planned, decided, question) if question.ask.operation == TRIM else planned
     if question.price is not None and files is None:
         caller.say(f"price: {price_text(question.price.bounds())}")
     approved, refused = approvals.permit(question, runs) if files is None else (None, None)
@@ -189,6 +194,19 @@ def _planned(decided: Plan, question: Question) -> Result:
     summary = f"{plans.title(decided)}: {calls} call(s) for certain; nothing was changed"
     text = "" if question.price is None else f"price: {price_text(question.price.bounds())}"
     return Result(ExitCode.OK, summary, decided.findings, {"plan": decided.as_json()}, plan=decided, text=text)
+
+
+def _trimmed(caller: Caller, planned: Result, decided: Plan, question: Question) -> Result:
+    """With what the trim itself would find now, as it looks before it removes."""
+    [step] = [each for each in decided.steps if each.verb == TRIM]
+    move = Move(decided.ask, decided.source, decided.baseline)
+    try:
+        outcome = question.opened.topology.driver().apply(step, move, Onlooker(caller.clock, caller.listener()))
+    except BrokerError as error:
+        outcome = Refused(str(error))
+    summary = f"{plans.title(decided)}: {outcome.text}; nothing was changed"
+    code = ExitCode.PRECHECK_FAILED if isinstance(outcome, Refused) else planned.code
+    return replace(planned, code=code, summary=summary, findings=(*planned.findings, *outcome.findings))
 
 
 def _ended(caller: Caller, question: Question, result: Result, seen: Seen, files: RunFiles | None) -> Result:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Final
+from typing import ClassVar, Final
 
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import Stopped
@@ -26,6 +26,8 @@ _THEN_EVERY_S: Final = 1.0
 
 class JournalHand:
     """Implements `Hand` for one step of a run."""
+
+    only_looks: ClassVar[bool] = False
 
     def __init__(
         self,

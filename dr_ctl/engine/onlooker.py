@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar
 
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.model import Json
@@ -13,6 +14,8 @@ from dr_ctl.telemetry.events import Listener, Notice, WaitProgress
 
 class Onlooker:
     """Implements `Hand` without a journal; every change is refused."""
+
+    only_looks: ClassVar[bool] = True
 
     def __init__(self, clock: Clock, listener: Listener) -> None:
         self._clock, self._listener = clock, listener

@@ -165,7 +165,11 @@ class Recipe(Protocol[O_contra]):
 
 
 class Hand(Protocol):
-    """The executor's services to a driver during a step; every call is written down first."""
+    """The executor's services to a driver during a step; every call is written down first. A hand that `only_looks`
+    refuses every change: a step that can say what it would do says that instead."""
+
+    @property
+    def only_looks(self) -> bool: ...
 
     def change(self, calls: Sequence[Call], send: Callable[[Sequence[Call]], Sequence[Outcome]]) -> list[Outcome]:
         """Put the intents on disk, send, put the results on disk. Raises `Stopped` before, never in between."""

@@ -18,6 +18,8 @@ class Clock:
         self.looked_at: list[float] = []
         self._looks, self._takes_s = iter(looks), takes_s
 
+    only_looks = False
+
     def look(self) -> int:
         self.looked_at.append(self.now_s - 100.0)
         self.now_s += self._takes_s

@@ -44,6 +44,7 @@ def test_what_both_have_processed_goes_and_the_rest_stays(twin: PlayedTwin, dr_c
     again = dr_ctl("trim", "paris", "--yes")
 
     assert dry.code == 0
+    assert "23 processed copies could be removed at paris; nothing was changed" in dry.document["summary"]
     assert "orders.in, 30 at the most" in str(dry.document["data"]["plan"]["steps"])
     assert (ended.code, again.code) == (0, 0), ended.document["summary"]
     assert (twin.depth("paris", "orders.in"), twin.depth("paris", "orders.out")) == (10, 0)
@@ -61,11 +62,18 @@ def test_nothing_goes_while_ids_are_under_way(twin: PlayedTwin, dr_ctl: Command)
         assert isinstance(london, BridgesBroker)
         work_off(london, "orders.in")
 
+    shown = dr_ctl("trim", "paris", "--dry-run")
     ended = dr_ctl("trim", "paris", "--yes")
 
-    assert (ended.code, twin.depth("paris", "orders.in")) == (0, 5), ended.document
-    [stay] = [each["text"] for each in ended.document["findings"] if each["id"] == "DR-BRIDGE-017"]
-    assert stay == "0 processed copies removed at paris; in no store of both sites, and so left there: 5 of orders.in"
+    assert (shown.code, ended.code, twin.depth("paris", "orders.in")) == (0, 0, 5), ended.document
+    for each, word in ((shown, "could be removed"), (ended, "removed")):
+        [stay] = [finding for finding in each.document["findings"] if finding["id"] == "DR-BRIDGE-017"]
+        assert stay["text"] == (
+            f"0 processed copies {word} at paris; in no store of both sites, and so left there: 5 of orders.in "
+            "(5 in the store of london alone)"
+        )
+        assert stay["severity"] == "warning"
+        assert stay["remedy"].startswith("5 id(s) of london wait to be applied at paris: see that the processor")
 
 
 def test_nothing_goes_where_the_settings_name_no_id_store(twin: PlayedTwin, dr_ctl: Command) -> None:
@@ -76,6 +84,7 @@ def test_nothing_goes_where_the_settings_name_no_id_store(twin: PlayedTwin, dr_c
     del settings["sites"]["london"]["brokers"][0]["ids"]
     twin.settings_path.write_text(json.dumps(settings), encoding="utf-8")
 
+    assert dr_ctl("trim", "paris", "--dry-run").code == 10
     ended = dr_ctl("trim", "paris", "--yes")
 
     assert (ended.code, twin.depth("paris", "orders.in")) == (10, 5), ended.document

@@ -40,14 +40,18 @@ class Evened:
         return sum(map(len, self.copied.values()))
 
     @property
+    def removed_in_all(self) -> int:
+        return sum(map(len, self.removed.values()))
+
+    @property
     def text(self) -> str:
-        removed = sum(map(len, self.removed.values()))
-        return f"{removed} that were consumed at the other site removed, {self.copied_in_all} that it lacked copied"
+        removed = f"{self.removed_in_all} that were consumed at the other site removed"
+        return f"{removed}, {self.copied_in_all} that it lacked copied"
 
     def as_json(self) -> dict[str, Json]:
         return {
             "duplicates": _listed(self.removed),
-            "removed": sum(map(len, self.removed.values())),
+            "removed": self.removed_in_all,
             "copied": {queue: len(ids) for queue, ids in self.copied.items()},
             "alone": _listed(self.alone),
             "not_carried": _listed(self.not_carried),

@@ -114,12 +114,17 @@ def test_trim_from_a_timer_keeps_small_what_one_such_message_costs(counted: Play
     consume(counted, "london", "c")
     second = dr_ctl("trim", "paris", "--yes")
     consume(counted, "london", "d")
+    shown = dr_ctl("trim", "paris", "--dry-run")
+    untouched = lying(counted, "paris")
     third = dr_ctl("trim", "paris", "--yes")
     moved = dr_ctl(*SWAPOVER, "--accept-duplicates", "2")
 
     assert ("DR-FAN-007" in found(first), lying(counted, "paris")) == (False, ["c", "e", "f", "alone"])
     assert "2 message(s) at paris" in of(second, "DR-FAN-007")["text"]
-    assert "known by their ids to lie there alone" in of(third, "DR-FAN-007")["text"]
+    assert "1 consumed messages could be removed at paris" in shown.document["summary"]
+    assert untouched == ["c", "d", "e", "f", "alone"]
+    for each in (shown, third):
+        assert "known by their ids to lie there alone" in of(each, "DR-FAN-007")["text"]
     assert moved.code == 0, moved.told
 
 

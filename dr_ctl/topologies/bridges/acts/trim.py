@@ -2,27 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.core.model import ExitCode, Finding, Json, some
+from dr_ctl.core.model import ExitCode, Finding, Json, Severity, some
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.jolokia.client import Read, Reader
 from dr_ctl.jolokia.errors import BadValue
 from dr_ctl.jolokia.values import Fields
-from dr_ctl.topologies.bridges.access import Access
+from dr_ctl.topologies.bridges.access import Access, Way
 from dr_ctl.topologies.bridges.drafts.trim import removes
 from dr_ctl.topologies.bridges.findings import COPIES_STAY
 from dr_ctl.topologies.bridges.messages import Message, Origin, pages
 from dr_ctl.topologies.bridges.tools import BridgesTools
+from dr_ctl.topologies.bridges.view import BrokerView
 from dr_ctl.topologies.common.consumed import Consumed, InBothStores
 from dr_ctl.topologies.common.view import Queue
 
 LOOK_S: Final = 30.0
 PAGES: Final = 50  # of one queue and one trim: each page of a deep queue takes longer than the one before
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """The copies of one queue by their names, and which of them each site's id store holds."""
+
+    copies: frozenset[str]
+    serving: frozenset[str]
+    waiting: frozenset[str]
+
+    @property
+    def done(self) -> Consumed:
+        return Consumed(self.serving & self.waiting, InBothStores(self.serving, self.waiting))
 
 
 def act(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
@@ -34,23 +49,56 @@ def act(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outco
     removed: dict[str, Json] = {}
     stay: dict[str, Json] = {}
     try:
-        done = {way[1].pair: _done(*way, {name for pair, name in asked if pair == way[1].pair}) for way in ways}
+        found = {way[1].pair: _compared(*way, {name for pair, name in asked if pair == way[1].pair}) for way in ways}
     except BrokerError as error:
         return Refused(f"which copies are processed cannot be told: {error}", code=ExitCode.PRECHECK_FAILED)
     for _, waiting in ways:
-        outcome = _removed(tools, waiting, done[waiting.pair], removed, stay, hand)
+        outcome = _removed(tools, waiting, found[waiting.pair], removed, stay, hand)
         if outcome is not None:
             return outcome
     total = sum(count for count in removed.values() if isinstance(count, int))
-    text = f"{total} processed copies removed at {move.source}"
-    findings: tuple[Finding, ...] = ()
-    if kept := [f"{count} of {name}" for name, count in stay.items() if count]:
-        findings = (COPIES_STAY(f"{text}; in no store of both sites, and so left there: {some(kept)}"),)
-    return Done(text, {"removed": removed, "stay": stay}, findings)
+    text = f"{total} processed copies {'could be ' if hand.only_looks else ''}removed at {move.source}"
+    return Done(text, {"removed": removed, "stay": stay}, tuple(_left(text, ways, found, total)))
 
 
-def _done(serving: Access, waiting: Access, names: set[str]) -> Mapping[str, Consumed]:
-    """By queue the copies that both sites have processed, by origin and number. Raises `BrokerError`."""
+def _left(text: str, ways: Sequence[Way], found: Mapping[str, Mapping[str, Compared]], total: int) -> Iterator[Finding]:
+    """What stays, and which of the two stores does not hold it."""
+    left = [(name, each) for queues in found.values() for name, each in queues.items() if each.copies - each.done.ids]
+    if not left:
+        return
+    here, there = ways[0][0].names(), ways[0][1].names()
+    named = [
+        f"{len(each.copies - each.done.ids)} of {name}{_in_one(each, here.site, there.site)}" for name, each in left
+    ]
+    remedy, severity = "", Severity.INFO
+    if not total and any(each.serving or each.waiting for _, each in left):
+        severity = Severity.WARNING
+        one, other = (there, here) if any(each.serving for _, each in left) else (here, there)
+        remedy = _lacking(one, other)
+    yield COPIES_STAY(f"{text}; in no store of both sites, and so left there: {some(named)}", remedy, severity=severity)
+
+
+def _in_one(each: Compared, here: str, there: str) -> str:
+    alone = {here: len(each.serving - each.waiting), there: len(each.waiting - each.serving)}
+    told = ", ".join(f"{count} in the store of {site} alone" for site, count in alone.items() if count)
+    return f" ({told})" if told else ""
+
+
+def _lacking(one: BrokerView, other: BrokerView) -> str:
+    """Why the store of that site lacks all ids that the other's has."""
+    if one.link.unapplied:
+        waits = f"{one.link.unapplied} id(s) of {other.site} wait to be applied at {one.site}"
+        return f"{waits}: see that the processor of the ids runs there, and writes to the file that `ids:` names."
+    if other.ids_to_ship:
+        return f"{other.ids_to_ship} id(s) wait to be shipped from {other.site}: `dr-ctl link restart {other.site}`."
+    return (
+        f"No id is on its way to {one.site}: see that its consumers and the processor of the ids write to the file, "
+        f"the table and the columns that `ids:` of broker {one.pair} at {one.site} names."
+    )
+
+
+def _compared(serving: Access, waiting: Access, names: set[str]) -> Mapping[str, Compared]:
+    """Compare the copies with both sites' stores, by queue. Raises `BrokerError`."""
     here, there = serving.look(), waiting.look()
     found = {}
     for name in sorted(names):
@@ -63,7 +111,7 @@ def _done(serving: Access, waiting: Access, names: set[str]) -> Mapping[str, Con
         _stays(waiting.reader(), copy)
         copies = _copies(waiting, copy, own)
         stores = [_held(access, name, list(copies.values())) for access in (serving, waiting)]
-        found[name] = Consumed(stores[0] & stores[1], InBothStores(*stores))
+        found[name] = Compared(frozenset(copies), *stores)
     return found
 
 
@@ -99,12 +147,16 @@ def _stays(reader: Reader, copy: Queue) -> None:
 
 
 def _removed(
-    tools: BridgesTools, waiting: Access, done: Mapping[str, Consumed], removed: dict[str, Json],
+    tools: BridgesTools, waiting: Access, found: Mapping[str, Compared], removed: dict[str, Json],
     stay: dict[str, Json], hand: Hand,
 ) -> Outcome | None:  # fmt: skip
     """Remove them, queue by queue, and look again; gives None where all are gone. Raises `BrokerError`."""
     view = waiting.look()
-    for name, consumed in done.items():
+    for name, compared in found.items():
+        consumed = compared.done
+        if hand.only_looks:
+            removed[name], stay[name] = len(consumed.ids), len(compared.copies - consumed.ids)
+            continue
         queue = view.business[name]
         if consumed.ids:
             tools.change(list(removes(view, queue, consumed)), hand)

@@ -46,6 +46,9 @@ def trim(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Outco
     """Compare towards the named site, which waits; say what nobody could tell, as it stays there."""
     del step
     outcome = _all(tools, tools.between(move.target, move.source), move, hand, copied=False)
+    if hand.only_looks and isinstance(outcome, Done):
+        could = f"{tools.evened.removed_in_all} consumed messages could be removed at {move.source}"
+        outcome = replace(outcome, text=could)
     return replace(outcome, findings=(*outcome.findings, *possible_duplicates(tools.evened.untold, move, move.source)))
 
 
@@ -88,7 +91,8 @@ def even(tools: FanoutTools, way: Way, move: Move, hand: Hand, *, copied: bool, 
         tools.evened.not_carried |= {name: {*each.cannot} for name, each in split.items() if each.cannot}
         lacks = {name: each.can for name, each in split.items() if each.can}
         if not copied or not lacks:
-            _keep(way, apart)
+            if not hand.only_looks:
+                _keep(way, apart)
             return _not_carried(tools, way, move) if copied else None
         before = tools.evened.copied_in_all
         for name, wanted in lacks.items():
@@ -136,6 +140,9 @@ def _not_carried(tools: FanoutTools, way: Way, move: Move) -> Refused | None:
 def remove(tools: FanoutTools, access: Access, queue: str, gone: Consumed, hand: Hand) -> Refused | None:
     """Remove these messages, and look whether they are gone; gives None where they are. Raises `BrokerError`."""
     if not gone.ids:
+        return None
+    if hand.only_looks:
+        tools.evened.note(tools.evened.removed, queue, gone.ids)
         return None
     view = access.names()
     outcomes = tools.change(list(removes(view, view.named[queue], gone)), hand)
