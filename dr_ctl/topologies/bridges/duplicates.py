@@ -57,6 +57,6 @@ def _lying(there: Access, copy: Queue, origin: str | None, ids: frozenset[str], 
     if settings is None or copy.depth > PAGES * PAGE or copy.scheduled or not copy.counted:
         return len(ids)
     listed = [each for page in pages(there.reader(), copy, origin or there.site, timeout_s=timeout_s) for each in page]
-    if len(listed) != copy.depth:
+    if len(listed) != copy.depth or not all(each.named for each in listed):
         return len(ids)
     return sum(each.id(settings.header) in ids for each in listed)

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from dr_ctl.jolokia.client import Ask, Listing, Reader
 from dr_ctl.jolokia.errors import BadValue
+from dr_ctl.topologies.artemis.shown import Shown
 from dr_ctl.topologies.bridges.view import ORIGIN
 from dr_ctl.topologies.common.view import Queue
 
@@ -26,12 +27,18 @@ Origin = tuple[str, int]
 @dataclass(frozen=True, slots=True)
 class Message:
     """`origins` are the names that its copy may have; a message that is `forwarded` has no copy, because its sender
-    wrote that it comes from elsewhere. `copied` is the name that the peer's broker stamped it with, if it is a copy."""
+    wrote that it comes from elsewhere. `copied` is the name that the peer's broker stamped it with, if it is a copy.
+    `properties` are its sender's, None where the broker shows neither these nor where it comes from."""
 
     origins: frozenset[Origin]
     copied: Origin | None
     forwarded: bool
-    properties: Mapping[str, Any]
+    properties: Mapping[str, Any] | None
+
+    @property
+    def named(self) -> bool:
+        """Say whether its broker shows what it is called."""
+        return self.properties is not None
 
     @property
     def name(self) -> Origin:
@@ -39,8 +46,8 @@ class Message:
 
     def id(self, header: str) -> str:
         """The id that consumers write down: the producer's, else the origin and the number."""
-        given = self.properties.get(header)
-        return given if isinstance(given, str) else f"{self.name[0]}:{self.name[1]}"
+        given = (self.properties or {}).get(header)
+        return str(given) if isinstance(given, str | int) else f"{self.name[0]}:{self.name[1]}"
 
 
 def pages(reader: Reader, queue: Queue, own: str, *, timeout_s: float) -> Iterator[list[Message]]:
@@ -55,11 +62,14 @@ def pages(reader: Reader, queue: Queue, own: str, *, timeout_s: float) -> Iterat
 
 
 def _message(row: Mapping[str, Any], own: str) -> Message:
-    properties = {**row, **(row.get("StringProperties") or {}), **(row.get("LongProperties") or {})}
-    origin, number = properties.get(ORIGIN), properties.get(NUMBER)
-    here = (own, int(str(row["messageID"])))
+    shown = Shown.of(row)
+    here = (own, shown.number)
+    if shown.sender is None or shown.broker is None:
+        return Message(frozenset({here}), None, forwarded=False, properties=None)
+    # A bridge writes the origin as a sender would.
+    origin, number = shown.sender.get(ORIGIN), shown.broker.get(NUMBER)
     stamped = (str(origin), int(number)) if origin is not None and origin != own and number is not None else None
-    if stamped is not None and _DIVERTED in properties:
-        return Message(frozenset({stamped}), stamped, forwarded=False, properties=properties)
+    if stamped is not None and _DIVERTED in shown.broker:
+        return Message(frozenset({stamped}), stamped, forwarded=False, properties=shown.sender)
     origins = {here} if number is None else {here, (own, int(number))}
-    return Message(frozenset(origins), None, forwarded=origin not in (None, own), properties=properties)
+    return Message(frozenset(origins), None, forwarded=origin not in (None, own), properties=shown.sender)

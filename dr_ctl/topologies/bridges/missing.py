@@ -24,7 +24,8 @@ class Side:
 
 def missing(here: Side, there: Side, *, timeout_s: float) -> int | None:
     """How many messages lie here, are not there, and are in no id store. None where that cannot be told: they are too
-    many, or nothing says what was processed there. Raises `BrokerError`."""
+    many, a broker does not show where one comes from, or nothing says what was processed there. Raises
+    `BrokerError`."""
     queue, copy = here.queue, there.queue
     assert queue is not None
     if copy is None:
@@ -32,7 +33,7 @@ def missing(here: Side, there: Side, *, timeout_s: float) -> int | None:
     if queue.depth > COMPARED or queue.scheduled:  # delayed messages are in no listing
         return None
     lying = [each for page in pages(here.access.reader(), queue, here.origin, timeout_s=timeout_s) for each in page]
-    if len(lying) != queue.depth:
+    if len(lying) != queue.depth or not all(each.named for each in lying):
         return None
     forwarded = sum(each.forwarded for each in lying)
     wanted, oldest, looked = [each for each in lying if not each.forwarded], None, 0
@@ -40,6 +41,8 @@ def missing(here: Side, there: Side, *, timeout_s: float) -> int | None:
         if not wanted or looked == PAGES:
             break
         looked += 1
+        if not all(each.named for each in page):
+            return None
         found = {origin for each in page for origin in each.origins}
         wanted = [each for each in wanted if not each.origins & found]
         numbers = [each.copied[1] for each in page if each.copied is not None and each.copied[0] == here.origin]

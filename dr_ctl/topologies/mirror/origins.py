@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from dr_ctl.jolokia.client import READ_S, Ask, Listing, Reader
 from dr_ctl.jolokia.errors import BadValue, NoSuchBean
+from dr_ctl.topologies.artemis.shown import Shown
 from dr_ctl.topologies.common.residue import Residue
 from dr_ctl.topologies.common.view import Broker, Queue
 from dr_ctl.topologies.mirror.view import BrokerView
@@ -26,9 +27,6 @@ _OF_ADDRESS: Final = "messageAnnotations.x-opt-amq-mr-adr"
 _OF_QUEUE: Final = "messageAnnotations.x-opt-amq-mr-qu"
 _BORN: Final = "x-opt-amq-bkr-id"
 _NUMBER: Final = "x-opt-amq-mr-id"
-# Where a browse shows what the broker itself wrote into a message, by its protocol; clients of STOMP, MQTT and OpenWire
-# send CORE messages. An annotation of the same names is a sender's, and is gone after a restart.
-_WRITTEN: Final[Mapping[str, str]] = {"CORE": "", "AMQP": "extraProperties."}
 
 
 def told(origin: Origin) -> str:
@@ -131,12 +129,10 @@ class _Told:
 
 def _origin(row: Mapping[str, Any], node: str) -> Origin | None:
     """A message that bears no origin was born here. None where the row does not tell."""
-    own = node, int(str(row["messageID"]))
-    prefix = _WRITTEN.get(str(row.get("protocol")))
-    if prefix is None:
+    shown = Shown.of(row)
+    if shown.broker is None:
         return None
-    born = (row.get("StringProperties") or {}).get(prefix + _BORN)
-    number = (row.get("LongProperties") or {}).get(prefix + _NUMBER)
+    born, number = shown.broker.get(_BORN), shown.broker.get(_NUMBER)
     if born is None and number is None:
-        return own
+        return node, shown.number
     return (str(born), int(number)) if born is not None and number is not None else None
