@@ -12,10 +12,10 @@ help: ## say what each verb does
 
 setup: .venv/.ready ## make .venv with everything pinned, and dr-ctl in it
 
-.venv/.ready: requirements.lock pyproject.toml
+.venv/.ready: requirements.lock requirements-dev.lock pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 or later is needed"; exit 2; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-dev.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
@@ -60,13 +60,17 @@ lint: setup ## format, lint rules and types
 bench: setup ## the figures in docs/measured.md, measured again
 	$(BIN)/python -m bench
 
-# tzdata is pinned for one platform only in the first lock, and needed on all by the second.
+# The first lock is what dr-ctl itself needs, the second what is needed to work on it too. tzdata is pinned for one
+# platform only there, and needed on all by the third.
 lock: setup ## write the locks anew (needs uv on the PATH)
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
-	  --extra dev --extra bench --extra postgresql --extra mariadb pyproject.toml -o requirements.lock
+	  pyproject.toml -o requirements.lock
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
-	  --extra connect --constraint requirements.lock --no-annotate \
-	  $$(sed -nE '/^tzdata==/d; s/^([A-Za-z0-9._-]+)==.*/--no-emit-package \1/p' requirements.lock | sort -u) \
+	  --constraint requirements.lock --extra dev --extra lab --extra bench --extra postgresql --extra mariadb \
+	  pyproject.toml -o requirements-dev.lock
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+	  --extra connect --constraint requirements-dev.lock --no-annotate \
+	  $$(sed -nE '/^tzdata==/d; s/^([A-Za-z0-9._-]+)==.*/--no-emit-package \1/p' requirements-dev.lock | sort -u) \
 	  pyproject.toml -o requirements-connect.lock
 
 clean: ## remove what setup and the tests made

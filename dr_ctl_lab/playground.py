@@ -25,7 +25,7 @@ from pydantic import TypeAdapter
 
 from dr_ctl.core.errors import DrCtlError, EnvironmentFault, UsageError
 from dr_ctl.engine.runs import write_text
-from dr_ctl_lab.lab import daemons
+from dr_ctl_lab.lab import daemons, loads
 from dr_ctl_lab.lab.stage import Played
 from dr_ctl_lab.lab.state import PAIR
 from dr_ctl_lab.lab.status import LabStatus
@@ -141,7 +141,8 @@ class Playground(Played):
         return self._standing.pairs
 
     def down(self) -> None:
-        """End the process and remove the directory."""
+        """End who loads the twin, end its process, and remove the directory."""
+        loads.end_all(self.directory)
         daemons.end(self._standing.process, within_s=DOWN_S)
         shutil.rmtree(self.directory, ignore_errors=True)  # it is there still where the process had been killed
 

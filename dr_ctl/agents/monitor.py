@@ -26,8 +26,6 @@ from dr_ctl.topologies import registry
 from dr_ctl.topologies.topology import Glance, Seen, Topology, glance_of
 
 FLUSH_EVERY_S = 60.0
-LATELY_S: Final = 600.0
-"""Of so much time before the longest gap between looks is told."""
 RECENT_S: Final = 60.0
 """A look is recent for this long: a monitor that lives looks every few seconds."""
 LEAST_S: Final = 0.25
@@ -98,8 +96,6 @@ class Monitor:
         self._tidying: Work[bool] | None = None
         self._next = self._whole_at = self._glance_at = self._clock.monotonic()
         self._state: object = None
-        self._looked_at: float | None = None
-        self._gaps: list[tuple[float, float]] = []  # the ends of those that no later one was longer than, and how long
         self.looks = 0
         self.rows = 0
         self.cost_s = 0.0
@@ -125,17 +121,6 @@ class Monitor:
     def apart_s(self) -> float:
         """How far looks at everything are apart, by what the last one cost (`cost_s`)."""
         return min(self.every_s, max(LEAST_S, SHARE * self.cost_s))
-
-    @property
-    def gap_s(self) -> float:
-        """The longest time between two looks of the last minutes."""
-        return max((gap for end, gap in self._gaps if self._clock.monotonic() - end <= LATELY_S), default=0.0)
-
-    def _looked(self) -> None:
-        now = self._clock.monotonic()
-        gap = 0.0 if self._looked_at is None else now - self._looked_at
-        self._gaps = [*(each for each in self._gaps if each[1] > gap and now - each[0] <= LATELY_S), (now, gap)]
-        self._looked_at = now
 
     def sample(self) -> Look:
         """Look at both sites once and add the rows of what answered."""
@@ -165,7 +150,6 @@ class Monitor:
     def _take(self, rows: Sequence[Row], seen: Seen, at: datetime) -> bool:
         """Keep the rows of a look; whether it told of a change, which is on disk at once."""
         self.rows += len(rows)
-        self._looked()
         if self._writer.add(rows) and (self._tidying is None or self._tidying.wait(0)):
             self._tidied()
             self._tidying = beside(partial(self._upkeep.step, at), "upkeep")  # to join an hour takes seconds
@@ -219,11 +203,6 @@ def shown(monitor: Monitor, look: Look, figures: Sequence[Metric] = ()) -> Shown
         Metric("dr_ctl_monitor_looks_total", "looks at everything", monitor.looks),
         Metric("dr_ctl_monitor_look_seconds", "what the last look at everything took", round(monitor.cost_s, 6)),
         Metric("dr_ctl_monitor_apart_seconds", "how far looks at everything are apart", round(monitor.apart_s, 6)),
-        Metric(
-            "dr_ctl_monitor_gap_seconds",
-            "the longest time between two looks of the last ten minutes",
-            round(monitor.gap_s, 3),
-        ),
         Metric("dr_ctl_monitor_rows_total", "rows of the history that were seen", monitor.rows),
         Metric("dr_ctl_monitor_waiting_rows", "rows that no file of the history holds yet", look.waiting),
         Metric("dr_ctl_monitor_dropped_rows_total", "rows that were given up while the disk took none", look.dropped),

@@ -1,30 +1,25 @@
-"""Since when nobody is served, a link is down, or nobody looks, for how long nobody looked lately, and after how long
-without looks that is a finding: by the open run's journal and by the history."""
+"""Since when nobody is served, a link is down, or nobody looks, and after how long without looks that is a finding: by
+the open run's journal and by the history."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final, NamedTuple
 
-from dr_ctl.application.findings import MONITOR_LATE, NO_MONITOR
+from dr_ctl.application.findings import NO_MONITOR
 from dr_ctl.application.unread import unread
 from dr_ctl.application.ways_out import Interrupted
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.model import Finding, Role
 from dr_ctl.engine.debts import DebtKind
-from dr_ctl.settings.durations import duration
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.topology import LinkSeen, Seen
 
 LATE_S: Final = 60.0
 LATE_LOOKS: Final = 3
 """A monitor that lives looks several times within `history.every`."""
-GAP_S: Final = 10.0
-"""No shorter time without looks is told, once it is over."""
-LATELY: Final = timedelta(minutes=10)
-"""What a failover would cost is told by so long before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,55 +59,30 @@ class LastLook(NamedTuple):
 
     at: datetime | None
     silent: Sequence[Finding] = ()
-    gap: tuple[datetime, float] | None = None
 
 
-def last_look(installation: Installation, now: datetime) -> LastLook:
+def last_look(installation: Installation) -> LastLook:
     history = installation.history
     if history.folder is not None and not history.folder.exists():
         return LastLook(None)
     try:
-        from dr_ctl.rpo.history.last_seen import longest_gap, newest_look  # noqa: PLC0415 - as above
+        from dr_ctl.rpo.history.last_seen import newest_look  # noqa: PLC0415 - as above
     except ModuleNotFoundError as error:
         return LastLook(None, [unread(error)])
-    newest, silent = newest_look(history, installation.settings.sites)
-    is_recent = newest is not None and now - newest <= LATELY
-    gap = longest_gap(history, installation.settings.sites, now - LATELY) if is_recent else None
-    return LastLook(newest, silent, gap)
+    return LastLook(*newest_look(history, installation.settings.sites))
 
 
 def unwatched(installation: Installation, looked: LastLook, now: datetime) -> Iterator[Finding]:
-    """That no monitor looks any more, that it was late lately, or that nobody can tell; nothing while one looks in
-    time, or where none has ever looked."""
+    """That no monitor looks any more, or that nobody can tell; nothing while one lives, or where none has ever
+    looked."""
     late_s = max(LATE_S, LATE_LOOKS * installation.settings.history.every)
     if looked.at is not None and (now - looked.at).total_seconds() <= late_s:
-        if (text := late(installation, looked, now)) is not None:
-            remedy = (
-                "Run one monitor all the time, and give it its share of a busy machine (`CPUWeight=` of its unit), or "
-                "a machine of its own."
-            )
-            yield MONITOR_LATE(f"{text}: what came in that time counts as spread evenly over it", remedy)
         return
     yield from looked.silent
     if looked.at is None or looked.silent:
         return
     text = f"no monitor has looked since {stamp(looked.at)}: what a failover would cost is known less and less"
     yield NO_MONITOR(text, "Start `dr-ctl monitor` again, on a machine that reaches both sites.")
-
-
-def late(installation: Installation, looked: LastLook, now: datetime) -> str | None:
-    """That the monitor was late lately, or started again, and for how long nobody looked."""
-    least_s = max(GAP_S, LATE_LOOKS * installation.settings.history.every)
-    ended, took_s = looked.gap or (None, 0.0)
-    if looked.at is not None and (since_s := (now - looked.at).total_seconds()) > max(least_s, took_s):
-        return f"the monitor has not looked for {duration(round(since_s))}"
-    if ended is None or took_s <= least_s:
-        return None
-    minutes = int(LATELY.total_seconds() / 60)
-    return (
-        f"the monitor did not look for {duration(round(took_s))} until {stamp(ended)}, the longest gap of the last "
-        f"{minutes} minutes"
-    )
 
 
 def links(installation: Installation, seen: Seen, shown: Sequence[LinkSeen]) -> dict[tuple[str, str], Since]:
@@ -139,7 +109,8 @@ def _of(at: datetime | None, site: str, kept_by: str | None) -> Since:
     if kept_by is not None:
         return Since(
             moment,
-            f"blocked on purpose until `dr-ctl reinstate {site}`; the backlog may grow, which is harmless",
+            f"{kept_by} keeps it out on purpose until `dr-ctl reinstate {site}`; it grows by echoes of what {kept_by} "
+            "does, which is harmless",
         )
     return Since(
         moment, f"the link is down: {'not known since when' if at is None else f'last seen attached at {moment}'}"

@@ -218,14 +218,6 @@ NO_MONITOR: Final = FindingKind(
     "No monitor has looked for a while, or ever: what a failover would cost is known less and less, or not at all.",
     "Start `dr-ctl monitor`, on a machine that reaches both sites.",
 )
-MONITOR_LATE: Final = FindingKind(
-    "DR-MON-003",
-    Severity.WARNING,
-    "The monitor was late lately, or was started again: for a time nobody looked. A failover's bound counts what came "
-    "in such a time as spread evenly over it where readings around show what a burst is here, else as one burst.",
-    "Run one monitor all the time; give it its share of a busy machine (`CPUWeight=` of its unit), or a machine of its "
-    "own.",
-)
 PACKAGE_MISSING: Final = FindingKind(
     "DR-PART-001",
     Severity.WARNING,

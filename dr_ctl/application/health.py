@@ -158,15 +158,12 @@ def _failover(opened: Opened, seen: Seen, serving: list[str], price: FailoverPri
 def _history(opened: Opened, serving: list[str], look_s: float | None) -> Iterator[Problem]:
     if len(serving) != 1:
         return
-    now = opened.clock.now()
-    looked = down_since.last_look(opened.installation, now)
     if look_s is None or look_s > OLD_LOOK_S:
-        age = "there is no reading" if look_s is None else f"the newest reading is {duration(round(look_s))} old"
-        yield from (Problem(Health.WARNING, each.text) for each in looked.silent)
-        if not looked.silent:
+        age = "there is no look" if look_s is None else f"the newest look is {duration(round(look_s))} old"
+        unread = down_since.last_look(opened.installation).silent
+        yield from (Problem(Health.WARNING, each.text) for each in unread)
+        if not unread:
             yield Problem(Health.WARNING, f"{age}: is `dr-ctl monitor` running?")
-    elif (late := down_since.late(opened.installation, looked, now)) is not None:
-        yield Problem(Health.WARNING, late)
     document, _, _ = with_age(opened.installation, serving[0])
     if isinstance(document, dict) and document.get("verdict") == "missed":
         yield Problem(Health.WARNING, "the objectives are missed, by the stored estimate")

@@ -46,7 +46,7 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
         verdicts = [judge.verdict(name, to or targets(seen, name)) for name in ([operation] if operation else WHOLE)]
         forbidden = lock.forbidden(opened, seen)
         checks = _checks(opened, seen, judge, forbidden, to)
-        looked = down_since.last_look(opened.installation, caller.clock.now())
+        looked = down_since.last_look(opened.installation)
         findings = list(
             dict.fromkeys(
                 [

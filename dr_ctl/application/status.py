@@ -53,7 +53,7 @@ def status(caller: Caller, looked: Looking) -> Status:
     run = judge.open_run
     interrupted = Interrupted.of(run) if run is not None and not run.lives else None
     serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
-    last_look = down_since.last_look(opened.installation, caller.clock.now())
+    last_look = down_since.last_look(opened.installation)
     findings = [
         *filter(None, [renamed_sites(seen)]),
         *_open_again(seen, interrupted),

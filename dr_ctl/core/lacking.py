@@ -21,6 +21,8 @@ _PACKAGES: Final = {  # of a module: what is installed for it
     "pandas": "pyspark[connect]",
     "psycopg": "psycopg[binary]",
     "pymysql": "PyMySQL",
+    "proton": "python-qpid-proton",
+    "paho": "paho-mqtt",
 }
 _TOGETHER: Final = ("numpy", "pyarrow")
 _JAVA: Final = "`apt-get install openjdk-17-jre-headless` (Debian) or `dnf install java-17-openjdk-headless` (Red Hat)"
@@ -36,6 +38,14 @@ class PartMissing(EnvironmentFault):
 def no_java(what_for: str, instead: str = "") -> PartMissing:
     return PartMissing(
         f"there is no `java` on the PATH, and {what_for}", remedy=f"Install Java 17 or later: {_JAVA}.{instead}"
+    )
+
+
+def no_compiler(what_for: str) -> PartMissing:
+    return PartMissing(
+        f"there is no `javac` on the PATH, and {what_for}",
+        remedy="Install a JDK of Java 17 or later: `apt-get install openjdk-17-jdk-headless` (Debian) or "
+        "`dnf install java-17-openjdk-devel` (Red Hat).",
     )
 
 

@@ -126,12 +126,16 @@ def lab_load(
     *,
     rate: Annotated[float, typer.Option("--rate", metavar="N", help="Messages a second, in total.")] = 300.0,
     lasting: Annotated[str, typer.Option("--for", metavar="T", help="How long to send.")] = "30s",
+    protocol: Annotated[
+        list[str] | None,
+        typer.Option("--protocol", metavar="NAME", help="stomp, amqp, core, openwire, mqtt; all that are spoken."),
+    ] = None,
     directory: LAB = LAB_DEFAULT,
 ) -> Result:
     """Send and receive, keep a ledger of every message id, and judge: lost, twice, in doubt."""
     from dr_ctl_lab.cli import labs  # noqa: PLC0415
 
-    return labs.load(session, directory, rate, lasting)
+    return labs.load(session, directory, rate, lasting, protocol or ())
 
 
 @command(demo_app, "demo", example="demo --on twin")

@@ -14,11 +14,17 @@ from dr_ctl.cli.session import Session
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.model import ExitCode, Json
 from dr_ctl.settings.durations import seconds
+from dr_ctl_lab.lab.clients.client import Speaks
+from dr_ctl_lab.lab.clients.dialling import lacking
 from dr_ctl_lab.lab.lab import Lab
+from dr_ctl_lab.lab.loads import running
+from dr_ctl_lab.lab.stage import Manner
 from dr_ctl_lab.lab.status import SiteStatus
+from dr_ctl_lab.lab.traffic import Target
 from dr_ctl_lab.playground import Playground
 
 LOOK_EVERY_S = 0.5
+LEAST_CLIENTS = 2  # of each kind
 
 
 QUEUES: Final = ("orders.in", "orders.out")
@@ -115,15 +121,20 @@ def _letting_in(site: SiteStatus, queues: Sequence[str]) -> str:
     return ", lets clients in" + (f" at {', '.join(serves)}" if set(serves) < set(queues) else "")
 
 
-def load(session: Session, directory: Path, rate: float, lasting: str) -> Result:
-    """Exit 0 when the ledger is clean, 11 when it is not: something was lost or came twice."""
+def load(session: Session, directory: Path, rate: float, lasting: str, protocols: Sequence[str]) -> Result:
+    """Exit 0 when the ledger is clean, 11 when it is not: something was lost or delivered again."""
     try:
         duration_s = seconds(lasting)
     except ValueError as error:
         raise UsageError(f"--for: {error}") from error
     if not (rate > 0 and math.isfinite(rate)):
         raise UsageError(f"--rate {rate}: is a number above zero")
-    with opened(directory).load(rate) as traffic:
+    lab = opened(directory)
+    target = lab.target()
+    spoken = _spoken(session, target, protocols)
+    many = max(LEAST_CLIENTS, len(spoken))
+    manner: Manner = {"producers": many, "consumers": many, "protocols": spoken, "odd": target.odd}
+    with running(lab.directory), lab.load(rate, **manner) as traffic:
         until = time.monotonic() + duration_s
         while (left_s := until - time.monotonic()) > 0:
             time.sleep(min(left_s, LOOK_EVERY_S))
@@ -132,3 +143,23 @@ def load(session: Session, directory: Path, rate: float, lasting: str) -> Result
         verdict = traffic.stop()
     code = ExitCode.OK if verdict.clean else ExitCode.LOSS_REFUSED
     return Result(code, verdict.told, data=verdict.as_json())
+
+
+def _spoken(session: Session, target: Target, asked: Sequence[str]) -> tuple[Speaks, ...]:
+    """The protocols of the clients: those asked for, else all that the brokers speak and this machine has clients of.
+    UsageError for one that the brokers do not speak."""
+    named = {each.value: each for each in target.speaks}
+    if unknown := [each for each in asked if each not in named]:
+        raise UsageError(f"--protocol {unknown[0]}: the brokers of this lab speak {', '.join(named)}")
+    if asked:
+        wanted = tuple(named[each] for each in dict.fromkeys(asked))
+        if missing := [fault for each in wanted if (fault := lacking(each)) is not None]:
+            raise missing[0]
+        return wanted
+    found = []
+    for each in target.speaks:
+        if (fault := lacking(each)) is None:
+            found.append(each)
+        else:
+            session.say(f"no client speaks {each.value}: {fault}. {fault.remedy}")
+    return tuple(found)

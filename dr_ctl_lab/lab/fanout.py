@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dr_ctl.core.clock import growing_s
-from dr_ctl.stomp_io.connection import Connection, ConnectionLost
-from dr_ctl.stomp_io.knock import knock
+from dr_ctl.stomp_io.connection import ConnectionLost
+from dr_ctl_lab.lab.clients.client import Client, Confirmed, Outgoing, Speaks
 from dr_ctl_lab.lab.ledger import Event, Ledger
-from dr_ctl_lab.lab.sending import MOST_OUTSTANDING, send
+from dr_ctl_lab.lab.sending import MOST_OUTSTANDING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,13 +21,11 @@ if TYPE_CHECKING:
 
     from dr_ctl.core.system import Event as Told
     from dr_ctl.stomp_io.address import Address, Login
-    from dr_ctl.stomp_io.dialect import Dialect
+    from dr_ctl_lab.lab.clients.dialling import Opener
 
 LEAST_FILE = "min-ack-count"  # in a lab's directory
 AGAIN_S, GREETING_S = 0.2, 0.5
-SILENT_S, BEAT_S = 4.0, 4.0
 FINISH_S, TURN_S = 3.0, 0.005
-HEART_BEATS = {"heart-beat": "10000,1000"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +45,9 @@ class FanOut:
 class Producing:
     """Order for one producer: messages, rate, and the events that hold it or end it."""
 
-    numbered: Iterator[tuple[str, str]]  # id and queue of each message
-    body: str
-    dialect: Dialect
+    messages: Iterator[Outgoing]
+    speaks: Speaks
+    opener: Opener
     ledger: Ledger
     interval_s: float
     producing: Told
@@ -58,7 +56,7 @@ class Producing:
 
 def produce(fan: FanOut, login: Login, what: Producing) -> None:
     """Send at the rate until told to stop, and then until the last one is confirmed or in doubt."""
-    lines = _Lines(fan, login, what.no_more)
+    lines = _Lines(fan, login, what)
     sending = _Sending(what)
     due, stopped_at = growing_s(), None
     while True:
@@ -91,31 +89,31 @@ class _Message:
 class _Lines:
     """A producer's connections, one to each site that lets it in."""
 
-    def __init__(self, fan: FanOut, login: Login, stop: Told) -> None:
-        self.open: dict[str, Connection] = {}
-        self._fan, self._login, self._stop = fan, login, stop
+    def __init__(self, fan: FanOut, login: Login, what: Producing) -> None:
+        self.open: dict[str, Client] = {}
+        self._fan, self._login, self._what = fan, login, what
         self._not_before: dict[str, float] = {}
 
-    def connect(self, now: float) -> dict[str, Connection]:
-        """Knock where there is no connection, every now and then."""
+    def connect(self, now: float) -> dict[str, Client]:
+        """Try where there is no connection, every now and then."""
         for site, address in self._fan.sites:
             if site not in self.open and now >= self._not_before.get(site, 0.0):
-                _, connection = knock(address, self._login, None, timeout_s=GREETING_S, headers=HEART_BEATS)
+                client = self._what.opener.open(self._what.speaks, address, self._login, timeout_s=GREETING_S)
                 self._not_before[site] = growing_s() + AGAIN_S
-                if connection is not None:
-                    self.open[site] = connection
+                if client is not None:
+                    self.open[site] = client
         return self.open
 
     def receive(self) -> Iterator[tuple[str, str]]:
         """Take the receipts that came, and wait a moment for them; a connection that is lost is forgotten."""
         if not self.open:
-            self._stop.wait(TURN_S)
-        for site, connection in list(self.open.items()):
+            self._what.no_more.wait(TURN_S)
+        for site, client in list(self.open.items()):
             try:
-                for frame in connection.receive(TURN_S):
-                    if frame.cmd == "RECEIPT":
-                        yield site, frame.headers.get("receipt-id", "")
-                connection.beat(every_s=BEAT_S, silent_s=SILENT_S)
+                for each in client.receive(TURN_S):
+                    if isinstance(each, Confirmed):
+                        yield site, each.name
+                client.beat()
             except ConnectionLost:
                 self.lose(site)
 
@@ -123,8 +121,8 @@ class _Lines:
         self.open.pop(site).close(politely=False)
 
     def close(self) -> None:
-        for connection in self.open.values():
-            connection.close()
+        for client in self.open.values():
+            client.close()
 
 
 class _Sending:
@@ -135,12 +133,12 @@ class _Sending:
         self.outstanding: dict[str, _Message] = {}
 
     def send_one(self, lines: _Lines) -> None:
-        ident, queue = next(self._what.numbered)
-        self._what.ledger.attempt(queue, ident)
-        self.outstanding[ident] = _Message(queue, frozenset(lines.open))
-        for site, connection in list(lines.open.items()):
+        message = next(self._what.messages)
+        self._what.ledger.attempt(message.queue, message.ident)
+        self.outstanding[message.ident] = _Message(message.queue, frozenset(lines.open))
+        for site, client in list(lines.open.items()):
             try:
-                send(connection, self._what.dialect, queue, ident, self._what.body)
+                client.send(message, confirm=message.ident)
             except ConnectionLost:
                 lines.lose(site)
 
@@ -148,7 +146,7 @@ class _Sending:
         if ident in self.outstanding:
             self.outstanding[ident].confirmed.add(site)
 
-    def settle(self, least: int, connected: dict[str, Connection]) -> None:
+    def settle(self, least: int, connected: dict[str, Client]) -> None:
         """Record what enough sites have confirmed, and what they no longer can."""
         for ident, message in list(self.outstanding.items()):
             if len(message.confirmed) >= least:

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Self
 
 from dr_ctl.core.errors import BrokerError, EnvironmentFault, UsageError
 from dr_ctl.stomp_io.address import Address
-from dr_ctl_lab.lab import daemons, distribution, layout, processor, settings_file, status, wire
+from dr_ctl_lab.lab import daemons, distribution, layout, loads, processor, settings_file, status, wire
 from dr_ctl_lab.lab import state as lab_state
+from dr_ctl_lab.lab.clients.client import name_of
 from dr_ctl_lab.lab.fanout import LEAST_FILE, FanOut
 from dr_ctl_lab.lab.ids import SHARED, Ids, IdStore, store_at
 from dr_ctl_lab.lab.kinds import KINDS, MIRROR
@@ -159,8 +160,9 @@ class Lab(Played):
         return [one for one in started if one is not None]
 
     def down(self) -> None:
-        """End every process of the lab, brokers first, and remove its directory. Twice is once."""
+        """End every process of the lab, who loads it and its brokers first, and remove its directory. Twice is once."""
         self._as_written()
+        loads.end_all(self.directory)
         running = [site.process for site in self.state.sites if site.process is not None]
         with ThreadPoolExecutor(max_workers=2 * MOST_PAIRS) as side_by_side:
             list(side_by_side.map(lambda process: daemons.end(process, within_s=DOWN_S), running))
@@ -253,7 +255,18 @@ class Lab(Played):
             doors = tuple((broker.name, Address("127.0.0.1", broker.ports[kind.fan_out])) for broker in brokers)
             fan_out = FanOut(doors, self.directory / LEAST_FILE)
             ids = Ids(dict.fromkeys(stores, store_at(self.directory, SHARED)), None)
-        return Target(sites, self.state.sites[0].app, partial(self._left, name), ids, kind.dialect, fan_out)
+        return Target(
+            sites,
+            self.state.sites[0].app,
+            partial(self._left, name),
+            ids,
+            kind.dialect,
+            fan_out,
+            speaks=kind.speaks,
+            odd=kind.odd,
+            home=distribution.obtain(kind.distribution) if kind.distribution is not None else None,
+            forwards=frozenset(self.state.forwards),
+        )
 
     def id_store(self, site: str, pair: str | None = None) -> Path:
         """Where a site knows what is processed, if consumers of this kind of lab do."""
@@ -286,6 +299,7 @@ class Lab(Played):
                 peer=self.state.other(site.name, site.pair),
                 link_port=ports.get((site.name, site.pair)),
                 queues=self.queues,
+                forwards=self.state.forwards,
                 options=self.state.options,
                 edit=edit,
             )
@@ -369,7 +383,7 @@ class Lab(Played):
             try:
                 if served := admin.served(queues):
                     depths = admin.depths()
-                    found |= {name: found.get(name, 0) + depths.get(name, 0) for name in served}
+                    found |= {name: found.get(name, 0) + depths.get(name_of(name), 0) for name in served}
             except BrokerError:
                 continue
         return sum(found.values()) if found.keys() >= set(queues) else None

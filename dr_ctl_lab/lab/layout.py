@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dr_ctl_lab.lab.make import Options
 
 PORTS_PER_LINK = 2
+MOST_FORWARDED = 10  # a divert each
 
 
 def new(
@@ -45,4 +46,5 @@ def new(
         for pair in names
         for source, target in joined
     )
-    return LabState(directory.name, made, links, tuple(queues), topology=topology, options=told)
+    forwards = tuple(name for name in queues if kind.forwards(name))[:MOST_FORWARDED]
+    return LabState(directory.name, made, links, tuple(queues), topology=topology, options=told, forwards=forwards)

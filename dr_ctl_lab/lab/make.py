@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dr_ctl.stomp_io.dialect import ARTEMIS, Dialect
+from dr_ctl_lab.lab.clients.client import Speaks
+from dr_ctl_lab.lab.clients.traits import Odd
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,6 +30,7 @@ class Make:
     peer: SiteState
     link_port: int | None
     queues: Sequence[str]
+    forwards: Sequence[str] = ()  # of the queues, those that take what is published with MQTT
     options: Options = field(default_factory=dict)
     edit: Callable[[str], str] | None = None
 
@@ -107,6 +110,11 @@ class Kind:
     # Where one broker of a pair runs at a time: whether a started one waits for its peer to end, by what it wrote.
     waits: Callable[[Path], bool] | None = None
     dialect: Dialect = ARTEMIS  # how its clients speak STOMP
+    # The protocols of its clients' door, and what may be odd about their messages.
+    speaks: tuple[Speaks, ...] = (Speaks.STOMP,)
+    odd: frozenset[Odd] = frozenset(Odd)
+    # Whether its brokers can forward what is published with MQTT into a queue of that name.
+    forwards: Callable[[str], bool] = lambda _: False
     # Where consumers tell which ids they processed. Consumers skip ids that their site's store has, serve one queue
     # each, wherever that is open, and a processor at each site writes into its store what the peer's consumers told.
     ids: IdsAt | None = None

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Protocol, TypedDict, Unpack
 from dr_ctl_lab.lab.traffic import Load, Target
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from pathlib import Path
+
+    from dr_ctl_lab.lab.clients.client import Speaks
+    from dr_ctl_lab.lab.clients.traits import Odd
 
 
 class Stage(Protocol):
@@ -28,11 +31,13 @@ class Stage(Protocol):
 
 
 class Manner(TypedDict, total=False):
-    """How clients behave: `work_ms` is what a consumer needs for each message."""
+    """How clients behave: `work_ms` is what a consumer needs for each message; the rest is as in `Load`."""
 
     producers: int
     consumers: int
     work_ms: float
+    protocols: Sequence[Speaks]
+    odd: Collection[Odd]
 
 
 class Played:

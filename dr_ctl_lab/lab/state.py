@@ -81,7 +81,8 @@ class LinkState:
 @dataclass(frozen=True, slots=True)
 class LabState:
     """The whole lab; changed by replacing, written whole. `sites` are the brokers of both, pair by pair; `options`
-    are those of its kind, `beside` is what its brokers need to run, if anything."""
+    are those of its kind, `forwards` the queues that take what is published with MQTT, `beside` is what its brokers
+    need to run, if anything."""
 
     name: str
     sites: tuple[SiteState, ...]
@@ -89,6 +90,7 @@ class LabState:
     queues: tuple[str, ...]
     topology: str = MIRROR
     options: Mapping[str, Any] = field(default_factory=dict)
+    forwards: tuple[str, ...] = ()
     beside: Process | None = None
 
     @property

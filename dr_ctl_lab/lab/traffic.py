@@ -4,9 +4,10 @@ Clients behave as well-made ones do: durable messages, a receipt for every send 
 them outstanding at once, one message acknowledged at a time, and after a break a new connection to whichever site
 lets them in. No message is sent again: a send without its receipt is in doubt, and the ledger says so.
 
-A client has a connection of its own. A door that opens is found within some ten milliseconds, so that a gap
-in the ledger is the brokers' gap and not the clients'. Where each queue has a door of its own, each client serves one
-queue: a closed queue then cuts no other, and its clients look for it at both sites.
+A client has a connection of its own. Where several protocols are asked for, each client begins with another
+one and goes on with the next one at each new connection. Over STOMP a door that opens is found within some ten
+milliseconds, so that a gap in the ledger is the brokers' gap and not the clients'. Where each queue has a door of its
+own, each client serves one queue: a closed queue then cuts no other, and its clients look for it at both sites.
 """
 
 from __future__ import annotations
@@ -19,33 +20,27 @@ from typing import TYPE_CHECKING
 
 from dr_ctl.core.clock import growing_s
 from dr_ctl.core.system import beside, system
-from dr_ctl.stomp_io.connection import Connection, ConnectionLost, SaidError
+from dr_ctl.stomp_io.connection import ConnectionLost, SaidError
 from dr_ctl.stomp_io.dialect import ARTEMIS, Dialect
-from dr_ctl.stomp_io.knock import knock
+from dr_ctl_lab.lab.clients.client import GREETING_S, SILENT_S, Client, Confirmed, Speaks, is_subscription
+from dr_ctl_lab.lab.clients.dialling import Dialler, Opener
+from dr_ctl_lab.lab.clients.traits import PARTS, Odd
 from dr_ctl_lab.lab.fanout import FanOut, Producing, produce
 from dr_ctl_lab.lab.ids import Ids, IdStore
 from dr_ctl_lab.lab.ledger import Event, Ledger, Verdict
-from dr_ctl_lab.lab.sending import Sending, send
+from dr_ctl_lab.lab.sending import Numbered, Sending
 from dr_ctl_lab.lab.working import Store, Work
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from pathlib import Path
     from typing import Self
 
-    from dr_ctl.core.system import Event as Told
     from dr_ctl.core.system import Work as Beside
     from dr_ctl.stomp_io.address import Address, Login
     from dr_ctl_lab.lab.ledger import Counts
 
 RETRY_S = 0.01
-AWAY_S = 0.02  # after a site that does not serve what we came for
-HEAD_START_S = 0.1  # of the site that served last, before the other is tried too
-GREETING_S = 2.0
-AGAIN_S, MOST_KNOCKS = 0.1, 4
-SILENT_S = 4.0  # a broker that says nothing for so long, heart-beats included, is left
-BEAT_S = 4.0
-HEART_BEATS = {"heart-beat": "10000,1000"}
 TURN_S = 0.05
 FINISH_S = 3.0
 LOOK_S, QUIET_S = 0.3, 1.5
@@ -56,7 +51,9 @@ class Target:
     """Where clients may be served: the sites' names and client addresses, and one login for both.
 
     `left` counts the messages that still lie in the queues, or says None where it cannot tell. With `ids` consumers are
-    idempotent, and each queue is served by itself: a site may let clients in and refuse them one of its queues.
+    idempotent, and each queue is served by itself: a site may let clients in and refuse them one of its queues. Clients
+    of every protocol that it `speaks` come by the same port; `home` has the libraries of its Java clients. The queues
+    that it `forwards` to take what is published with MQTT.
     """
 
     sites: tuple[tuple[str, Address], ...]
@@ -65,79 +62,23 @@ class Target:
     ids: Ids | None = None
     dialect: Dialect = ARTEMIS
     fan_out: FanOut | None = None  # producers write to all sites at once
+    speaks: tuple[Speaks, ...] = (Speaks.STOMP,)
+    odd: frozenset[Odd] = frozenset()  # what may be odd about their messages
+    home: Path | None = None
+    forwards: frozenset[str] = frozenset()
 
     def store(self, site: str) -> Store | None:
         return None if self.ids is None else Store(IdStore(self.ids.stores[site]), self.ids.address)
 
+    def sent_to(self, speaks: Speaks, queues: Sequence[str]) -> tuple[str, ...]:
+        """The queues that a client of that protocol can send to."""
+        if speaks is not Speaks.MQTT:
+            return tuple(queues)
+        return tuple(each for each in queues if is_subscription(each) or each in self.forwards)
 
-class Dialler:
-    """Finds the site that lets clients in, the one that served last first, knocking at both side by side."""
-
-    def __init__(self, target: Target, *, headers: dict[str, str] | None = None) -> None:
-        self._target = target
-        self._headers = {**HEART_BEATS, **(headers or {})}
-        self._last = target.sites[0][0]
-        self._away_until = 0.0
-
-    def turned_away(self, site: str) -> None:
-        """Note that a site let us in and refused what we came for: dial the other one next, and in a moment."""
-        self._last = next((name for name, _ in self._target.sites if name != site), site)
-        self._away_until = growing_s() + AWAY_S
-
-    def dial(self, stop: Told) -> tuple[str, Connection] | None:
-        """Return the site and the connection, or None once `stop` is set."""
-        stop.wait(max(0.0, self._away_until - growing_s()))
-        began, search = growing_s(), _Search(self._target.login, self._headers)
-        in_order = sorted(self._target.sites, key=lambda site: site[0] != self._last)
-        while not stop.is_set() and search.found is None:
-            for site, address in in_order:
-                early = site != self._last and self._last not in search.denied and growing_s() - began < HEAD_START_S
-                if not early:
-                    search.knock_at(site, address)
-            search.over.wait(RETRY_S)
-        search.over.set()
-        if search.found is not None:
-            self._last = search.found[0]
-        return search.found
-
-
-class _Search:
-    """Knocks at sites until one lets us in, or it is over."""
-
-    def __init__(self, login: Login, headers: dict[str, str]) -> None:
-        self._login, self._headers = login, headers
-        self._knocking: dict[str, list[float]] = {}
-        self._one = system().mutex()
-        self.over = system().event()
-        self.denied: set[str] = set()
-        self.found: tuple[str, Connection] | None = None
-
-    def knock_at(self, site: str, address: Address) -> None:
-        """Knock there from now on. And once more beside it, should that stay without an answer: a knock that is never
-        answered would otherwise add its whole time limit to the gap that is measured."""
-        since, now = self._knocking.setdefault(site, []), growing_s()
-        if len(since) < MOST_KNOCKS and all(now - each > AGAIN_S for each in since):
-            number = len(since)
-            since.append(now)
-            beside(lambda: self._knock(site, address, number), f"knock at {site}")
-
-    def _knock(self, site: str, address: Address, number: int) -> None:
-        while not self.over.is_set():
-            self._knocking[site][number] = growing_s()
-            _, connection = knock(address, self._login, None, timeout_s=GREETING_S, headers=self._headers)
-            if connection is not None:
-                self._let_in(site, connection)
-            else:
-                self.denied.add(site)
-            self.over.wait(RETRY_S)
-
-    def _let_in(self, site: str, connection: Connection) -> None:
-        with self._one:
-            if self.found is None and not self.over.is_set():
-                self.found = site, connection
-                self.over.set()
-                return
-        connection.close()
+    def taken_from(self, speaks: Speaks, queues: Sequence[str]) -> tuple[str, ...]:
+        """The queues that a client of that protocol can take messages of."""
+        return tuple(each for each in queues if speaks is not Speaks.MQTT or is_subscription(each))
 
 
 class Load:
@@ -154,11 +95,14 @@ class Load:
         consumers: int = 2,
         work_ms: float = 0.0,
         body_bytes: int = 200,
+        protocols: Sequence[Speaks] = (Speaks.STOMP,),
+        odd: Collection[Odd] = (),
         ledger_path: Path | None = None,
     ) -> None:
         """`rate` is messages per second of all producers together; `work_ms` is what a consumer needs for each. The
         clients are dealt out over the target and those `beside` it, and over their queues where each is served by
-        itself; a share has at least one of a kind that there is."""
+        itself; a share has at least one of a kind that there is. Of several consumers of a share, the first takes a
+        part of what comes by a selector, where clients speak several protocols."""
         self._shares = [share for each in (target, *beside) for share in _shares(each, tuple(queues))]
         producers, consumers = (max(each, len(self._shares)) if each else 0 for each in (producers, consumers))
         self.run = uuid.uuid4().hex[:8]
@@ -167,7 +111,9 @@ class Load:
         self._queues = tuple(queues)
         self._interval_s = producers / rate if producers and rate > 0 else 0.0
         self._work_s = work_ms / 1000
-        self._body = "x" * body_bytes
+        self._body_bytes, self._odd = body_bytes, odd
+        self._protocols = tuple(protocols)
+        self._opener = Opener(target.dialect, target.home)
         self._producing = system().event()
         self._no_more_sends = system().event()
         self._no_more_work = system().event()
@@ -239,6 +185,7 @@ class Load:
         self._no_more_sends.set()
         self._no_more_work.set()
         _join(self._producers | self._consumers)
+        self._opener.close()
         self.ledger.close()
 
     def _drain(self, drain_s: float) -> bool:
@@ -273,10 +220,26 @@ class Load:
         return total
 
     def _begun(
-        self, client: Callable[[str, Target, Sequence[str]], None], kind: str, many: int
+        self, client: Callable[[int, str, Target, Sequence[str]], None], kind: str, many: int
     ) -> dict[str, Beside[None]]:
-        shares = {f"{kind}-{number}": self._shares[number % len(self._shares)] for number in range(many)}
-        return {name: beside(partial(client, name, *share), f"{name}-{self.run}") for name, share in shares.items()}
+        shares = [self._shares[number % len(self._shares)] for number in range(many)]
+        names = [f"{kind}-{number}" for number in range(many)]
+        return {
+            name: beside(partial(client, number, name, *share), f"{name}-{self.run}")
+            for number, (name, share) in enumerate(zip(names, shares, strict=True))
+        }
+
+    def _speaking(
+        self, number: int, queues: Sequence[str], reached: Callable[[Speaks, Sequence[str]], tuple[str, ...]]
+    ) -> Iterator[tuple[Speaks, tuple[str, ...]]]:
+        """Which protocol each connection of a client speaks, and the queues that it reaches with it. MQTT does not
+        reach all of them: who begins with it stays with it, and no other takes it up. Where only MQTT is asked for and
+        reaches none, STOMP does."""
+        able = [(each, names) for each in self._protocols if (names := reached(each, queues))]
+        able = able or [(Speaks.STOMP, tuple(queues))]
+        first = number % len(able)
+        others = [each for each in (*able[first:], *able[:first]) if each[0] is not Speaks.MQTT]
+        return itertools.repeat(able[first]) if able[first][0] is Speaks.MQTT else itertools.cycle(others)
 
     def _see_them_live(self) -> None:
         """A client that ended by itself is a defect, and must not look like a quiet broker."""
@@ -286,34 +249,41 @@ class Load:
                     client.result()
                     raise RuntimeError(f"{name} ended by itself")
 
-    def _produce(self, name: str, target: Target, queues: Sequence[str]) -> None:
+    def _produce(self, number: int, name: str, target: Target, queues: Sequence[str]) -> None:
+        numbered = Numbered(self.run, name, self._body_bytes, self._odd)
+        speaking = self._speaking(number, queues, target.sent_to)
         if target.fan_out is not None:
-            produce(target.fan_out, target.login, self._producing_of(name, target, queues))
+            produce(target.fan_out, target.login, self._producing_of(numbered, *next(speaking)))
             return
-        dialler = Dialler(target)
-        sent = 0
-        while (found := dialler.dial(self._no_more_sends)) is not None:
-            sending = Sending(*found, queues, name, sent, let_in=target.ids is None)
+        dialler = Dialler(target, self._opener)
+        for speaks, reached in speaking:
+            if (found := dialler.dial(self._no_more_sends, speaks)) is None:
+                return
+            sending = Sending(*found, reached, let_in=target.ids is None)
             try:
-                self._send_all(sending, target)
-                sending.connection.close()
+                self._send_all(sending, numbered)
+                sending.client.close()
             except ConnectionLost as lost:
-                sending.connection.close(politely=False)
+                sending.client.close(politely=False)
                 if isinstance(lost, SaidError) and not sending.let_in:
                     dialler.turned_away(sending.site)
                     continue  # the message it was tried with is refused, and goes elsewhere
-            sent = sending.number
             for ident, queue in sending.outstanding.items():
                 self.ledger.attempt(queue, ident)
                 self.ledger.record(Event.SEND_IN_DOUBT, queue, ident, sending.site)
 
-    def _producing_of(self, name: str, target: Target, queues: Sequence[str]) -> Producing:
-        numbered = ((f"{self.run}-{name}-{number}", queues[number % len(queues)]) for number in itertools.count(1))
+    def _producing_of(self, numbered: Numbered, speaks: Speaks, queues: Sequence[str]) -> Producing:
         return Producing(
-            numbered, self._body, target.dialect, self.ledger, self._interval_s, self._producing, self._no_more_sends
+            numbered.every(queues),
+            speaks,
+            self._opener,
+            self.ledger,
+            self._interval_s,
+            self._producing,
+            self._no_more_sends,
         )
 
-    def _send_all(self, sending: Sending, target: Target) -> None:
+    def _send_all(self, sending: Sending, numbered: Numbered) -> None:
         """Send at the rate, noting receipts, until told to stop and the last receipt is there."""
         due = growing_s()
         stopped_at: float | None = None
@@ -326,41 +296,43 @@ class Load:
             elif not self._producing.is_set():
                 due = now
             while stopped_at is None and self._producing.is_set() and due <= now and sending.may_send:
-                ident, queue = sending.next(self.run)
+                message = numbered.next(sending.queues)
                 if sending.let_in:
-                    self.ledger.attempt(queue, ident)
-                send(sending.connection, target.dialect, queue, ident, self._body)
+                    self.ledger.attempt(message.queue, message.ident)
+                sending.send(message)
                 # After a stall the rate goes on; missed sends are not made up for in one burst.
                 due = max(due + self._interval_s, now - 1.0)
-            for frame in sending.connection.receive(max(0.0005, min(due - growing_s(), TURN_S))):
-                ident = frame.headers.get("receipt-id", "")
-                if frame.cmd == "RECEIPT" and (done := sending.outstanding.pop(ident, None)) is not None:
+            for each in sending.client.receive(max(0.0005, min(due - growing_s(), TURN_S))):
+                if isinstance(each, Confirmed) and (queue := sending.outstanding.pop(each.name, None)) is not None:
                     sending.let_in = True
-                    self.ledger.attempt(done, ident)
-                    self.ledger.record(Event.SENT, done, ident, sending.site)
-            sending.connection.beat(every_s=BEAT_S, silent_s=SILENT_S)
+                    self.ledger.attempt(queue, each.name)
+                    self.ledger.record(Event.SENT, queue, each.name, sending.site)
+            sending.client.beat()
 
-    def _consume(self, name: str, target: Target, queues: Sequence[str]) -> None:
+    def _consume(self, number: int, name: str, target: Target, queues: Sequence[str]) -> None:
         del name
-        dialler = Dialler(target)
-        while (found := dialler.dial(self._no_more_work)) is not None:
-            site, connection = found
+        dialler = Dialler(target, self._opener)
+        # Whatever no selector sees, as what was sent with MQTT, is left to the others of that share.
+        selects = number < len(self._shares) < self._many[1] - number and len(self._protocols) > 1
+        for speaks, reached in self._speaking(number, queues, target.taken_from):
+            if (found := dialler.dial(self._no_more_work, speaks)) is None:
+                return
+            site, client = found
             store = target.store(site)
-            work = Work(
-                connection, site, queues, self.ledger, work_s=self._working, store=store, dialect=target.dialect
-            )
+            selector = f"part = '{PARTS[0]}'" if selects and speaks is not Speaks.MQTT else ""
+            work = Work(client, site, reached, self.ledger, work_s=self._working, store=store, selector=selector)
             try:
-                self._work_all(connection, work)
-                connection.close()
+                self._work_all(client, work)
+                client.close()
             except ConnectionLost as lost:
-                connection.close(politely=False)
+                client.close(politely=False)
                 if isinstance(lost, SaidError) and not work.let_in:
                     dialler.turned_away(site)
             work.give_up()
             if store is not None:
                 store.close()
 
-    def _work_all(self, connection: Connection, work: Work) -> None:
+    def _work_all(self, client: Client, work: Work) -> None:
         work.subscribe()
         stopped_at: float | None = None
         while True:
@@ -368,9 +340,9 @@ class Load:
                 stopped_at = stopped_at or growing_s()
                 if not work.unconfirmed or growing_s() - stopped_at > FINISH_S:
                     return
-            for frame in connection.receive(TURN_S):
-                work.take(frame, begin=stopped_at is None)
-            connection.beat(every_s=BEAT_S, silent_s=SILENT_S)
+            for each in client.receive(TURN_S):
+                work.take(each, begin=stopped_at is None)
+            client.beat()
 
 
 def _shares(target: Target, queues: tuple[str, ...]) -> list[tuple[Target, tuple[str, ...]]]:

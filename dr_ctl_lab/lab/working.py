@@ -13,19 +13,17 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from dr_ctl.core.system import system
+from dr_ctl_lab.lab.clients.client import Came, Confirmed, Outgoing
 from dr_ctl_lab.lab.ids import QUEUE_HEADER, IdStore, Where
 from dr_ctl_lab.lab.ledger import Event, Ledger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from dr_ctl.stomp_io.connection import Connection
-    from dr_ctl.stomp_io.dialect import Dialect
-    from dr_ctl.stomp_io.frames import Frame
+    from dr_ctl_lab.lab.clients.client import Client
 
-ID_HEADER = "order_id"
-WINDOW_BYTES = 4096
 SUBSCRIBED = "subscribed"
+MOST_UNCONFIRMED = 10
 
 
 class Store:
@@ -35,26 +33,24 @@ class Store:
         self._ids = ids
         self._address = address
 
-    def skips(self, connection: Connection, queue: str, ident: str) -> bool:
+    def skips(self, client: Client, queue: str, ident: str) -> bool:
         """Say whether there is nothing to do. Ids that a consumer of this site processed are told once more: a message
         comes again only where the acknowledgement did not arrive, and then the first telling may not have either."""
         known = self._ids.known(queue, ident)
         if known is Where.HERE:
-            self._tell(connection, queue, ident)
+            self._tell(client, queue, ident)
         return known is not None
 
-    def done(self, connection: Connection, queue: str, ident: str) -> None:
+    def done(self, client: Client, queue: str, ident: str) -> None:
         self._ids.add([(queue, ident)], Where.HERE)
-        self._tell(connection, queue, ident)
+        self._tell(client, queue, ident)
 
     def close(self) -> None:
         self._ids.close()
 
-    def _tell(self, connection: Connection, queue: str, ident: str) -> None:
-        if self._address is None:
-            return
-        headers = {"destination-type": "ANYCAST", "persistent": "true", QUEUE_HEADER: queue}
-        connection.stomp.send(self._address, ident, headers=headers)
+    def _tell(self, client: Client, queue: str, ident: str) -> None:
+        if self._address is not None:
+            client.send(Outgoing("", self._address, ident, headers={QUEUE_HEADER: queue}), confirm=None)
 
 
 class Work:
@@ -62,42 +58,41 @@ class Work:
 
     def __init__(
         self,
-        connection: Connection,
+        client: Client,
         site: str,
         queues: Sequence[str],
         ledger: Ledger,
         *,
         work_s: Callable[[], float],
         store: Store | None,
-        dialect: Dialect,
+        selector: str = "",
     ) -> None:
         self.let_in = store is None  # with one, once a broker confirms the subscription: a queue may be closed alone
-        self._connection, self._site, self._queues, self._ledger = connection, site, queues, ledger
-        self._work_s, self._store, self._dialect = work_s, store, dialect
+        self._client, self._site, self._queues, self._ledger = client, site, queues, ledger
+        self._work_s, self._store, self._selector = work_s, store, selector
         self._receipts = itertools.count(1)
         self._unconfirmed: dict[str, tuple[str, str]] = {}
-        self._waiting: deque[Frame] = deque()
+        self._waiting: deque[Came] = deque()
 
     def subscribe(self) -> None:
-        for number, queue in enumerate(self._queues):
-            receipt = SUBSCRIBED if self._store else None
-            subscribe(self._connection, self._dialect, str(number), queue, receipt=receipt)
+        confirm = SUBSCRIBED if self._store else None
+        self._client.subscribe(self._queues, confirm=confirm, selector=self._selector)
 
     @property
     def unconfirmed(self) -> bool:
         """Say whether an acknowledgement has no receipt yet."""
         return bool(self._unconfirmed)
 
-    def take(self, frame: Frame, *, begin: bool) -> None:
+    def take(self, each: Came | Confirmed, *, begin: bool) -> None:
         """Take what came; without `begin` no work is begun any more."""
-        if frame.cmd == "RECEIPT":
+        if isinstance(each, Confirmed):
             self.let_in = True
-            done = self._unconfirmed.pop(frame.headers.get("receipt-id", ""), None)
+            done = self._unconfirmed.pop(each.name, None)
             if done is not None:
                 self._ledger.record(Event.CONSUMED, *done, self._site)
-        elif frame.cmd == "MESSAGE":
-            self._waiting.append(frame)
-        while begin and self._waiting and not (self._store and self._unconfirmed):
+        else:
+            self._waiting.append(each)
+        while begin and self._waiting and len(self._unconfirmed) < (1 if self._store else MOST_UNCONFIRMED):
             self._work(self._waiting.popleft())
 
     def give_up(self) -> None:
@@ -106,36 +101,15 @@ class Work:
             self._ledger.record(Event.ACK_IN_DOUBT, queue, ident, self._site)
         self._unconfirmed.clear()
 
-    def _work(self, frame: Frame) -> None:
-        queue, ident = self._queues[int(frame.headers["subscription"])], identify(frame)
-        if self._store and self._store.skips(self._connection, queue, ident):
-            self._connection.stomp.ack(frame.headers["ack"])
+    def _work(self, came: Came) -> None:
+        if self._store and self._store.skips(self._client, came.queue, came.ident):
+            self._client.ack(came, confirm=None)
             return
         if (work_s := self._work_s()) > 0:
             system().sleep(work_s)
-        self._ledger.record(Event.RECEIVED, queue, ident, self._site)
+        self._ledger.record(Event.RECEIVED, came.queue, came.ident, self._site)
         if self._store:
-            self._store.done(self._connection, queue, ident)
+            self._store.done(self._client, came.queue, came.ident)
         receipt = f"ack-{next(self._receipts)}"
-        self._unconfirmed[receipt] = (queue, ident)
-        self._connection.stomp.ack(frame.headers["ack"], receipt=receipt)
-
-
-def subscribe(
-    connection: Connection,
-    dialect: Dialect,
-    ident: str,
-    queue: str,
-    *,
-    window: int = WINDOW_BYTES,
-    receipt: str | None = None,
-) -> None:
-    """Subscribe to a queue so that every message is acknowledged by itself; `window` is in bytes."""
-    confirmed = {} if receipt is None else {"receipt": receipt}
-    headers = {**dialect.subscribing(window), **confirmed}
-    connection.stomp.subscribe(dialect.queue(queue), ident, "client-individual", headers)
-
-
-def identify(frame: Frame) -> str:
-    """Name a message: by the id that a load gave it, else by the broker's."""
-    return str(frame.headers.get(ID_HEADER) or frame.headers.get("message-id", "?"))
+        self._unconfirmed[receipt] = (came.queue, came.ident)
+        self._client.ack(came, confirm=receipt)

@@ -241,23 +241,6 @@ def test_looks_at_everything_take_a_twentieth_of_the_time(
     assert (board.shown.good_for_s, board.ready) == (60.0, True)
 
 
-def test_the_longest_time_without_a_look_is_a_figure_for_ten_minutes(glanced: tuple[Monitor, Glanced]) -> None:
-    monitor, topology = glanced
-    board = Board()
-
-    def told() -> float | None:
-        board.shown = shown(monitor, monitor.sample())
-        return registry_of(board).get_sample_value("dr_ctl_monitor_gap_seconds")
-
-    assert told() == 0.0
-    topology.clock.sleep(31)
-    assert told() == pytest.approx(31, abs=0.1)
-    for _ in range(121):
-        topology.clock.sleep(5)
-        last = told()
-    assert last == pytest.approx(5, abs=0.1)
-
-
 def test_the_last_minute_is_on_disk_within_a_second_and_whole(tmp_path: Path, glanced: tuple[Monitor, Glanced]) -> None:
     monitor, topology = glanced
     for _ in range(15):

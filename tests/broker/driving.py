@@ -22,8 +22,9 @@ from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.patience import Patience
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.registry import opened
+from dr_ctl_lab.lab.clients.dialling import Dialler
+from dr_ctl_lab.lab.clients.stomp import StompClient
 from dr_ctl_lab.lab.lab import Lab
-from dr_ctl_lab.lab.traffic import Dialler
 from dr_ctl_lab.played import PlayedTwin
 from tests import documents
 from tests.broker.recorder import Recorder, Seen
@@ -151,7 +152,9 @@ def send_as_client(lab: Lab, queue: str, count: int, at: str | None = None, **mo
     sites = tuple(each for each in target.sites if at in (None, each[0]))
     dialled = Dialler(replace(target, sites=sites)).dial(threading.Event())
     assert dialled is not None
-    _, connection = dialled
+    _, client = dialled
+    assert isinstance(client, StompClient)
+    connection = client.connection
     try:
         for number in range(count):
             headers = {"destination": queue, "destination-type": "ANYCAST", "persistent": "true", "receipt": "sent"}

@@ -49,33 +49,6 @@ def test_a_monitor_that_looks_no_more_is_told_with_its_last_look(
     )
 
 
-def gap(dr_ctl: Shell, lasted_s: float, ago_s: float) -> datetime:
-    """A monitor looked each second, but once not for so long; gives the end of that."""
-    now = datetime.now(UTC)
-    ended = now - timedelta(seconds=ago_s)
-    before_s = [*range(int(ago_s)), ago_s, *(ago_s + lasted_s + number for number in range(5))]
-    told = {"site": "london", "pair": "orders-1", "start": "1"}
-    rows = [Row(**told, ts=now - timedelta(seconds=each), kind="site", name="serving", took_ms=10) for each in before_s]  # type: ignore[arg-type]
-    rows.append(Row(**told, ts=now, kind="mixed", name="*", added=0, depth=0, link=True))  # type: ignore[arg-type]
-    write(rows, dr_ctl.folder / "history")
-    return ended
-
-
-@pytest.mark.parametrize(
-    ("lasted_s", "ago_s", "is_told"), [(31, 20, True), (31, 590, True), (31, 620, False), (9, 20, False)]
-)
-@pytest.mark.usefixtures("sites")
-def test_a_monitor_that_was_late_lately_is_told(dr_ctl: Shell, lasted_s: float, ago_s: float, is_told: bool) -> None:
-    ended = gap(dr_ctl, lasted_s, ago_s)
-
-    told = f"the monitor did not look for 31 s until {stamp(ended)}, the longest gap of the last 10 minutes"
-    for command in ("status", "validate"):
-        document = dr_ctl(command, "--json").document
-        late = [each["text"] for each in document["findings"] if each["id"] == "DR-MON-003"]
-        assert [each.startswith(told) for each in late] == [True] * is_told, command
-    assert (told in dr_ctl("check", "--json").document["summary"]) is is_told
-
-
 @pytest.mark.usefixtures("sites")
 def test_where_none_has_ever_looked_that_is_null(dr_ctl: Shell) -> None:
     ended = dr_ctl("status", "--json")

@@ -6,9 +6,10 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from dr_ctl.stomp_io.connection import Connection, ConnectionLost
-from dr_ctl_lab.lab.traffic import BEAT_S, SILENT_S, TURN_S, Dialler
-from dr_ctl_lab.lab.working import identify, subscribe
+from dr_ctl.stomp_io.connection import ConnectionLost
+from dr_ctl_lab.lab.clients.client import Came, Client
+from dr_ctl_lab.lab.clients.dialling import Dialler
+from dr_ctl_lab.lab.traffic import TURN_S
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -24,7 +25,6 @@ class HoldingConsumer:
 
     def __init__(self, target: Target, queue: str, *, client_id: str, window: int = PLENTY) -> None:
         """`window` bounds, in bytes, how much the broker hands over unacknowledged."""
-        self._dialect = target.dialect
         self._dialler = Dialler(target, headers={"client-id": client_id})
         self._queue = queue
         self._window = window
@@ -33,7 +33,7 @@ class HoldingConsumer:
         self._release = threading.Event()
         self._subscribed = threading.Event()
         self._lock = threading.Lock()
-        self._held: dict[str, str] = {}  # what to acknowledge with, and whose it is
+        self._held: list[Came] = []
         self._thread = threading.Thread(target=self._run, name=f"holding-{client_id}", daemon=True)
 
     def __enter__(self) -> Self:
@@ -56,7 +56,7 @@ class HoldingConsumer:
     def held(self) -> tuple[str, ...]:
         """The ids of the messages in hand."""
         with self._lock:
-            return tuple(self._held.values())
+            return tuple(each.ident for each in self._held)
 
     def wait_for(self, count: int, *, within_s: float = 10.0) -> tuple[str, ...]:
         """Wait until it holds at least so many; TimeoutError where it does not in time."""
@@ -79,26 +79,25 @@ class HoldingConsumer:
 
     def _run(self) -> None:
         while (found := self._dialler.dial(self._end)) is not None:
-            _, connection = found
+            _, client = found
             try:
-                self._hold(connection)
-                connection.close()
+                self._hold(client)
+                client.close()
             except ConnectionLost:
-                connection.close(politely=False)
+                client.close(politely=False)
             with self._lock:
                 self._held.clear()
 
-    def _hold(self, connection: Connection) -> None:
-        subscribe(connection, self._dialect, "held", self._queue, window=self._window)
+    def _hold(self, client: Client) -> None:
+        client.subscribe([self._queue], window_bytes=self._window)
         self._subscribed.set()
         while not self._end.is_set():
-            for frame in connection.receive(TURN_S):
-                if frame.cmd == "MESSAGE":
-                    with self._lock:
-                        self._held[frame.headers["ack"]] = identify(frame)
+            came = [each for each in client.receive(TURN_S) if isinstance(each, Came)]
+            with self._lock:
+                self._held += came
             if self._release.is_set():
                 with self._lock:
-                    for ack in self._held:
-                        connection.stomp.ack(ack)
+                    for each in self._held:
+                        client.ack(each, confirm=None)
                     self._held.clear()
-            connection.beat(every_s=BEAT_S, silent_s=SILENT_S)
+            client.beat()

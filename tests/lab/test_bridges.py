@@ -31,7 +31,7 @@ def test_bridges_and_agents_have_doors_of_their_own_and_the_clients_boots_closed
     doors = {one.get("name"): one.text or "" for one in made().iter("acceptor")}
 
     assert doors == {
-        "clients": "tcp://127.0.0.1:20002?protocols=CORE,AMQP,STOMP;autoStart=false",
+        "clients": "tcp://127.0.0.1:20002?protocols=STOMP,AMQP,CORE,OPENWIRE;autoStart=false",
         "bridge": "tcp://127.0.0.1:20003?protocols=CORE",
         "agents": "tcp://127.0.0.1:20004?protocols=STOMP",
     }

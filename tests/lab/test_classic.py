@@ -103,15 +103,15 @@ def test_the_clients_connector_starts_where_nobody_finds_it_and_is_then_told_its
     assert doors(xml) == {
         "openwire": "tcp://127.0.0.1:20003",
         "sync": "stomp://127.0.0.1:20004",
-        "stomp": "stomp://127.0.0.1:0",
+        "stomp": "auto://127.0.0.1:0",
     }
-    assert invoked(xml) == [("stomp", "stop"), ("stomp", "setUri", "stomp://127.0.0.1:20002")]
+    assert invoked(xml) == [("stomp", "stop"), ("stomp", "setUri", "auto://127.0.0.1:20002")]
 
 
 def test_it_can_be_had_as_most_brokers_have_it() -> None:
     xml = made("orders.in", boots_open=True)
 
-    assert doors(xml)["stomp"] == "stomp://127.0.0.1:20002"
+    assert doors(xml)["stomp"] == "auto://127.0.0.1:20002"
     assert invoked(xml) == []
 
 
@@ -197,7 +197,7 @@ def test_brokers_that_share_a_directory_wait_for_its_lock_and_open_with_it() -> 
     [store] = xml.iter(f"{CORE}kahaDB")
     assert store.get("directory") == "/lab/store"
     assert [one.get("lockAcquireSleepInterval") for one in xml.iter(f"{CORE}shared-file-locker")] == ["1000"]
-    assert doors(xml)["stomp"] == "stomp://127.0.0.1:20002"
+    assert doors(xml)["stomp"] == "auto://127.0.0.1:20002"
     assert invoked(xml) == []
 
 
@@ -251,6 +251,6 @@ def test_producers_have_a_door_of_their_own_at_brokers_that_do_not_know_each_oth
     make = Make(site, THERE, None, ["orders.in"], options=KINDS.named(FAN_OUT).options({}))
     xml = ET.fromstring(create.configured(make, fanout.joined(Path(), make)))
 
-    assert doors(xml)["producers"] == "stomp://127.0.0.1:20010"
-    assert doors(xml)["stomp"] == "stomp://127.0.0.1:0"
+    assert doors(xml)["producers"] == "auto://127.0.0.1:20010"
+    assert doors(xml)["stomp"] == "auto://127.0.0.1:0"
     assert not list(xml.iter(f"{CORE}networkConnector"))

@@ -12,8 +12,9 @@ import pytest
 from dr_ctl.stomp_io.address import Address, Login
 from dr_ctl.stomp_io.frames import Frame
 from dr_ctl_lab.lab import traffic
+from dr_ctl_lab.lab.clients.dialling import Dialler
 from dr_ctl_lab.lab.ledger import Ledger
-from dr_ctl_lab.lab.traffic import Dialler, Load, Target
+from dr_ctl_lab.lab.traffic import Load, Target
 from tests.lab.holding import HoldingConsumer
 from tests.lab.waiting import eventually
 from tests.stomp_io.doors import CONNECTED, closed_port, door

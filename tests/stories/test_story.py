@@ -17,6 +17,7 @@ from dr_ctl.stomp_io.answers import Closed, Connected
 from dr_ctl.stomp_io.client import greet
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.ledger import Counts, Verdict
+from dr_ctl_lab.lab.stage import Manner
 from dr_ctl_lab.lab.traffic import Load
 from dr_ctl_lab.played import PlayedTwin
 from tests.broker.driving import Ended, Operator, Stage, end_all, killed_at, recorded, until
@@ -106,10 +107,8 @@ def test_a_service_moves_there_and_back_loses_a_site_and_takes_it_in_again(
     stage: Stage, operator: Operator, tmp_path: Path
 ) -> None:
     topology = load(stage.settings_path).settings.topology
-    # One consumer, or one of each queue.
-    work_ms = WORK_MS * (len(stage.queues) if topology in BY_QUEUE else 1)
     beside = Agents(operator) if topology in WITH_AGENT and isinstance(stage, Lab) else nullcontext()
-    with beside, stage.load(RATE, consumers=1, work_ms=work_ms) as traffic:
+    with beside, stage.load(RATE, **clients(stage, topology)) as traffic:
         more(traffic)
         there = operator.run("swapover", "--to", "paris", "--yes")
         assert there.code == 0, there.told
@@ -163,6 +162,20 @@ def test_a_service_moves_there_and_back_loses_a_site_and_takes_it_in_again(
     # No site owes anything, each run is sealed.
     assert operator.run("status").document["debts"] == []
     assert operator.run("runs", "verify").code == 0
+
+
+def clients(stage: Stage, topology: str) -> Manner:
+    """Clients of every protocol that is spoken there. One consumer, or one of each queue: it speaks another protocol at
+    each new connection."""
+    target = stage.target()
+    work_ms = WORK_MS * (len(stage.queues) if topology in BY_QUEUE else 1)
+    return {
+        "producers": len(target.speaks) + 1,
+        "consumers": 1,
+        "work_ms": work_ms,
+        "protocols": target.speaks,
+        "odd": target.odd,
+    }
 
 
 def left(stage: Stage, topology: str) -> set[str]:
@@ -229,5 +242,7 @@ def came_to_rest(stage: Stage, traffic: Load) -> Verdict:
     def idle(counts: Counts) -> bool:
         return counts.received == counts.consumed + counts.ack_in_doubt and stage.target().left(stage.queues) == 0
 
-    traffic.wait_until(idle, within_s=60, what="the queues are empty")
+    traffic.slow_down(0)
+    traffic.wait_until(idle, within_s=120, what="the queues are empty")
+    traffic.slow_down(WORK_MS)
     return traffic.ledger.verdict()

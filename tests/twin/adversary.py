@@ -21,7 +21,7 @@ import pytest
 from dr_ctl.agents.monitor import recording
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.settings.loader import load
-from dr_ctl_lab.lab.working import ID_HEADER
+from dr_ctl_lab.lab.clients.client import ID_HEADER
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.classic.brokersync.broker import BrokerSyncBroker
 from dr_ctl_lab.twin.classic.sharedstore.broker import SharedStoreBroker

@@ -12,8 +12,9 @@ from dr_ctl.stomp_io.connection import Connection, ConnectionLost
 from dr_ctl.stomp_io.dialect import ARTEMIS, Dialect
 from dr_ctl.stomp_io.frames import Frame
 from dr_ctl.stomp_io.knock import knock
+from dr_ctl_lab.lab.clients.client import ID_HEADER
+from dr_ctl_lab.lab.clients.stomp import identify
 from dr_ctl_lab.lab.ledger import Event, Ledger
-from dr_ctl_lab.lab.working import ID_HEADER, identify
 from tests.broker.driving import Stage
 
 WITHIN_S = 1.0

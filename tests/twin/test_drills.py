@@ -295,7 +295,7 @@ def test_a_site_that_is_back_says_why_it_still_ships_and_what_of_it_came_twice(p
     first = person.types("status")
     taken_in = person.types("reinstate london --yes")
 
-    assert "blocked on purpose until `dr-ctl reinstate london`; the backlog may grow" in first.out
+    assert "paris keeps it out on purpose until `dr-ctl reinstate london`; it grows by echoes of what" in first.out
     assert "the link is down" not in first.out
     assert taken_in.code == 0
     assert "0 message(s) and 2 acknowledgement(s), 1 of these written since it is back" in taken_in.err

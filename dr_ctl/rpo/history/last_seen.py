@@ -7,15 +7,12 @@ from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dr_ctl.core.model import Role
 from dr_ctl.rpo.history.files import rows_of_tail
-from dr_ctl.rpo.history.row import micros, moment
 from dr_ctl.rpo.history.sources import Sources, read
-from dr_ctl.rpo.history.stamps import Stamps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -24,7 +21,6 @@ if TYPE_CHECKING:
     from dr_ctl.core.model import Finding
     from dr_ctl.settings.model import Place
 
-_NONE: Final = np.zeros(0, np.int64)
 _FILES: Final = 250
 """How many files are read back: an hour of a monitor that writes one a minute, and a week of joined hours."""
 
@@ -40,28 +36,6 @@ def newest_look(history: Path | Place, sites: Iterable[str]) -> tuple[datetime |
     store did not answer, which may have later ones."""
     last, findings = read(history, lambda files: [_last(files, site, ("ts",)) for site in sites])
     return max((each for each in last if each is not None), default=None), findings
-
-
-def longest_gap(history: Path | Place, sites: Iterable[str], since: datetime) -> tuple[datetime, float] | None:
-    """The longest time between two looks at any of these sites since then: when it ended, and how many seconds it
-    took."""
-    own, _ = read(history, lambda files: [each for site in sites for each in _moments(files, site, micros(since))])
-    us = np.unique(np.concatenate([_NONE, *own]))
-    us = us[max(0, int(np.searchsorted(us, micros(since))) - 1) :]
-    if len(us) < 2:  # noqa: PLR2004
-        return None
-    apart = np.diff(us)
-    longest = int(apart.argmax())
-    return moment(int(us[longest + 1])), float(apart[longest]) / 1e6
-
-
-def _moments(files: Sources, site: str, since_us: int) -> Iterator[Stamps]:
-    """The moments of looks since then, and of some before."""
-    for rows in _newest(files, site, ("ts",)):
-        us = rows["ts"].cast(pa.int64()).to_numpy()
-        yield us
-        if len(us) and us.min() <= since_us:
-            return
 
 
 def link_lost(history: Path | Place, site: str, pair: str) -> datetime | None:

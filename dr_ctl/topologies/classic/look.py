@@ -34,7 +34,16 @@ _LIMITS: Final = (
     ("TempPercentUsage", "tempUsage", "all who send non-durable messages wait"),
 )
 # The protocols of connectors by scheme; connectors of any other scheme speak OpenWire.
-_SCHEMES: Final = {"stomp": "STOMP", "amqp": "AMQP", "mqtt": "MQTT", "ws": "WS", "wss": "WS", "http": "HTTP"}
+_SCHEMES: Final[Mapping[str, frozenset[str]]] = {
+    "stomp": frozenset({"STOMP"}),
+    "amqp": frozenset({"AMQP"}),
+    "mqtt": frozenset({"MQTT"}),
+    "ws": frozenset({"WS"}),
+    "wss": frozenset({"WS"}),
+    "http": frozenset({"HTTP"}),
+    "auto": frozenset({"OPENWIRE", "STOMP", "AMQP", "MQTT"}),  # told by the first bytes
+}
+_OPENWIRE: Final = frozenset({"OPENWIRE"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +239,7 @@ def _connectors(answer: Answer, addresses: Mapping[str, str]) -> Iterable[Accept
             bean=bean,
             started=fields.flag("Started"),
             port=_port(address),
-            protocols=frozenset({_SCHEMES.get(scheme, "OPENWIRE")}),
+            protocols=_SCHEMES.get(scheme, _OPENWIRE),
             opens_at_boot=True,  # no setting changes this
         )
 

@@ -19,9 +19,9 @@ from dr_ctl.jolokia.beans import parts, quote
 from dr_ctl_lab.lab.artemis import create
 from dr_ctl_lab.lab.artemis.admin import Admin
 from dr_ctl_lab.lab.artemis.mirror import profile
+from dr_ctl_lab.lab.clients.client import ID_HEADER, Speaks
 from dr_ctl_lab.lab.distribution import ARTEMIS
 from dr_ctl_lab.lab.make import IdsAt
-from dr_ctl_lab.lab.working import ID_HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -101,7 +101,7 @@ def _doors(make: Make, copied: Sequence[str]) -> str:
       </connectors>
 
       <acceptors>
-         <acceptor name="clients">tcp://127.0.0.1:{ports["clients"]}?protocols=CORE,AMQP,STOMP;autoStart=false</acceptor>
+         <acceptor name="clients">tcp://127.0.0.1:{ports["clients"]}?protocols={PROTOCOLS};autoStart=false</acceptor>
          <acceptor name="bridge">tcp://127.0.0.1:{ports["bridge"]}?protocols=CORE</acceptor>
          <acceptor name="agents">tcp://127.0.0.1:{ports["agents"]}?protocols=STOMP</acceptor>
       </acceptors>
@@ -127,17 +127,20 @@ def _bridge(make: Make, address: str) -> str:
             <user>{BRIDGE}</user>
             <password>{site.others[BRIDGE]}</password>
             <static-connectors><connector-ref>{peer}</connector-ref></static-connectors>
+            <routing-type>ANYCAST</routing-type>
          </bridge>"""
 
 
 def _divert(site: str, address: str) -> str:
-    """Ids that a consumer tells here are for the peer alone: ids leave the address, messages stay."""
+    """Ids that a consumer tells here are for the peer alone: ids leave the address, messages stay. A client of JMS over
+    AMQP marks a message for a queue: without a routing type of its own the copy would find no queue in the buffer."""
     return f"""
          <divert name={quoteattr(f"divert.{address}")}>
             <address>{escape(address)}</address>
             <forwarding-address>mirror.{escape(address)}</forwarding-address>
             <filter string={quoteattr(own(site))}/>
             <exclusive>{str(address == IDS).lower()}</exclusive>
+            <routing-type>MULTICAST</routing-type>
          </divert>"""
 
 
@@ -229,7 +232,8 @@ class BridgesAdmin(Admin):
         self._on_broker(f"createQueue({TEXT},boolean)", json.dumps({**queue, "auto-create-address": True}), True)
         self._create_bridge(bridge(peer, name), name, self._site.others[BRIDGE])
         divert = {"name": f"divert.{name}", "address": name, "forwarding-address": f"mirror.{name}", "exclusive": False}
-        self._on_broker(f"createDivert({TEXT})", json.dumps({**divert, "filter-string": own(site)}))
+        divert |= {"filter-string": own(site), "routing-type": "MULTICAST"}
+        self._on_broker(f"createDivert({TEXT})", json.dumps(divert))
 
     def _create_bridge(self, bridge: str, queue: str, password: str) -> None:
         site, peer = self._site.name, self._peer()
@@ -240,6 +244,7 @@ class BridgesAdmin(Admin):
             "forwarding-address": queue,
             "transformer-configuration": {"class-name": TRANSFORMER, "properties": {ORIGIN: site}},
             "static-connectors": [peer],
+            "routing-type": "ANYCAST",
             "user": BRIDGE,
             "password": password,
         }
@@ -285,6 +290,10 @@ def settings(site: SiteState, secret: str) -> dict[str, Any]:
     return {**told, "bridge": ["bridge"], "lasting_fence": {"roles": [CLIENTS]}, "ids": ids}
 
 
+# No MQTT: what it publishes would have to be diverted into a queue, past what keeps its clients out.
+SPOKEN: Final = tuple(each for each in create.SPOKEN if each is not Speaks.MQTT)
+PROTOCOLS: Final = ",".join(each.name for each in SPOKEN)
+
 KIND: Final = create.artemis(
     joined="diverts and bridges join",
     distribution=ARTEMIS,
@@ -302,4 +311,6 @@ KIND: Final = create.artemis(
     settings=settings,
     users=(BRIDGE, AGENT),
     ids=IdsAt(address=IDS, acceptor="agents", user=AGENT),
+    speaks=SPOKEN,
+    forwards=lambda _: False,
 )

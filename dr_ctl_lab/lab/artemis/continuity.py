@@ -15,7 +15,7 @@ from xml.sax.saxutils import quoteattr
 
 from dr_ctl.core.errors import BrokerError, EnvironmentFault
 from dr_ctl_lab.lab.artemis.admin import Admin
-from dr_ctl_lab.lab.artemis.create import artemis, create, only, queues
+from dr_ctl_lab.lab.artemis.create import PROTOCOLS, artemis, create, forwarding, only, queues
 from dr_ctl_lab.lab.distribution import Coordinates
 from dr_ctl_lab.lab.state import ADMIN
 
@@ -73,7 +73,7 @@ def configured(xml: str, make: Make) -> str:
     """
     site, peer = make.site, make.peer
     acceptors = f"""<acceptors>
-         <acceptor name="clients">tcp://127.0.0.1:{site.ports["clients"]}?protocols=CORE,AMQP,STOMP</acceptor>
+         <acceptor name="clients">tcp://127.0.0.1:{site.ports["clients"]}?protocols={PROTOCOLS}</acceptor>
          <acceptor name="mirror">tcp://127.0.0.1:{site.ports["mirror"]}?protocols=CORE,AMQP</acceptor>
          <acceptor name="continuity-internal">vm://1</acceptor>
       </acceptors>
@@ -81,7 +81,7 @@ def configured(xml: str, make: Make) -> str:
       <connectors>
          <connector name="local">vm://1</connector>
          <connector name="peer">tcp://127.0.0.1:{make.link_port}</connector>
-      </connectors>"""
+      </connectors>{forwarding(make)}"""
     told = {
         "site-id": site.name,
         "local-username": ADMIN,

@@ -12,6 +12,7 @@ from xml.sax.saxutils import quoteattr
 from dr_ctl.core.errors import EnvironmentFault, UsageError
 from dr_ctl_lab.lab import daemons
 from dr_ctl_lab.lab.artemis.admin import jolokia
+from dr_ctl_lab.lab.clients.client import FORWARDED, Speaks, address_of, is_subscription, name_of
 from dr_ctl_lab.lab.make import Kind
 from dr_ctl_lab.lab.state import ADMIN, APP
 
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
 
 CREATE_TIMEOUT_S = 60
 LOGS = ("log/artemis.log", "log/out.txt")
-PLAIN_QUEUE = re.compile(r"[A-Za-z0-9._-]+")
+PLAIN_QUEUE = re.compile(r"[A-Za-z0-9._-]+(::[A-Za-z0-9._-]+)?")
+SPOKEN = (Speaks.STOMP, Speaks.AMQP, Speaks.CORE, Speaks.OPENWIRE, Speaks.MQTT)
+PROTOCOLS = ",".join(each.name for each in SPOKEN)
 # Several brokers share a small machine and live for minutes: the collector with the fewest threads, and only the quick
 # compiler. A start takes half the time with it, and 300 messages per second two thirds of the processor.
 LIGHT = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
@@ -125,12 +128,33 @@ def plain(name: str) -> bool:
 
 
 def queues(make: Make) -> str:
-    """The queues that stand in broker.xml."""
+    """The queues that stand in broker.xml, those that subscribers share among them, and where MQTT reaches them."""
+    kinds = {name: "multicast" if is_subscription(name) else "anycast" for name in make.queues if plain(name)}
     return "".join(
-        f"\n         <address name={quoteattr(name)}><anycast><queue name={quoteattr(name)}/></anycast></address>"
-        for name in make.queues
-        if plain(name)
+        f"\n         <address name={quoteattr(address_of(name))}>"
+        f"<{kind}><queue name={quoteattr(name_of(name))}/></{kind}></address>"
+        for name, kind in kinds.items()
+    ) + "".join(
+        f"\n         <address name={quoteattr(FORWARDED + name)}><multicast/></address>" for name in make.forwards
     )
+
+
+def forwarding(make: Make) -> str:
+    """Diverts that bring what is published with MQTT into the queues."""
+    diverts = "".join(
+        f"""
+         <divert name={quoteattr(FORWARDED + name)}>
+            <address>{FORWARDED}{name}</address>
+            <forwarding-address>{name}</forwarding-address>
+            <exclusive>true</exclusive>
+            <routing-type>ANYCAST</routing-type>
+         </divert>"""
+        for name in make.forwards
+    )
+    return f"""
+
+      <diverts>{diverts}
+      </diverts>"""
 
 
 def environment() -> dict[str, str]:
@@ -155,4 +179,6 @@ artemis = partial(
     logs=LOGS,
     links_at_boot=links_at_boot,
     made_at_once=plain,
+    speaks=SPOKEN,
+    forwards=lambda name: plain(name) and not is_subscription(name),
 )

@@ -11,7 +11,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from dr_ctl_lab.lab.artemis.admin import Admin
-from dr_ctl_lab.lab.artemis.create import LIGHT, artemis, create, links_at_boot, memory, only, queues
+from dr_ctl_lab.lab.artemis.create import (
+    LIGHT,
+    PROTOCOLS,
+    artemis,
+    create,
+    forwarding,
+    links_at_boot,
+    memory,
+    only,
+    queues,
+)
 from dr_ctl_lab.lab.distribution import ARTEMIS
 from dr_ctl_lab.lab.state import ADMIN
 
@@ -41,7 +51,7 @@ def configured(xml: str, make: Make) -> str:
         else ""
     )
     acceptors = f"""<acceptors>
-         <acceptor name="clients">tcp://127.0.0.1:{site.ports["clients"]}?protocols=CORE,AMQP,STOMP;autoStart=false</acceptor>
+         <acceptor name="clients">tcp://127.0.0.1:{site.ports["clients"]}?protocols={PROTOCOLS};autoStart=false</acceptor>
          <acceptor name="mirror">tcp://127.0.0.1:{site.ports["mirror"]}?protocols=AMQP;amqpCredits=1000;amqpLowCredits=300</acceptor>{door}
       </acceptors>
 
@@ -52,7 +62,7 @@ def configured(xml: str, make: Make) -> str:
                     address-filter="!dr-ctl."/>
          </amqp-connection>
       </broker-connections>
-      <mirror-ack-manager-warn-unacked>true</mirror-ack-manager-warn-unacked>"""  # noqa: E501 - read as XML
+      <mirror-ack-manager-warn-unacked>true</mirror-ack-manager-warn-unacked>{forwarding(make)}"""  # noqa: E501 - read as XML
     xml = re.sub(r"<acceptors>.*?</acceptors>", lambda _: acceptors, xml, count=1, flags=re.DOTALL)
     xml = re.sub(
         r'<security-setting match="#">.*?</security-setting>',

@@ -54,13 +54,10 @@ def joined(instance: Path, make: Make) -> create.Joined:
     composites = [_leaving(name, leaving.format(queue=name)) for name in make.queues] if ships(make) else []
     if make.options.get("one_way") != make.site.name:
         composites += [_arriving(arriving.format(queue=name), name) for name in make.queues]
-    virtual = f"""
-    <destinationInterceptors><virtualDestinationInterceptor><virtualDestinations>{"".join(composites)}
-    </virtualDestinations></virtualDestinationInterceptor></destinationInterceptors>"""
     shipped = [leaving.format(queue=name) for name in make.queues]
     return create.Joined(
         store=create.kahadb(),
-        composites=virtual,
+        composites="".join(composites),
         network=_network(make, shipped) if ships(make) else "",
         stopped=(network(make.peer.name),) if ships(make) and not starts(make) else (),
         boots_open=make.options["boots_open"],

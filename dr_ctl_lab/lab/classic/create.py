@@ -15,6 +15,8 @@ from dr_ctl.stomp_io.dialect import CLASSIC
 from dr_ctl_lab.lab import daemons
 from dr_ctl_lab.lab.classic.admin import CLIENTS, ClassicAdmin, jolokia
 from dr_ctl_lab.lab.classic.policy import policy
+from dr_ctl_lab.lab.clients.client import FORWARDED, Speaks
+from dr_ctl_lab.lab.clients.traits import Odd
 from dr_ctl_lab.lab.distribution import Coordinates
 from dr_ctl_lab.lab.make import Kind
 from dr_ctl_lab.lab.state import ADMIN, APP
@@ -32,7 +34,7 @@ PORTS: Final = ("http", "clients", "openwire", "sync")
 LOG, LOG_BEFORE, ARGV = "broker.log", "broker.log.1", "argv.json"
 # More than any test puts into a queue: browsing then shows all there is.
 BROWSE_PAGE: Final = 100_000
-NOWHERE: Final = "stomp://127.0.0.1:0"
+NOWHERE: Final = "auto://127.0.0.1:0"
 EVERYWHERE: Final = ("policy", "browse_page", "jolokia", "boots_open")
 # Other names mean something to Classic (wildcards, lists, options), or are altered in the names of beans.
 PLAIN_QUEUE: Final = re.compile(r"[A-Za-z0-9._-]+")
@@ -45,7 +47,7 @@ class Joined:
     """Parts that a topology adds to activemq.xml; `stopped` are network connectors that do not ship after a start."""
 
     store: str
-    composites: str = ""
+    composites: str = ""  # inside <virtualDestinations>
     network: str = ""
     beans: str = ""
     connectors: str = ""
@@ -112,7 +114,9 @@ def configured(make: Make, joined: Joined) -> str:
       <policyEntry queue="&gt;" advisoryForConsumed="true" sendAdvisoryIfNoConsumers="true"
                    maxBrowsePageSize="{make.options["browse_page"]}"/>
     </policyEntries></policyMap></destinationPolicy>
-    <managementContext><managementContext createConnector="false"/></managementContext>{joined.composites}{joined.network}
+    <managementContext><managementContext createConnector="false"/></managementContext>
+    <destinationInterceptors><virtualDestinationInterceptor><virtualDestinations>{joined.composites}{_forwarding(make)}
+    </virtualDestinations></virtualDestinationInterceptor></destinationInterceptors>{joined.network}
     <persistenceAdapter>{joined.store}</persistenceAdapter>
     <plugins>
       <simpleAuthenticationPlugin><users>{logins}
@@ -132,7 +136,7 @@ def configured(make: Make, joined: Joined) -> str:
   </broker>{_after_the_start(make.site, joined)}
   <import resource="jetty.xml"/>
 </beans>
-"""  # noqa: E501 - read as XML
+"""
 
 
 def kahadb(directory: str = "${activemq.data}/kahadb", *, locker: str = "") -> str:
@@ -168,8 +172,17 @@ def without_jolokia(document: dict[str, Any], told: Options) -> dict[str, Any]:
 
 
 def address(site: SiteState) -> str:
-    """Where the clients' connector listens once it is open."""
-    return f"stomp://127.0.0.1:{site.ports['clients']}"
+    """Where the clients' connector listens once it is open: for every protocol, told by a client's first bytes."""
+    return f"auto://127.0.0.1:{site.ports['clients']}"
+
+
+def _forwarding(make: Make) -> str:
+    """What is published with MQTT goes into the queues."""
+    return "".join(
+        f"""
+      <compositeTopic name="{FORWARDED}{name}"><forwardTo><queue physicalName="{name}"/></forwardTo></compositeTopic>"""
+        for name in make.forwards
+    )
 
 
 def _after_the_start(site: SiteState, joined: Joined) -> str:
@@ -243,4 +256,8 @@ classic = partial(
     made_at_once=lambda _: True,
     users=(AGENT, BRIDGE),
     dialect=CLASSIC,
+    speaks=(Speaks.STOMP, Speaks.AMQP, Speaks.OPENWIRE, Speaks.MQTT),
+    # Delayed messages would lie in the scheduler's own store, which nothing here replicates.
+    odd=frozenset(Odd) - {Odd.DELAYED},
+    forwards=lambda name: PLAIN_QUEUE.fullmatch(name) is not None,
 )

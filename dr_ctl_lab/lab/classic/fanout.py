@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dr_ctl.engine.runs import write_text
 from dr_ctl_lab.lab.classic import create
+from dr_ctl_lab.lab.clients.client import ID_HEADER, Speaks
 from dr_ctl_lab.lab.fanout import LEAST_FILE
 from dr_ctl_lab.lab.ids import SHARED, IdStore, store_at
-from dr_ctl_lab.lab.working import ID_HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +30,7 @@ BOTH: Final = 2
 
 def joined(instance: Path, make: Make) -> create.Joined:
     del instance
-    address = f"stomp://127.0.0.1:{make.site.ports[PRODUCERS]}"
+    address = f"auto://127.0.0.1:{make.site.ports[PRODUCERS]}"
     return create.Joined(
         store=create.kahadb(),
         connectors=f'\n      <transportConnector name="{PRODUCERS}" uri="{address}"/>',
@@ -95,4 +95,6 @@ KIND: Final = create.classic(
     links_at_boot=lambda _: False,
     beside=beside,
     fan_out=PRODUCERS,
+    # No MQTT: its messages have no properties, and so none by which both sites know one.
+    speaks=(Speaks.STOMP, Speaks.AMQP, Speaks.OPENWIRE),
 )

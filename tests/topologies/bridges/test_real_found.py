@@ -13,8 +13,9 @@ import pytest
 
 from dr_ctl.stomp_io.connection import Connection
 from dr_ctl_lab.lab.artemis.bridges import ORIGIN, TEXT
+from dr_ctl_lab.lab.clients.dialling import Dialler
+from dr_ctl_lab.lab.clients.stomp import StompClient
 from dr_ctl_lab.lab.lab import Lab
-from dr_ctl_lab.lab.traffic import Dialler
 from tests.broker.driving import Ended, Operator, execute, send_as_client, until
 from tests.topologies.bridges.real import QUEUES, admin, assert_clean, shipped
 
@@ -53,9 +54,10 @@ def found(ended: Ended) -> set[str]:
 def client(lab: Lab) -> Iterator[Connection]:
     dialled = Dialler(lab.target()).dial(threading.Event())
     assert dialled is not None
-    _, connection = dialled
-    yield connection
-    connection.close()
+    _, client = dialled
+    assert isinstance(client, StompClient)
+    yield client.connection
+    client.close()
 
 
 def test_rights_that_management_gave_are_there_after_a_move_and_the_way_back(

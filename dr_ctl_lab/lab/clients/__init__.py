@@ -1,0 +1,1 @@
+"""Clients of the lab's traffic, one module a protocol that brokers speak."""

@@ -1,0 +1,250 @@
+"""A client that speaks AMQP 1.0, by Qpid Proton.
+
+Brokers confirm no acknowledgement of a single message: those that are due go together into a transaction. Every other
+message is marked as clients of JMS over AMQP mark theirs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Final, cast
+
+from proton import Delivery, Link, Message, Sender, byte, symbol
+from proton.handlers import MessagingHandler, TransactionHandler
+from proton.reactor import Container, LinkOption, Selector, Transaction
+
+from dr_ctl.stomp_io.address import Address, Login
+from dr_ctl.stomp_io.connection import ConnectionLost, SaidError
+from dr_ctl_lab.lab.clients.client import (
+    GREETING_S,
+    ID_HEADER,
+    PART,
+    SILENT_S,
+    WINDOW_BYTES,
+    Came,
+    Confirmed,
+    Outgoing,
+    address_of,
+    ident_in,
+    is_subscription,
+)
+
+EACH_BYTES: Final = 400
+URGENT: Final = 8
+_QUEUE: Final = byte(0)  # a destination, of JMS
+_TEXT: Final = byte(5)  # a kind of message, of JMS
+_TURN_S: Final = 0.01
+
+
+class AmqpClient(MessagingHandler, TransactionHandler):
+    """Implements `Client`."""
+
+    def __init__(self, address: Address, login: Login) -> None:
+        super().__init__(prefetch=0, auto_accept=False, auto_settle=False)
+        self._address = address
+        self._gone: ConnectionLost | None = None
+        self._open = False
+        self._sent = 0
+        self._senders: dict[str, Sender] = {}
+        self._queues: dict[str, str] = {}  # by the name of a link
+        self._outbox: deque[tuple[Sender, Message, str | None]] = deque()
+        self._subscribed: dict[str, str] = {}  # by the name of a link: what to confirm
+        self._waiting: dict[Delivery, str | None] = {}
+        self._acks: list[tuple[Delivery, str | None]] = []
+        self._committing: list[tuple[Delivery, str | None]] = []
+        self._transaction: Transaction | None = None
+        self._came: deque[Came | Confirmed] = deque()
+        self._container = Container()
+        self._container.start()
+        self._connection = self._container.connect(
+            url=f"amqp://{address.host}:{address.port}",
+            handler=self,
+            reconnect=False,
+            heartbeat=SILENT_S,
+            user=login.user,
+            password=login.password,
+            allowed_mechs="PLAIN",
+            allow_insecure_mechs=True,
+        )
+        until = time.monotonic() + GREETING_S
+        while not self._open:
+            if time.monotonic() > until:
+                self._gone = ConnectionLost(f"{address}: no greeting")
+            self._turn(_TURN_S)
+
+    def subscribe(
+        self, queues: Sequence[str], *, confirm: str | None = None, window_bytes: int = WINDOW_BYTES, selector: str = ""
+    ) -> None:
+        for queue in queues:
+            options: list[LinkOption] = [Selector(selector)] if selector else []
+            link = self._container.create_receiver(self._connection, queue, handler=self, options=options)
+            self._queues[link.name] = queue
+            if confirm is not None:
+                self._subscribed[link.name] = confirm
+            link.flow(max(1, window_bytes // EACH_BYTES))
+        self._declare()
+
+    def send(self, message: Outgoing, *, confirm: str | None) -> None:
+        address = address_of(message.queue)
+        if address not in self._senders:
+            options: list[LinkOption] = [_Topic()] if is_subscription(message.queue) else []
+            sender = self._container.create_sender(self._connection, address, handler=self, options=options)
+            self._senders[address] = sender
+        self._sent += 1
+        self._outbox.append((self._senders[address], self._made(message), confirm))
+        self._put()
+
+    def ack(self, came: Came, *, confirm: str | None) -> None:
+        self._acks.append((came.token, confirm))
+        self._commit()
+
+    def receive(self, timeout_s: float) -> Sequence[Came | Confirmed]:
+        if not self._came:
+            self._turn(timeout_s)
+        came, self._came = [*self._came], deque()
+        return came
+
+    def beat(self) -> None:
+        """Each turn does."""
+
+    def close(self, *, politely: bool = True) -> None:
+        try:
+            if politely and self._gone is None:
+                self._connection.close()
+                self._turn(_TURN_S)
+        except ConnectionLost:
+            pass  # already what is wanted
+        finally:
+            if (transport := self._connection.transport) is not None:
+                transport.close_tail()
+                transport.close_head()
+            self._container.timeout = 0
+            self._container.process()
+            self._container.stop_events()
+
+    def _turn(self, timeout_s: float) -> None:
+        """What has come is dispatched at the second call: the first one waits for it."""
+        for seconds in (max(timeout_s, 0.0), 0.0):
+            self._container.timeout = seconds
+            self._container.process()
+            if self._gone is not None:
+                raise self._gone
+
+    def _put(self) -> None:
+        while self._outbox and self._outbox[0][0].credit > 0:
+            sender, message, confirm = self._outbox.popleft()
+            self._waiting[cast("Delivery", sender.send(message))] = confirm
+
+    def _declare(self) -> None:
+        self._container.declare_transaction(self._connection, handler=self, settle_before_discharge=True)
+
+    def _commit(self) -> None:
+        if self._transaction is None or not self._acks:
+            return
+        transaction, self._transaction = self._transaction, None
+        self._committing, self._acks = self._acks, []
+        for delivery, _ in self._committing:
+            transaction.accept(delivery)
+        transaction.commit()
+
+    def _made(self, message: Outgoing) -> Message:
+        traits = message.traits
+        annotations = {symbol("x-opt-delivery-delay"): traits.delay_ms} if traits.delay_ms else {}
+        if self._sent % 2 and not is_subscription(message.queue):
+            annotations |= {symbol("x-opt-jms-dest"): _QUEUE, symbol("x-opt-jms-msg-type"): _TEXT}
+        properties = {ID_HEADER: message.ident} if message.ident else {}
+        made = Message(
+            durable=True,
+            body=message.body,
+            properties={**properties, **({PART: traits.part} if traits.part else {}), **message.headers},
+            annotations=annotations or None,
+        )
+        if traits.group:
+            made.group_id = traits.group
+        if traits.urgent:
+            made.priority = URGENT
+        if traits.lasts_ms:
+            made.ttl = traits.lasts_ms / 1000
+        return made
+
+    # what Proton calls
+
+    def on_connection_opened(self, event: Any) -> None:
+        del event
+        self._open = True
+
+    def on_sendable(self, event: Any) -> None:
+        del event
+        self._put()
+
+    def on_link_opened(self, event: Any) -> None:
+        if (confirm := self._subscribed.pop(event.link.name, None)) is not None:
+            self._came.append(Confirmed(confirm))
+
+    def on_message(self, event: Any) -> None:
+        body, properties = event.message.body, event.message.properties or {}
+        text = bytes(body).decode(errors="replace") if isinstance(body, bytes | memoryview) else str(body)
+        ident = properties.get(ID_HEADER) or ident_in(text) or str(event.message.id)
+        self._came.append(Came(self._queues[event.receiver.name], str(ident), event.delivery))
+
+    def on_accepted(self, event: Any) -> None:
+        if (confirm := self._waiting.get(event.delivery)) is not None:
+            self._came.append(Confirmed(confirm))
+
+    def on_rejected(self, event: Any) -> None:
+        self._gone = SaidError(f"{self._address}: a message was refused: {event.delivery.remote.condition}")
+
+    def on_released(self, event: Any) -> None:
+        self.on_rejected(event)
+
+    def on_settled(self, event: Any) -> None:
+        self._waiting.pop(event.delivery, None)
+        event.delivery.settle()
+
+    def on_transaction_declared(self, event: Any) -> None:
+        self._transaction = event.transaction
+        self._commit()
+
+    def on_transaction_committed(self, event: Any) -> None:
+        del event
+        for delivery, confirm in self._committing:
+            delivery.link.flow(1)
+            if confirm is not None:
+                self._came.append(Confirmed(confirm))
+        self._declare()
+
+    def on_transaction_commit_failed(self, event: Any) -> None:
+        self._gone = ConnectionLost(f"{self._address}: a commit failed: {event.delivery.remote.condition}")
+
+    def on_transaction_declare_failed(self, event: Any) -> None:
+        self.on_transaction_commit_failed(event)
+
+    def on_link_error(self, event: Any) -> None:
+        self._gone = SaidError(f"{self._address}: {event.link.remote_condition}")
+
+    def on_session_error(self, event: Any) -> None:
+        self._gone = SaidError(f"{self._address}: {event.session.remote_condition}")
+
+    def on_connection_error(self, event: Any) -> None:
+        self._gone = ConnectionLost(f"{self._address}: {event.connection.remote_condition}")
+
+    def on_connection_closed(self, event: Any) -> None:
+        del event
+        self._gone = self._gone or ConnectionLost(f"{self._address}: closed by the broker")
+
+    def on_transport_error(self, event: Any) -> None:
+        refused = event.transport.condition is not None and "unauthorized" in str(event.transport.condition)
+        self._gone = (SaidError if refused else ConnectionLost)(f"{self._address}: {event.transport.condition}")
+
+    def on_disconnected(self, event: Any) -> None:
+        del event
+        self._gone = self._gone or ConnectionLost(f"{self._address}: the connection broke")
+
+
+class _Topic(LinkOption):
+    """Send to whoever has subscribed."""
+
+    def apply(self, link: Link) -> None:
+        link.target.capabilities.put_object(symbol("topic"))

@@ -1,0 +1,241 @@
+"""Clients of the brokers' own Java libraries, CORE and OpenWire: one process beside this one, spoken to in lines.
+
+Its one source file is compiled at first use, against the libraries of the distribution that a lab's brokers run on.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import itertools
+import queue
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from dr_ctl.core.errors import EnvironmentFault
+from dr_ctl.core.lacking import no_compiler
+from dr_ctl.stomp_io.address import Address, Login
+from dr_ctl.stomp_io.connection import ConnectionLost, SaidError
+from dr_ctl_lab.lab.cache import cache_dir, locked
+from dr_ctl_lab.lab.clients.client import (
+    GREETING_S,
+    ID_HEADER,
+    SILENT_S,
+    WINDOW_BYTES,
+    Came,
+    Confirmed,
+    Outgoing,
+    Speaks,
+)
+
+SOURCE: Final = Path(__file__).with_name("Jms.java")
+LIGHT: Final = ("-Xms32m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+COMPILE_S: Final = 120.0
+EACH_BYTES: Final = 400
+_NONE: Final = "-"
+_ENDED: Final = "the clients' Java process has ended"
+_SILENT_MS: Final = round(SILENT_S * 1000)
+_GREETING_MS: Final = round(GREETING_S * 1000)
+# Options of connections: what is confirmed is on disk, who is silent is left, nobody dials anew by itself.
+_CORE: Final = {
+    "reconnectAttempts": 0,
+    "initialConnectAttempts": 1,
+    "blockOnAcknowledge": "true",
+    "callTimeout": _SILENT_MS,
+    "connectionTTL": _SILENT_MS,
+    "clientFailureCheckPeriod": _SILENT_MS // 2,
+    "consumerWindowSize": WINDOW_BYTES,
+}
+_OPENWIRE: Final = {
+    "wireFormat.maxInactivityDuration": _SILENT_MS,
+    "jms.sendAcksAsync": "false",
+    "jms.alwaysSyncSend": "true",
+    "jms.watchTopicAdvisories": "false",
+    "jms.sendTimeout": _SILENT_MS,
+    "jms.connectResponseTimeout": _GREETING_MS,
+    "jms.closeTimeout": 500,
+    "jms.prefetchPolicy.queuePrefetch": WINDOW_BYTES // EACH_BYTES,
+}
+# The factory of each protocol's connections, their options, and its library's mode of acknowledging one message.
+_FACTORIES: Final[Mapping[Speaks, tuple[str, Mapping[str, object], str]]] = {
+    Speaks.CORE: ("org.apache.activemq.artemis.jms.client.ActiveMQConnectionFactory", _CORE, "101"),
+    Speaks.OPENWIRE: ("org.apache.activemq.ActiveMQConnectionFactory", _OPENWIRE, "4"),
+}
+
+
+class Jvm:
+    """The process; it is started with the first client, and ended by `close`."""
+
+    def __init__(self, home: Path) -> None:
+        """`home` is a distribution of the brokers."""
+        self._home = home
+        self._lock = threading.Lock()
+        self._numbers = itertools.count(1)
+        self._clients: dict[str, queue.SimpleQueue[list[str]]] = {}
+        self._process: subprocess.Popen[str] | None = None
+        self._listener: threading.Thread | None = None
+
+    def client(self, speaks: Speaks, address: Address, login: Login) -> JmsClient:
+        """Connect. ConnectionLost where nobody lets us in, SaidError where the broker refuses."""
+        factory, options, mode = _FACTORIES[speaks]
+        with self._lock:
+            if self._process is None or self._process.poll() is not None:
+                self._process = self._started()
+            number, heard = str(next(self._numbers)), queue.SimpleQueue[list[str]]()
+            self._clients[number] = heard
+        client = JmsClient(self, number, heard, address)
+        told = "&".join(f"{name}={value}" for name, value in options.items())
+        where = f"tcp://{address.host}:{address.port}?{told}"
+        client.open([factory, where, login.user, login.password, mode])
+        return client
+
+    def say(self, words: Sequence[str]) -> None:
+        """Raises ConnectionLost where the process has ended."""
+        line = "\t".join(words) + "\n"
+        with self._lock:
+            process = self._process
+            if process is None or process.stdin is None:
+                raise ConnectionLost(_ENDED)
+            try:
+                process.stdin.write(line)
+                process.stdin.flush()
+            except OSError as error:
+                raise ConnectionLost(f"{_ENDED}: {error}") from error
+
+    def forget(self, number: str) -> None:
+        self._clients.pop(number, None)
+
+    def close(self) -> None:
+        """Twice is once."""
+        with self._lock:
+            process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            with contextlib.suppress(OSError):
+                assert process.stdin is not None
+                process.stdin.close()
+            process.wait()
+            assert self._listener is not None
+            self._listener.join()
+
+    def _started(self) -> subprocess.Popen[str]:
+        classes = compiled(self._home)
+        argv = ["java", *LIGHT, "-cp", f"{classes}:{libraries(self._home)}", SOURCE.stem]
+        process = subprocess.Popen(
+            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, encoding="utf-8"
+        )
+        self._listener = threading.Thread(target=self._listen, args=(process,), name="jms", daemon=True)
+        self._listener.start()
+        return process
+
+    def _listen(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        with process.stdout as lines:
+            for line in lines:
+                number, *words = line.rstrip("\n").split("\t")
+                if (heard := self._clients.get(number)) is not None:
+                    heard.put(words)
+        for heard in list(self._clients.values()):
+            heard.put(["lost", _ENDED])
+
+
+class JmsClient:
+    """Implements `Client`."""
+
+    def __init__(self, jvm: Jvm, number: str, heard: queue.SimpleQueue[list[str]], address: Address) -> None:
+        self._jvm, self._number, self._heard, self._address = jvm, number, heard, address
+
+    def open(self, words: Sequence[str]) -> None:
+        self._say("open", *words)
+        try:
+            if self._heard.get(timeout=GREETING_S + SILENT_S) == ["opened", _NONE]:
+                return
+        except queue.Empty:
+            pass
+        self.close()
+        raise ConnectionLost(f"{self._address}: not let in")
+
+    def subscribe(
+        self, queues: Sequence[str], *, confirm: str | None = None, window_bytes: int = WINDOW_BYTES, selector: str = ""
+    ) -> None:
+        del window_bytes  # the same for all
+        for each in queues:
+            self._say("subscribe", confirm or _NONE, each, _coded(selector))
+
+    def send(self, message: Outgoing, *, confirm: str | None) -> None:
+        traits = message.traits
+        headers = {**({ID_HEADER: message.ident} if message.ident else {}), **message.headers}
+        self._say(
+            "send", confirm or _NONE, message.queue, _coded(message.body), traits.part or _NONE, traits.group or _NONE,
+            str(traits.delay_ms), str(traits.lasts_ms), str(int(traits.urgent)),
+            *(word for name, value in headers.items() for word in (name, _coded(value))),
+        )  # fmt: skip
+
+    def ack(self, came: Came, *, confirm: str | None) -> None:
+        self._say("ack", confirm or _NONE, came.token)
+
+    def receive(self, timeout_s: float) -> Sequence[Came | Confirmed]:
+        found: list[Came | Confirmed] = []
+        try:
+            found.append(self._taken(self._heard.get(timeout=max(timeout_s, 0.0))))
+            while True:
+                found.append(self._taken(self._heard.get_nowait()))
+        except queue.Empty:
+            return found
+
+    def beat(self) -> None:
+        """The library does."""
+
+    def close(self, *, politely: bool = True) -> None:
+        del politely
+        self._jvm.forget(self._number)
+        with contextlib.suppress(ConnectionLost):
+            self._say("close")
+
+    def _taken(self, words: Sequence[str]) -> Came | Confirmed:
+        match words:
+            case ["came", place, token, ident]:
+                return Came(place, ident, token)
+            case ["confirmed", name]:
+                return Confirmed(name)
+            case ["refused", text]:
+                raise SaidError(f"{self._address}: {text}")
+            case _:
+                raise ConnectionLost(f"{self._address}: {' '.join(words)}")
+
+    def _say(self, *words: str) -> None:
+        self._jvm.say([self._number, *words])
+
+
+def libraries(home: Path) -> str:
+    return f"{home}/lib/*:{home}/lib/optional/*"
+
+
+def compiled(home: Path) -> Path:
+    """Where the class lies, compiled for that distribution. EnvironmentFault where it cannot be."""
+    digest = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:12]
+    place = cache_dir() / f"clients-{home.name}-{digest}"
+    if place.is_dir():
+        return place
+    compiler = shutil.which("javac")
+    if compiler is None:
+        raise no_compiler("clients of CORE and OpenWire are compiled with it")
+    with locked(place.name, within_s=COMPILE_S):
+        if not place.is_dir():
+            with tempfile.TemporaryDirectory(prefix=f".{place.name}-", dir=place.parent) as scratch:
+                argv = [compiler, "-cp", libraries(home), "-d", f"{scratch}/classes", str(SOURCE)]
+                done = subprocess.run(argv, capture_output=True, text=True, timeout=COMPILE_S, check=False)
+                if done.returncode != 0:
+                    raise EnvironmentFault(f"{SOURCE.name} cannot be compiled for {home.name}: {done.stderr[-600:]}")
+                (Path(scratch) / "classes").rename(place)  # appears whole or not at all
+    return place
+
+
+def _coded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode() or _NONE

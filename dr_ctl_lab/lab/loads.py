@@ -1,0 +1,45 @@
+"""The `lab load`s of a lab: whoever runs one is named in its directory, so that it ends with the lab."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pydantic import TypeAdapter, ValidationError
+
+from dr_ctl.engine.runs import write_text
+from dr_ctl_lab.lab.daemons import Process, end
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FOLDER: Final = "loads"
+END_S: Final = 5.0
+
+
+@contextmanager
+def running(directory: Path) -> Iterator[None]:
+    """This process loads the lab meanwhile."""
+    folder = directory / FOLDER
+    folder.mkdir(mode=0o700, exist_ok=True)
+    note = folder / str(os.getpid())
+    write_text(note, json.dumps(asdict(Process.of(os.getpid()))))
+    try:
+        yield
+    finally:
+        note.unlink(missing_ok=True)
+
+
+def end_all(directory: Path) -> None:
+    """End whoever loads the lab. A note that says nothing names nobody."""
+    for note in sorted((directory / FOLDER).glob("*")):
+        try:
+            process = TypeAdapter(Process).validate_json(note.read_bytes())
+        except (OSError, ValidationError):
+            continue
+        if process.pid != os.getpid():
+            end(process, within_s=END_S)
