@@ -19,10 +19,10 @@ from urllib.parse import urlsplit
 import yaml
 
 from dr_ctl.application.caller import Caller
-from dr_ctl.application.findings import NOT_PROPOSED, TO_DECIDE
+from dr_ctl.application.findings import LINK_DOOR_MAY_BE_CLIENTS, NOT_PROPOSED, TO_DECIDE
 from dr_ctl.application.result import Result
 from dr_ctl.core.errors import BrokerError, Unreachable, UsageError
-from dr_ctl.core.model import ExitCode, Json, some
+from dr_ctl.core.model import ExitCode, Finding, Json, some
 from dr_ctl.engine.runs import write_text
 from dr_ctl.jolokia.client import READ_S, Account
 from dr_ctl.topologies import registry
@@ -92,6 +92,7 @@ def begin(caller: Caller, wanted: Wanted) -> Result:
         if decide
         else []
     )
+    findings += [each for proposal in proposals for each in _shared(proposal)]
     data: dict[str, Json] = {
         "settings": str(wanted.out),
         "topology": proposals[0].topology,
@@ -101,6 +102,17 @@ def begin(caller: Caller, wanted: Wanted) -> Result:
     }
     summary = f"{wanted.out}: {proposals[0].topology}, by {proposals[0].why}"
     return Result(ExitCode.OK, summary, findings, data, text=text)
+
+
+def _shared(proposal: Proposal) -> Iterator[Finding]:
+    """The doors of links that clients may use too."""
+    for site, door in proposal.shared.items():
+        yield LINK_DOOR_MAY_BE_CLIENTS(
+            f"{site}: {door.name} was taken for the door of the peer's link, which a fence leaves open: if clients use "
+            "it too, nothing would keep them out",
+            f"Give the link a door of its own at {site}, as {door.own}; let the peer's link go there, write "
+            f"`{door.key}: [{door.key}]`, and put {door.name} under `clients:`.",
+        )
 
 
 def _addresses(urls: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -45,6 +45,14 @@ TO_DECIDE: Final = FindingKind(
     "Some lines of the settings that `init` wrote are for a person to decide: brokers do not tell them.",
     "Edit the lines that say DECIDE; then `dr-ctl validate`.",
 )
+LINK_DOOR_MAY_BE_CLIENTS: Final = FindingKind(
+    "DR-INIT-003",
+    Severity.WARNING,
+    "`init` took a door for that of the peer's link whose name does not say so. Clients that use it too would not be "
+    "kept out by a fence; `validate` tells those that are connected.",
+    "Give the link a door of its own, as the finding shows, and put the other one under `clients:`.",
+    "A restart of the broker; the link reconnects.",
+)
 REHEARSED_BADLY: Final = FindingKind(
     "DR-REHEARSE-003",
     Severity.ERROR,

@@ -74,6 +74,7 @@ class Listing(Enum):
     ROLES = "getRolesAsJSON(java.lang.String)"
     ADDRESS_SETTINGS = "getAddressSettingsAsJSON(java.lang.String)"
     USERS = "listUser(java.lang.String)"
+    TOPOLOGY = "listNetworkTopology()"
     MAY_CALL = "canInvoke(java.lang.String,java.lang.String,[Ljava.lang.String;)"
 
 

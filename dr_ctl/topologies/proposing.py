@@ -70,14 +70,26 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True)
+class SharedDoor:
+    """A door of the link whose name does not say so. `own` is a door for the link alone, as the broker's
+    configuration has it, and `key` what names it in the settings."""
+
+    name: str
+    own: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
 class Proposal:
     """`why` says by what the topology was recognized; `brokers` are the keys of a broker beside those that all have, by
-    site; `installation` those beside the sites."""
+    site; `installation` those beside the sites. `shared` are the doors of the peers' links, by site, that clients may
+    use too: no fence would keep them out there."""
 
     topology: str
     why: str
     brokers: Mapping[str, Sequence[Key]]
     installation: Sequence[Key] = ()
+    shared: Mapping[str, SharedDoor] = field(default_factory=dict)
 
 
 class Propose(Protocol):
@@ -103,6 +115,15 @@ class LinkDoors:
 
     def key(self, name: str, why: str) -> list[Key]:
         return [Key(name, list(self.names), why, self.sure)] if self.names else []
+
+    def shared(self, own: str, key: str) -> SharedDoor | None:
+        """The one whose name does not say that it is for brokers."""
+        names = [name for name in self.names if not NOT_CLIENTS.search(name)]
+        return SharedDoor(names[0], own, key) if names else None
+
+
+def by_site(shared: Mapping[str, SharedDoor | None]) -> Mapping[str, SharedDoor]:
+    return {site: door for site, door in shared.items() if door is not None}
 
 
 def link_doors(here: Probed, there: Probed, *protocols: str) -> LinkDoors:

@@ -90,6 +90,23 @@ def test_what_brokers_say_is_written_down(
     assert stage.changes() == []
 
 
+@pytest.mark.parametrize("stage", [MIRROR], indirect=True)
+def test_a_door_of_the_link_that_clients_may_use_too_is_told_with_one_for_the_link_alone(
+    stage: PlayedTwin, inside: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`amqp` is what the broker's own configuration calls the acceptor of AMQP clients."""
+    for site in stage.sites:
+        stage.host(site).broker.acceptors["mirror"].name = "amqp"
+
+    ended, out = begun(stage, inside, tmp_path, monkeypatch)
+
+    assert [broker["mirror"] for broker in brokers(out).values()] == [["amqp"], ["amqp"]]
+    told = [each for each in ended.document["findings"] if each["id"] == "DR-INIT-003"]
+    assert [each["text"].partition(" was")[0] for each in told] == ["london: amqp", "paris: amqp"]
+    assert all('<acceptor name="mirror">tcp://' in each["remedy"] for each in told)
+    assert all("put amqp under `clients:`" in each["remedy"] for each in told)
+
+
 @pytest.mark.broker
 @pytest.mark.deep
 @pytest.mark.parametrize("real", REAL, indirect=True)

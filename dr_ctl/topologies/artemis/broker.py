@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from dr_ctl.topologies.artemis.document_queue import IN_USER, Papers
 from dr_ctl.topologies.artemis.fence import DoorsAndRoles
+from dr_ctl.topologies.artemis.group import ALONE, Group
 from dr_ctl.topologies.artemis.operations import ArtemisRequests
-from dr_ctl.topologies.common.view import Broker
+from dr_ctl.topologies.common.view import Broker, Connection
 
 
 @dataclass(frozen=True, slots=True)
 class ArtemisBroker(Broker):
     """An Artemis broker as it answered."""
+
+    group: Group = field(default=ALONE, kw_only=True)
+
+    @property
+    def inner_ports(self) -> frozenset[int]:
+        joined = self.group.has_nodes or self.group.cluster
+        return frozenset({self.group.port} if joined and self.group.port is not None else ())
+
+    def is_within(self, connection: Connection) -> bool:
+        """Say so of a CORE connection at that port that has no session, as replication and the listing of nodes have
+        none, or that consumes queues of the broker's own alone."""
+        if connection.port not in self.inner_ports or connection.protocol != "CORE":
+            return False
+        consumed = {each.queue for each in self.consumers if each.remote == connection.remote}
+        return not connection.user or (bool(consumed) and not consumed & {*self.business})
 
     @property
     def fence(self) -> DoorsAndRoles:

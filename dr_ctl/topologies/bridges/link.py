@@ -12,10 +12,11 @@ from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.durations import duration
+from dr_ctl.topologies.artemis.bridging import others
 from dr_ctl.topologies.common.evidence import said, total
 from dr_ctl.topologies.common.link import Carries, Link
 from dr_ctl.topologies.common.residue import Residue
-from dr_ctl.topologies.common.view import Acceptor, Queue
+from dr_ctl.topologies.common.view import Acceptor, Connection, Queue
 from dr_ctl.topologies.topology import LinkSeen, Stake, drain_s
 
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 
 class BridgesLink(Link["BrokerView"]):
+    def guests(self, peer: BrokerView | None) -> list[Connection]:
+        return others(self.at_doors(), peer.link if peer is not None else None)
+
     @property
     def doors(self) -> tuple[Acceptor, ...]:
         return self.only_door(lambda each: "CORE" in each.protocols)

@@ -11,14 +11,14 @@ from dr_ctl.jolokia.client import READ_S, Ask, Listing, Read, Reader
 from dr_ctl.jolokia.errors import BadValue
 from dr_ctl.jolokia.post import Post
 from dr_ctl.jolokia.values import Fields
-from dr_ctl.topologies.artemis import beans, limits
+from dr_ctl.topologies.artemis import beans, group, limits
 from dr_ctl.topologies.artemis import look as parts
 from dr_ctl.topologies.artemis.document_queue import IN_USER
 from dr_ctl.topologies.bridges.view import ORIGIN, Bridge, BrokerView, Divert, Flow
 from dr_ctl.topologies.common.names import ANY_ADDRESS
 from dr_ctl.topologies.common.view import Config, Queue
 
-_SERVER: Final = ("Active", "Version", "NodeID", "CurrentTimeMillis", *limits.SERVER)
+_SERVER: Final = ("Active", "Version", "NodeID", "CurrentTimeMillis", *limits.SERVER, *group.SERVER)
 _QUEUE: Final = (*parts.QUEUE, "FirstMessageAge")
 _BRIDGE: Final = (
     "Name", "QueueName", "ForwardingAddress", "Started", "Connected",
@@ -43,6 +43,7 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
     server = beans.server(broker)
     post = Post()
     itself = post.ask(Read(server, _SERVER))
+    topology = post.ask(Ask(server, Listing.TOPOLOGY))
     runtime = post.ask(Read(beans.RUNTIME, ("StartTime",)))
     acceptors = post.ask(Read(beans.all_acceptors(broker), parts.ACCEPTOR))
     queueing = post.ask(Read(beans.all_queues(broker), _QUEUE))
@@ -75,6 +76,7 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
         now_ms=fields.number("CurrentTimeMillis"),
         disk_used=limits.disk_used(fields),
         obstacles=limits.of_server(fields),
+        group=group.read(fields, fields.text("NodeID"), topology.answer()),
         start=str(runtime.fields().number("StartTime")),
         acceptors=tuple(parts.acceptor(bean, row) for bean, row in parts.found(acceptors.answer())),
         queues=tuple(sorted(queues, key=lambda queue: queue.name)),

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from dr_ctl.topologies.artemis.probing import BRIDGES, DIVERTS
-from dr_ctl.topologies.proposing import Family, Key, Place, Proposal, Proposer, clients, link_doors
+from dr_ctl.topologies.proposing import Family, Key, Place, Proposal, Proposer, by_site, clients, link_doors
 
+OWN_DOOR: Final = '<acceptor name="bridge">tcp://0.0.0.0:61617?protocols=CORE</acceptor>'
 SIGNS: Final = (BRIDGES, DIVERTS)
 
 
@@ -16,7 +17,7 @@ def propose(here: Place, there: Place) -> Proposal | None:
         return None
     if not all(broker.has(sign) for broker in (here.probed, there.probed) for sign in SIGNS):
         return None
-    brokers = {}
+    brokers, shared = {}, {}
     for place, broker, peer in ((here, here.probed, there.probed), (there, there.probed, here.probed)):
         doors = link_doors(broker, peer, "CORE")
         bridge = doors.key("bridge", "what the peer's bridges use; no client may")
@@ -24,7 +25,8 @@ def propose(here: Place, there: Place) -> Proposal | None:
             "lasting_fence", {"roles": ["apps"]}, "the roles of the clients, never the bridges' own", sure=False
         )
         brokers[place.site] = [clients(broker, doors.names), *bridge, fence]
-    return Proposal("artemis-bridges", "diverts and bridges at both sites", brokers)
+        shared[place.site] = doors.shared(OWN_DOOR, "bridge")
+    return Proposal("artemis-bridges", "diverts and bridges at both sites", brokers, shared=by_site(shared))
 
 
 PROPOSER: Final = Proposer(Family.ARTEMIS, SIGNS, propose)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from typing import Final
 
 from dr_ctl.jolokia.client import Read
@@ -31,7 +30,7 @@ def listed(access: Access, view: BrokerView, queue: Queue | None, *, tries: int 
     # Noted first: if this process dies meanwhile, the broker's counters prove too little, not too much.
     access.note(view.start, SHOWN, queue.name, before)
     found: dict[str, str | None] = {}
-    for frame in browsing.browsed(door, queue.name, client=f"{AGENT}{secrets.token_hex(6)}"):
+    for frame in browsing.browsed(door, queue.name, client=AGENT):
         was = frame.headers.get(BEFORE)
         found[frame.headers["message-id"]] = was.removeprefix("/queue/") if was is not None else None
     access.note(view.start, SHOWN, queue.name, len(found) - before)

@@ -23,12 +23,6 @@ def seen(
     bridged = {consumer.queue for consumer, network in answer.consumers if network}
     named = {queue.name: queue for queue in answer.queues}
     copying = {name: replace(each, internal=True) for name, each in _copying(named, bridged, own).items()}
-    agents = {each.client for each, _ in answer.connections if each.protocol == own.agent}
-
-    def of_agent(client: str) -> bool:
-        # The agent's browses end quickly: by now their connections may be gone.
-        return client in agents or client.startswith(AGENT)
-
     # No client owns queues that carry messages. An arriving message is passed on at once to its own queue.
     internal = {queue.name for queue in copying.values()} | {
         own.arrives.replace(QUEUE, name) for name in named if QUEUE in own.arrives
@@ -47,7 +41,9 @@ def seen(
         acceptors=answer.connectors,
         queues=tuple(replace(each, internal=each.name in internal) for each in answer.queues),
         connections=tuple(each for each, network in answer.connections if not network),
-        consumers=tuple(each for each, network in answer.consumers if not network and not of_agent(each.client)),
+        consumers=tuple(
+            each for each, network in answer.consumers if not network and not each.client.startswith(AGENT)
+        ),
         prepared=answer.prepared,
         documents=document_files.texts(),
         disk_used=answer.share,

@@ -6,7 +6,21 @@ from typing import Final
 
 from dr_ctl.core.model import Json
 from dr_ctl.topologies.classic.probing import NETWORKS
-from dr_ctl.topologies.proposing import Door, Family, Key, Place, Probed, Proposal, Proposer, clients, link_doors
+from dr_ctl.topologies.proposing import (
+    Door,
+    Family,
+    Key,
+    LinkDoors,
+    Place,
+    Probed,
+    Proposal,
+    Proposer,
+    by_site,
+    clients,
+    link_doors,
+)
+
+OWN_DOOR: Final = '<transportConnector name="bridge" uri="tcp://0.0.0.0:61617"/>'
 
 
 def propose(here: Place, there: Place) -> Proposal | None:
@@ -18,12 +32,18 @@ def propose(here: Place, there: Place) -> Proposal | None:
     if not linked:
         return None
     brokers = {place.site: _keys(place, broker, peer) for place, broker, peer in ways}
-    return Proposal("classic-brokersync", f"network connectors at {' and '.join(linked)}", brokers)
+    shared = {place.site: _doors(broker, peer).shared(OWN_DOOR, "bridge") for place, broker, peer in ways}
+    why = f"network connectors at {' and '.join(linked)}"
+    return Proposal("classic-brokersync", why, brokers, shared=by_site(shared))
+
+
+def _doors(broker: Probed, peer: Place) -> LinkDoors:
+    assert peer.probed is not None  # both answered
+    return link_doors(broker, peer.probed, "OPENWIRE")
 
 
 def _keys(place: Place, broker: Probed, peer: Place) -> list[Key]:
-    assert peer.probed is not None  # both answered
-    doors = link_doors(broker, peer.probed, "OPENWIRE")
+    doors = _doors(broker, peer)
     own = clients(broker, doors.names)
     named = own.value if isinstance(own.value, list) else []
     beside = [door for door in broker.doors if door.name not in (*doors.names, *named) and "STOMP" in door.protocols]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import Iterator
 from typing import Final
 
@@ -14,14 +15,15 @@ from dr_ctl.stomp_io.frames import Frame
 from dr_ctl.stomp_io.knock import knock
 from dr_ctl.topologies.common.access import Gate
 
+OWN_CLIENT: Final = "dr-ctl-"
+"""How the client ids of dr-ctl's own begin: whoever else comes in by a connector of dr-ctl's is a client."""
 GREETING_S: Final = 5.0
 SILENT_S: Final = 20.0
 
 
-def connected(gate: Gate, *, beats: str | None = None, client: str | None = None) -> Connection:
-    """A session at that door, of that client id; raises `BrokerError` where it does not open."""
-    optional = {"heart-beat": beats, "client-id": client}
-    headers = {name: each for name, each in optional.items() if each is not None}
+def connected(gate: Gate, *, beats: str | None = None, client: str = OWN_CLIENT) -> Connection:
+    """A session at that door, of a client whose id begins so; raises `BrokerError` where it does not open."""
+    headers = {"client-id": f"{client}{secrets.token_hex(6)}", **({"heart-beat": beats} if beats is not None else {})}
     greeting, connection = knock(gate.address, gate.login, gate.tls, timeout_s=GREETING_S, headers=headers)
     if isinstance(greeting, Refused):
         raise LoginRefused(f"{gate.address}: the login of {gate.login.user} was refused: {greeting.because}")
@@ -30,7 +32,7 @@ def connected(gate: Gate, *, beats: str | None = None, client: str | None = None
     return connection
 
 
-def browsed(gate: Gate, queue: str, *, client: str | None = None) -> Iterator[Frame]:
+def browsed(gate: Gate, queue: str, *, client: str = OWN_CLIENT) -> Iterator[Frame]:
     """The messages that a browse shows: the whole queue, or as many as the broker's `maxBrowsePageSize` allows. Raises
     `BrokerError` where the browse does not come to its end."""
     connection = connected(gate, client=client)

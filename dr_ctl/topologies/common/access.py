@@ -150,7 +150,7 @@ class Access(ABC, Generic[V_co]):
         return self.look()
 
     def doors(self) -> V_co:
-        """A look for doors, links and the rights of roles; queues and clients may be from the last look."""
+        """A look for doors, who is connected, links and the rights of roles; queues may be from the last look."""
         return self.look()
 
     def rights(self) -> V_co:

@@ -13,6 +13,7 @@ from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.common.baseline import paused_by_runs
 from dr_ctl.topologies.common.debts import debts_of
 from dr_ctl.topologies.common.findings import (
+    CLIENTS_BY_LINK_DOOR,
     CLIENTS_BY_OTHER_DOOR,
     CONSUMERS_AT_STANDBY,
     COUNTED_BELOW_ZERO,
@@ -92,14 +93,38 @@ def of_doors(name: str, view: Broker) -> Iterator[Finding]:
         )
     if strangers := view.fence.strangers():
         yield CLIENTS_BY_OTHER_DOOR(
-            f"{name}: clients on acceptors that a fence would not close: {some(strangers)}",
-            "Add that acceptor to `clients:`, or move these clients to a client acceptor.",
+            f"{name}: clients on acceptors that a fence would not close: {some(strangers)}", _let_them_use(view)
         )
-    others = [door.name for door in view.fence.leaves_open if door.started]
+    others = [door.name for door in view.fence.leaves_open if door.started and door.port not in view.inner_ports]
     if others and not strangers:
         yield OTHER_DOOR_OPEN(
             f"{name}: acceptor {', '.join(others)} is open and stays so; nobody uses it now",
             "Add it to `clients:` if clients may come through it.",
+        )
+
+
+def _let_them_use(view: Broker) -> str:
+    """Where clients of another door should come in. A door of the site's own brokers must not become a clients' one: a
+    fence would cut the brokers off from each other. Who has no user, and names no client, may be such a broker."""
+    others = {door.port for door in view.fence.leaves_open}
+    there = [each for each in view.connections if each.port in others and not view.is_within(each)]
+    if any(each.port in view.inner_ports or not (each.user or each.client) for each in there):
+        return (
+            "Find out who that is. Clients belong on a client acceptor; brokers of the same site need one of their "
+            "own, which their connectors name: a fence of that acceptor would cut them off from each other."
+        )
+    return "Move these clients to a client acceptor, or name that acceptor under `clients:`, as no broker uses it."
+
+
+def of_link_doors(view: Broker, peer: Broker | None) -> Iterator[Finding]:
+    """Find clients among the connections of the peer's link."""
+    if guests := view.fence.beside_link(peer):
+        doors = [door.name for door in view.link.doors]
+        yield CLIENTS_BY_LINK_DOOR(
+            f"{view.site}/{view.pair}: clients on the acceptor of the peer's link, which a fence leaves open: "
+            + some(guests),
+            f"Let these clients use a client acceptor; or give the link an acceptor of its own, and let {some(doors)} "
+            "be one of `clients:`.",
         )
 
 
@@ -146,6 +171,8 @@ def of_standby(view: Broker) -> Iterator[Finding]:
 
 
 def of_pair(source: Broker, target: Broker, includes: Callable[[str], bool] = lambda _: True) -> Iterator[Finding]:
+    for view, peer in ((source, target), (target, source)):
+        yield from of_link_doors(view, peer)
     yield from of_obstacles(target, Severity.ERROR, includes)
     yield from of_obstacles(source, Severity.WARNING, includes)
     if source.version != target.version:

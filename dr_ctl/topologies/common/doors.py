@@ -76,7 +76,10 @@ class Doors:
             views = self._answering(site)
             if opened := [door.name for view in views for door in view.doors if door.started]:
                 return views, f"acceptor {', '.join(opened)} says it is open"
-            return views, "a client is still let in" if self.let_in(greeted) else None
+            if self.let_in(greeted):
+                return views, "a client is still let in"
+            beside = [each for view in views for each in self._beside(view)]
+            return views, f"clients go on behind the fence: {some(beside)}" if beside else None
 
         poll_s = self._observer.patience.poll_s
         waited = until(hand, look, holds=lambda seen: seen[1] is None, within_s=within_s, poll_s=poll_s)
@@ -91,6 +94,12 @@ class Doors:
             return Done(text, {"proof": "attempt", "roles_kept_out": lasts}, found)
         finding = FENCED_BY_FLAG(f"{site}: the fence is shown by flag only", checks.NAME_STOMP)
         return Done(f"doors closed, by flag only{tail}", {"proof": "flag", "roles_kept_out": lasts}, (finding, *found))
+
+    def _beside(self, view: Broker) -> list[str]:
+        """Clients on doors that the fence leaves open, by what was last seen of the peer."""
+        peers = next(brokers for site, brokers in self._observer.brokers.items() if site != view.site)
+        newest = peers[view.pair].newest
+        return [*view.fence.strangers(), *view.fence.beside_link(newest[1] if newest is not None else None)]
 
     def _answering(self, site: str) -> Sequence[Broker]:
         """The brokers that answer. A broker that is down lets nobody in; any other silent broker is an error."""

@@ -6,11 +6,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from dr_ctl.topologies.common.calls import close_door, open_door
-from dr_ctl.topologies.common.names import OTHERS
 
 if TYPE_CHECKING:
     from dr_ctl.engine.plan import Call
-    from dr_ctl.topologies.common.view import Acceptor, Broker, Peer
+    from dr_ctl.topologies.common.view import Acceptor, Broker, Connection, Peer
 
 
 class Fence:
@@ -69,20 +68,31 @@ class Fence:
     def strangers(self) -> list[str]:
         """Clients on doors that are not theirs: clients there would go on working behind a fence."""
         others = {door.port: door.name for door in self.leaves_open if door.port is not None}
-        link = {door.port: door.name for door in self.view.link.doors if door.port is not None}
-        clients = [
-            f"{each.protocol} connection from {each.remote} (user {each.user or 'none'}, "
-            f"client {each.client or '(no client id)'}) on acceptor {others[each.port]}"
+        return [
+            _told(each, others[each.port])
             for each in self.view.connections
-            if each.port in others
+            if each.port in others and not self.view.is_within(each)
         ]
-        return clients + [
-            f"consumer of {each.queue}: {each.told} on acceptor {link[each.port]}"
+
+    def beside_link(self, peer: Broker | None) -> list[str]:
+        """Clients on the doors of the peer's link: they would go on working behind a fence too."""
+        names = {door.port: door.name for door in self.view.link.doors if door.port is not None}
+        guests = self.view.link.guests(peer)
+        remotes = {each.remote for each in guests}
+        return [_told(each, names[each.port]) for each in guests if each.port is not None] + [
+            f"consumer of {each.queue}: {each.told} on acceptor {names[each.port]}"
             for each in self.view.consumers
-            if each.port in link and not each.queue.startswith(OTHERS)
+            if each.port in names and each.queue in self.view.business and each.remote not in remotes
         ]
 
     def holds(self, call: Call) -> bool | None:
         """Say whether the effect of a call of this kind of fence is seen, or None for any other call."""
         del call
         return None
+
+
+def _told(connection: Connection, door: str) -> str:
+    return (
+        f"{connection.protocol} connection from {connection.remote} (user {connection.user or 'none'}, client "
+        f"{connection.client or '(no client id)'}) on acceptor {door}"
+    )

@@ -73,9 +73,19 @@ CLIENTS_BY_OTHER_DOOR: Final = FindingKind(
     "DR-DOOR-005",
     Severity.ERROR,
     "Clients are connected through an acceptor that a fence would not close.",
-    "Add that acceptor to `clients:`, or move these clients to a client acceptor.",
+    "Find out who they are. Move clients to a client acceptor, or name that acceptor under `clients:`. One through "
+    "which brokers of the same site come must stay out of `clients:`: a fence would cut these off from each other.",
     "The clients of that acceptor reconnect.",
     check="no client comes by a door that a fence leaves open",
+    weighs=Weight.SINGLE_STEP,
+)
+CLIENTS_BY_LINK_DOOR: Final = FindingKind(
+    "DR-DOOR-011",
+    Severity.ERROR,
+    "Clients are connected through the acceptor of the peer's link, which a fence leaves open.",
+    "Let them use a client acceptor, or give the link an acceptor of its own and name the other one under `clients:`.",
+    "These clients reconnect; a new acceptor needs a restart of the broker.",
+    check="nobody but the peer comes by the door of the link",
     weighs=Weight.SINGLE_STEP,
 )
 CLIENTS_CANNOT_WORK: Final = FindingKind(

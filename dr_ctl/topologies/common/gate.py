@@ -32,6 +32,8 @@ def why_not_yet(now: Sample[Any], before: Sample[Any] | None) -> list[str]:
         found += list(clients_of(view))
         found += list(view.link.unsettled())
         found += list(_between_brokers(view))
+    for view, peer in ((now.source, now.target), (now.target, now.source)):
+        found += [f"{view.site} has a client on the door of the link: {each}" for each in view.fence.beside_link(peer)]
     found += [f"{now.target.site}: {each.text}" for each in now.target.obstacles if not each.addresses]
     return found + (moved(before, now) if before is not None else [])
 
@@ -48,7 +50,7 @@ def clients_of(view: Broker) -> Iterator[str]:
     if view.open:
         yield f"{view.site} lets clients in"
     doors = {door.port for door in (*view.doors, *view.fence.leaves_open) if door.port is not None}
-    if there := [each for each in view.connections if each.port in doors]:
+    if there := [each for each in view.connections if each.port in doors and not view.is_within(each)]:
         yield f"{view.site} has {len(there)} client connection(s), the first from {there[0].remote}"
     if held := [each for each in view.consumers if each.queue in view.business]:
         yield f"{view.site} has a consumer of {held[0].queue}: {held[0].told}"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dr_ctl.engine.plan import Call
     from dr_ctl.rpo.history.row import Row
     from dr_ctl.topologies.common.residue import Residue
-    from dr_ctl.topologies.common.view import Acceptor, Broker, Queue
+    from dr_ctl.topologies.common.view import Acceptor, Broker, Connection, Queue
     from dr_ctl.topologies.topology import LinkSeen, Stake
 
 V = TypeVar("V", bound="Broker")
@@ -90,6 +90,11 @@ class Link(ABC, Generic[V]):
         """How much comes in when the broker is let in, or None if unknown before."""
         return None
 
+    def guests(self, peer: V | None) -> list[Connection]:
+        """The connections at the doors of the link that are neither the peer's nor of the site's own brokers."""
+        del peer
+        return []
+
     @property
     def captures(self) -> bool:
         """Say whether the peer gets all that clients send here once they are let in, now or later, as far as a link is
@@ -160,6 +165,13 @@ class Link(ABC, Generic[V]):
         """Say whether the effect of a call to the link is seen, or None for any other call."""
         del call
         return None
+
+    def at_doors(self) -> list[Connection]:
+        """The connections at the doors that are the link's alone, but those of the site's own brokers."""
+        ports = {
+            door.port for door in self.doors if door.port is not None and door.name not in self.view.config.clients
+        }
+        return [each for each in self.view.connections if each.port in ports and not self.view.is_within(each)]
 
     def only_door(self, fits: Callable[[Acceptor], bool]) -> tuple[Acceptor, ...]:
         """The doors of the link as the settings name them, else the only one that fits and is not for clients."""

@@ -11,6 +11,7 @@ from dr_ctl.core.model import Finding, some
 from dr_ctl.engine.findings import QUEUES_PAUSED
 from dr_ctl.engine.ports import Check
 from dr_ctl.topologies.common.findings import (
+    CLIENTS_BY_LINK_DOOR,
     CLIENTS_BY_OTHER_DOOR,
     CLIENTS_CANNOT_WORK,
     CONSUMERS_AT_STANDBY,
@@ -76,6 +77,7 @@ def _room(view: Broker) -> str:
 
 
 OF_PAIR: Final[Sequence[Named[Any]]] = (
+    Named(CLIENTS_BY_LINK_DOOR, lambda view: f"{view.site} {len(view.link.at_doors())} connection(s)"),
     Named(CLIENTS_CANNOT_WORK, _room),
     Named(VERSIONS_DIFFER, lambda view: f"{view.site} {view.version}"),
     Named(PAUSED_AT_TARGET, lambda view: f"{view.site} {len(view.business)} queue(s)"),

@@ -17,7 +17,7 @@ from dr_ctl.engine.parts import part_of
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common.baseline import paused_by_runs
-from dr_ctl.topologies.common.checks import of_taken, weighed
+from dr_ctl.topologies.common.checks import of_link_doors, of_taken, weighed
 from dr_ctl.topologies.common.findings import (
     COUNTED_BELOW_ZERO,
     LINK_NOT_ATTACHED,
@@ -46,6 +46,9 @@ def findings(
                 yield from of_taken(view, [receipts.name(view.site)])
     else:
         restarts = move.ask.operation == RESTART
+        if move.ask.operation == FENCE:
+            for view in seen.views(move.source):
+                yield from of_link_doors(view, seen.view(move.target, view.pair))
         for each in of_source():
             if restarts and each.id in _MENDED:
                 continue

@@ -216,6 +216,16 @@ class Broker(ABC):
         return False
 
     @property
+    def inner_ports(self) -> frozenset[int]:
+        """The ports at which other nodes of the broker, and other brokers of its site, come in."""
+        return frozenset()
+
+    def is_within(self, connection: Connection) -> bool:
+        """Say whether a connection is one of those."""
+        del connection
+        return False
+
+    @property
     def paused(self) -> tuple[str, ...]:
         """The business queues whose dispatch is stopped."""
         return tuple(sorted(name for name, queue in self.business.items() if queue.paused))

@@ -12,10 +12,11 @@ from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.durations import duration
+from dr_ctl.topologies.artemis.bridging import others
 from dr_ctl.topologies.common.evidence import said, total
 from dr_ctl.topologies.common.link import Link
 from dr_ctl.topologies.common.residue import Residue
-from dr_ctl.topologies.common.view import Acceptor, Queue
+from dr_ctl.topologies.common.view import Acceptor, Connection, Queue
 from dr_ctl.topologies.continuity.figures import depth_of, duplicates, late, lying
 from dr_ctl.topologies.topology import LinkSeen, Stake, drain_s
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 
 class ContinuityLink(Link["SiteView"]):
+    def guests(self, peer: SiteView | None) -> list[Connection]:
+        return others(self.at_doors(), peer.link if peer is not None else None)
+
     @property
     def doors(self) -> tuple[Acceptor, ...]:
         return self.only_door(lambda each: each.port is not None)

@@ -15,14 +15,14 @@ from dr_ctl.jolokia.client import READ_S, Answer, Ask, Listing, Read, Reader, Se
 from dr_ctl.jolokia.errors import BadValue, NoSuchBean
 from dr_ctl.jolokia.post import Asked, Post
 from dr_ctl.jolokia.values import Fields
-from dr_ctl.topologies.artemis import beans, limits
+from dr_ctl.topologies.artemis import beans, group, limits
 from dr_ctl.topologies.artemis import look as parts
 from dr_ctl.topologies.common.names import OWN
 from dr_ctl.topologies.common.view import Config, Queue
 from dr_ctl.topologies.continuity.document_queue import InFilter
 from dr_ctl.topologies.continuity.view import PREFIX, Bridge, Commands, Flow, Service, SiteView
 
-_SERVER: Final = ("Version", "NodeID", *limits.SERVER)
+_SERVER: Final = ("Version", "NodeID", *limits.SERVER, *group.SERVER)
 # the age of its oldest message is read under this name only.
 MIRRORED: Final = ".out.mirror"
 _CLOCK: Final = ("StartTime", "Uptime")
@@ -94,6 +94,7 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
     server, service = beans.server(broker), service_bean(broker)
     post = Post()
     itself = post.ask(Read(server, _SERVER))
+    topology = post.ask(Ask(server, Listing.TOPOLOGY))
     runtime = post.ask(clock(broker))
     acceptors = post.ask(Read(beans.all_acceptors(broker), parts.ACCEPTOR))
     # Queues that the plugin has moved; other queues are where they always were, and are read whole.
@@ -137,6 +138,7 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
         now_ms=clock_ms(runtime.answer()),
         disk_used=limits.disk_used(fields),
         obstacles=limits.of_server(fields),
+        group=group.read(fields, fields.text("NodeID"), topology.answer()),
         start=str(runtime.fields().number("StartTime")),
         acceptors=tuple(parts.acceptor(bean, row) for bean, row in parts.found(acceptors.answer())),
         queues=tuple(

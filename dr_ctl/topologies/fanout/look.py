@@ -8,6 +8,7 @@ from typing import Final
 from dr_ctl.jolokia.client import Answer, Read, Reader
 from dr_ctl.jolokia.errors import NoSuchBean
 from dr_ctl.jolokia.values import Fields
+from dr_ctl.topologies.classic.browsing import OWN_CLIENT
 from dr_ctl.topologies.classic.document_files import Papers
 from dr_ctl.topologies.classic.look import ask
 from dr_ctl.topologies.common.view import Config, Queue
@@ -30,7 +31,6 @@ def look(
 ) -> BrokerView:
     """Raises `BrokerError`."""
     answer = ask(reader, broker, timeout_s=timeout_s)
-    agents = {each.client for each, _ in answer.connections if each.protocol == own.connector}
     return BrokerView(
         pair=pair,
         site=site,
@@ -45,7 +45,9 @@ def look(
         queues=answer.queues,
         connections=tuple(each for each, network in answer.connections if not network),
         # A browse of dr-ctl's own counts as a consumer and takes nothing.
-        consumers=tuple(each for each, network in answer.consumers if not network and each.client not in agents),
+        consumers=tuple(
+            each for each, network in answer.consumers if not network and not each.client.startswith(OWN_CLIENT)
+        ),
         prepared=answer.prepared,
         documents=document_files.texts(),
         disk_used=answer.share,

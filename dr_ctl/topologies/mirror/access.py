@@ -64,7 +64,7 @@ class Access(access.Access[BrokerView]):
         return self._again(Size(PAUSES, clients=False, rights=False))
 
     def doors(self) -> BrokerView:
-        return self._again(Size((), clients=False))
+        return self._again(Size(()))
 
     def rights(self) -> BrokerView:
         return look_at_rights(self.reader(), self.names())

@@ -14,7 +14,7 @@ from dr_ctl.topologies.common.link import Link
 from dr_ctl.topologies.topology import LinkSeen, Stake, drain_s
 
 if TYPE_CHECKING:
-    from dr_ctl.topologies.common.view import Acceptor
+    from dr_ctl.topologies.common.view import Acceptor, Connection
     from dr_ctl.topologies.mirror.view import BrokerView
 
 
@@ -68,6 +68,14 @@ class MirrorLink(Link["BrokerView"]):
         """By the peer's link at its door, too."""
         ports = {door.port for door in self.doors if door.port is not None}
         return self.attached or any(each.port in ports for each in self.view.connections)
+
+    def guests(self, peer: BrokerView | None) -> list[Connection]:
+        """A broker is known by its node's id, at both ends of a link; as what this broker's own link is attached to,
+        too. Without either, whatever speaks AMQP may be the peer."""
+        doors = {door.port for door in self.view.acceptors}
+        brokers = {each.client for each in self.view.connections if each.protocol == "AMQP" and each.port not in doors}
+        brokers |= {peer.node} if peer is not None else set()
+        return [each for each in self.at_doors() if each.protocol != "AMQP" or (brokers and each.client not in brokers)]
 
     def linked(self, before: BrokerView | None, took_s: float) -> LinkSeen:
         view = self.view

@@ -17,14 +17,22 @@ from dr_ctl.jolokia.client import READ_S, Answer, Ask, Listing, Read, Reader
 from dr_ctl.jolokia.errors import BadValue, NoSuchBean, OperationFailed
 from dr_ctl.jolokia.post import Asked, Post
 from dr_ctl.jolokia.values import Fields
-from dr_ctl.topologies.artemis import beans, limits
+from dr_ctl.topologies.artemis import beans, group, limits
 from dr_ctl.topologies.artemis import look as parts
 from dr_ctl.topologies.artemis.document_queue import IN_USER
 from dr_ctl.topologies.common.names import ANY_ADDRESS
 from dr_ctl.topologies.common.view import Config, Connection, Consumer, Grants, Queue
 from dr_ctl.topologies.mirror.view import BrokerView, Link
 
-_SERVER: Final = ("Active", "Version", "NodeID", "CurrentTimeMillis", "PendingMirrorAcks", *limits.SERVER)
+_SERVER: Final = (
+    "Active",
+    "Version",
+    "NodeID",
+    "CurrentTimeMillis",
+    "PendingMirrorAcks",
+    *limits.SERVER,
+    *group.SERVER,
+)
 _LINK: Final = ("Name", "Started", "Connected", "Protocol")
 _EVERYTHING: Final = ("", -1, -1)
 FEW: Final = 100
@@ -90,6 +98,7 @@ def _look(
     server = beans.server(broker)
     post = Post()
     itself = post.ask(Read(server, _SERVER))
+    topology = post.ask(Ask(server, Listing.TOPOLOGY))
     runtime = post.ask(Read(beans.RUNTIME, ("StartTime",)))
     acceptors = post.ask(Read(beans.all_acceptors(broker), parts.ACCEPTOR))
     links = post.ask(Read(beans.all_broker_connections(broker), _LINK))
@@ -131,6 +140,7 @@ def _look(
         now_ms=now_ms,
         disk_used=limits.disk_used(fields),
         obstacles=limits.of_server(fields),
+        group=group.read(fields, fields.text("NodeID"), topology.answer()),
         pending_acks=fields.number("PendingMirrorAcks"),
         start=start,
         acceptors=tuple(parts.acceptor(bean, row) for bean, row in parts.found(acceptors.answer())),

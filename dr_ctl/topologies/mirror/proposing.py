@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from dr_ctl.topologies.artemis.probing import BROKER_CONNECTIONS
-from dr_ctl.topologies.proposing import Family, Place, Proposal, Proposer, clients, link_doors
+from dr_ctl.topologies.proposing import Family, Place, Proposal, Proposer, by_site, clients, link_doors
+
+OWN_DOOR: Final = (
+    '<acceptor name="mirror">tcp://0.0.0.0:5673?protocols=AMQP;amqpCredits=1000;amqpLowCredits=300</acceptor>'
+)
 
 
 def propose(here: Place, there: Place) -> Proposal | None:
@@ -18,12 +22,13 @@ def propose(here: Place, there: Place) -> Proposal | None:
         return None
     why = f"broker connections at {' and '.join(linked)}"
     why += "" if len(linked) == len(ways) else "; the other site has none: without it no failback is possible"
-    brokers = {}
+    brokers, shared = {}, {}
     for place, broker, peer in ways:
         doors = link_doors(broker, peer, "AMQP")
         mirror = doors.key("mirror", "what the peer's broker connection uses; no client may")
         brokers[place.site] = [clients(broker, doors.names), *mirror]
-    return Proposal("artemis-mirror", why, brokers)
+        shared[place.site] = doors.shared(OWN_DOOR, "mirror")
+    return Proposal("artemis-mirror", why, brokers, shared=by_site(shared))
 
 
 PROPOSER: Final = Proposer(Family.ARTEMIS, (BROKER_CONNECTIONS,), propose)

@@ -62,6 +62,8 @@ def server(broker: ArtemisBroker) -> dict[str, Any]:
         "Version": broker.version,
         "NodeID": broker.node,
         "UptimeMillis": broker.now_ms() - broker.start_ms,
+        "Clustered": bool(broker.group.door),
+        "SharedStore": broker.group.shares_store,
         "MaxDiskUsage": broker.limits.max_disk,
         "GlobalMaxSize": broker.limits.memory,
         "AddressMemoryUsage": broker.size(),
@@ -90,6 +92,7 @@ def server_operations(broker: ArtemisBroker) -> Operations:
 
     return {
         SETTINGS: settings,
+        "listNetworkTopology()": lambda: json.dumps(broker.group.topology(broker.node, broker.acceptors)),
         f"destroyQueue({TEXT})": destroy,
         f"destroyQueue({TEXT},boolean)": destroy,
         f"destroyQueue({TEXT},boolean,boolean)": destroy,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from dr_ctl_lab.twin.artemis.group import Group, Guest
 from dr_ctl_lab.twin.artemis.limits import ROOMY, Limits
 from dr_ctl_lab.twin.broker import ANYCAST, DEAD_LETTERS, EXPIRED, Broker, No
 from dr_ctl_lab.twin.messages import Message, Queue
@@ -16,6 +17,8 @@ _CORE = "org.apache.activemq.artemis.api.core"
 @dataclass(kw_only=True)
 class ArtemisBroker(Broker):
     limits: Limits = field(default_factory=Limits)
+    group: Group = field(default_factory=Group)
+    guests: list[Guest] = field(default_factory=list)
 
     def size(self, address: str | None = None) -> int:
         """The bytes that lie at an address, or at all of them."""

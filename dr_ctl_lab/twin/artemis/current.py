@@ -70,6 +70,7 @@ def server(broker: ArtemisBroker) -> dict[str, Any]:
         "Active": True,
         "CurrentTimeMillis": broker.now_ms(),
         "DiskStoreUsage": broker.limits.disk_used,
+        "HAPolicy": broker.group.policy,
     }
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from dr_ctl_lab.twin.artemis.broker import ArtemisBroker
 from dr_ctl_lab.twin.broker import Broker
 from dr_ctl_lab.twin.messages import ORIGIN_NODE, ORIGIN_NUMBER, Message, Queue
 
@@ -25,23 +26,37 @@ def date(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%a %b %d %H:%M:%S UTC %Y")
 
 
-def clients(broker: Broker) -> list[Listed]:
-    """A row for each client's connection."""
-    return [
-        {
-            "connectionID": each.ident,
-            "remoteAddress": each.remote,
-            "users": each.user,
-            "creationTime": date(each.since_ms),
-            "implementation": "StompConnection",
-            "protocol": "STOMP",
-            "clientID": each.client,
-            "localAddress": f"127.0.0.1:{each.local_port}",
-            "sessionCount": 1,
-            "proxyAddress": "",
-            "proxyProtocolVersion": "",
-        }
+def _connection(**fields: Any) -> Listed:
+    return {"creationTime": "", "sessionCount": 1, "proxyAddress": "", "proxyProtocolVersion": "", **fields}
+
+
+def clients(broker: ArtemisBroker) -> list[Listed]:
+    """A row for each client's connection, and for each guest's."""
+    own = [
+        _connection(
+            connectionID=each.ident,
+            remoteAddress=each.remote,
+            users=each.user,
+            creationTime=date(each.since_ms),
+            implementation="StompConnection",
+            protocol="STOMP",
+            clientID=each.client,
+            localAddress=f"127.0.0.1:{each.local_port}",
+        )
         for each in broker.sessions.values()
+    ]
+    return own + [
+        _connection(
+            connectionID=f"9e57{number:04x}",
+            remoteAddress=each.remote,
+            users=each.user,
+            implementation="RemotingConnectionImpl",
+            protocol=each.protocol,
+            clientID=each.client,
+            localAddress=f"127.0.0.1:{broker.acceptors[each.door].port}",
+            sessionCount=int(bool(each.user)),
+        )
+        for number, each in enumerate(broker.guests)
     ]
 
 
@@ -61,7 +76,7 @@ def consumer(broker: Broker, queue: str, **fields: Any) -> Listed:
     return {**row, **fields}
 
 
-def clients_consumers(broker: Broker) -> list[Listed]:
+def clients_consumers(broker: ArtemisBroker) -> list[Listed]:
     """A row for each client's subscription. Numbers are texts in it, as the broker writes them."""
     return [
         consumer(
@@ -82,6 +97,25 @@ def clients_consumers(broker: Broker) -> list[Listed]:
         )
         for session in broker.sessions.values()
         for each in session.holds()
+    ] + [
+        consumer(
+            broker,
+            each.consumes,
+            id="1",
+            session="",
+            clientID=each.client,
+            user=each.user,
+            protocol=each.protocol,
+            filter="",
+            localAddress=f"127.0.0.1:{broker.acceptors[each.door].port}",
+            remoteAddress=each.remote,
+            creationTime="",
+            messagesInTransit="0",
+            messagesDelivered="0",
+            messagesAcknowledged="0",
+        )
+        for each in broker.guests
+        if each.consumes
     ]
 
 

@@ -36,7 +36,7 @@ def connections(broker: MirrorBroker) -> list[Listed]:
                 connectionID="11f0a5c2",
                 remoteAddress="127.0.0.1:1",
                 users="admin",
-                clientID=broker.link.name,
+                clientID=broker.link.peer_node,
                 localAddress=f"127.0.0.1:{port}",
             )
         )
@@ -47,7 +47,7 @@ def connections(broker: MirrorBroker) -> list[Listed]:
                 connectionID="0a77e1d4",
                 remoteAddress=f"127.0.0.1/127.0.0.1:{broker.link.port}",
                 users="",
-                clientID=broker.link.name,
+                clientID=broker.link.peer_node,
                 localAddress="127.0.0.1:2",
             )
         )
@@ -63,7 +63,7 @@ def consumers(broker: MirrorBroker) -> list[Listed]:
                 broker.outflow.name,
                 id=str(broker.outflow.number + 1),
                 session=broker.node,
-                clientID=broker.link.name,
+                clientID=broker.link.peer_node,
                 user="",
                 protocol="AMQP",
                 filter="",

@@ -24,7 +24,7 @@ class MirrorWay(Way[MirrorBroker]):
         self._redial_s = 0.0
         self._held = False  # a connection that was accepted and never comes to life
         self._breaks = 0
-        source.link.port = target.acceptors["mirror"].port
+        source.link.port, source.link.peer_node = target.acceptors["mirror"].port, target.node
 
     def _change(self, mode: Mode) -> None:
         if mode is Mode.REFUSE or (mode is Mode.OPEN and self._held):

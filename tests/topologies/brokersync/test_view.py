@@ -123,7 +123,9 @@ def test_it_ships_only_where_its_connector_is_connected_and_its_copies_have_a_co
 
 
 def test_a_client_at_a_connector_that_stays_open_is_told_and_the_agent_is_not() -> None:
-    told = broker("london", serves=True, connections=(connection("app", 2, "openwire"), connection("agent", 3, "sync")))
+    told = broker(
+        "london", serves=True, connections=(connection("app", 2, "openwire"), connection("dr-ctl-sync-1", 3, "sync"))
+    )
 
     assert len(told.fence.strangers()) == 1
     assert "app" in told.fence.strangers()[0]

@@ -18,6 +18,7 @@ from tests.topologies.mirror.views import (
     consumer,
     door,
     doors,
+    link_connection,
     outflow,
     queue,
     with_queue,
@@ -55,6 +56,10 @@ def test_the_gate_opens_where_all_holds() -> None:
             lambda view: replace(admin_door(view), connections=(connection(ADMIN), connection(ADMIN))),
             "2 client connection(s), the first from 10.1.2.3:50412",
         ),
+        (
+            lambda view: replace(view, connections=(link_connection(view.site), connection(MIRROR))),
+            "a client on the door of the link: STOMP connection from 10.1.2.3:50412",
+        ),
         (lambda view: replace(view, consumers=(consumer(),)), "a consumer of orders.in: client billing"),
         (lambda view: replace(view, consumers=(consumer(port=None),)), "a consumer of orders.in"),
         (lambda view: with_queue(view, queue(depth=3, site=view.site, delivering=2)), "in delivery: orders.in"),
@@ -82,6 +87,7 @@ def test_the_gate_opens_where_all_holds() -> None:
         "a door is open",
         "a client is connected",
         "clients are connected through another door",
+        "a client is connected through the link's door",
         "a consumer is there",
         "a consumer whose door is not known is there",
         "a message is in delivery",
@@ -147,7 +153,7 @@ def test_messages_that_came_and_went_between_two_samples_are_noticed() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        lambda view: replace(view, connections=(connection(MIRROR),)),
+        lambda view: replace(view, connections=(link_connection(view.site),)),
         lambda view: replace(view, connections=(connection(None),)),
         lambda view: replace(view, consumers=(consumer(outflow(view.site).name, None),)),
         lambda view: with_queue(view, queue("dr-ctl.probe.paris", 1, site=view.site, delivering=1)),

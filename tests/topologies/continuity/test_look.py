@@ -45,6 +45,8 @@ class Console:
                 return Answer(None, json.dumps(self.held))
             if request.listing is Listing.PREPARED:
                 return Answer(None, "")
+            if request.listing is Listing.TOPOLOGY:
+                return Answer(None, "[]")
             return Answer(None, json.dumps({"data": [], "count": 0}))
         return self._read(request)
 

@@ -137,7 +137,7 @@ def test_consumers_among_the_producers_and_clients_elsewhere_would_work_behind_a
     there = (
         client("both", "producers"),
         client("sender", "producers"),
-        client("mine", "sync"),
+        client("dr-ctl-mine", "sync"),
         client("x", "openwire"),
     )
     told = view("london", queue("q", 1), connections=there, consumers=(taker,))

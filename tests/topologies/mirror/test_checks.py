@@ -34,6 +34,7 @@ from tests.topologies.mirror.views import (
     consumer,
     door,
     doors,
+    link_connection,
     outflow,
     queue,
     seen,
@@ -140,7 +141,14 @@ def test_a_clean_pair_has_no_findings() -> None:
             ["would not close", "billing", "admin"],
             "clients:",
         ),
-        (london(consumers=(consumer(port=MIRROR),)), "DR-DOOR-005", ERROR, ["orders.in", "mirror"], "clients:"),
+        (london(consumers=(consumer(port=MIRROR),)), "DR-DOOR-011", ERROR, ["orders.in", "mirror"], "clients:"),
+        (
+            paris(connections=(link_connection("paris"), connection(MIRROR))),
+            "DR-DOOR-011",
+            ERROR,
+            ["STOMP", "billing", "acceptor mirror"],
+            "an acceptor of its own",
+        ),
         (paris(acceptors=other_door()), "DR-DOOR-006", WARNING, ["acceptor admin is open"], "clients:"),
         (
             paris(acceptors=(replace(PARIS.acceptors[0], opens_at_boot=True), PARIS.acceptors[1])),

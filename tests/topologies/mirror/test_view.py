@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from dr_ctl.core.errors import BrokerError, LoginRefused, Sick, TimedOut, Unreachable
 from dr_ctl.core.model import Role
 from dr_ctl.engine.ports import UnitSeen
+from dr_ctl.topologies.artemis.group import Group
+from dr_ctl.topologies.common.gate import clients_of
 from dr_ctl.topologies.common.seen import Silent
-from dr_ctl.topologies.common.view import Acceptor, Config
+from dr_ctl.topologies.common.view import Acceptor, Config, Connection, Consumer
 from dr_ctl.topologies.mirror.view import BrokerView, Link, MirrorSeen
 from tests.topologies.mirror.views import (
     ADMIN,
@@ -22,6 +25,7 @@ from tests.topologies.mirror.views import (
     consumer,
     door,
     doors,
+    link_connection,
     outflow,
     queue,
     seen,
@@ -199,7 +203,7 @@ def test_queues_of_clients_are_told_from_those_of_broker_and_tool(name: str, int
         ((MIRROR,), (), []),
         ((None,), (), []),
         ((ADMIN,), (), ["10.1.2.3:50412", "admin", "billing"]),
-        ((), (("orders.in", MIRROR),), ["consumer of orders.in", "billing", "mirror"]),
+        ((), (("orders.in", MIRROR),), []),
         ((), (("$ACTIVEMQ_ARTEMIS_MIRROR_paris", MIRROR),), []),
         ((), (("orders.in", CLIENTS),), []),
     ],
@@ -218,3 +222,56 @@ def test_strangers_are_clients_on_doors_that_a_fence_leaves_open(
 
     assert len(told) == bool(words)
     assert all(word in told[0] for word in words)
+
+
+ALIEN = replace(connection(MIRROR), protocol="AMQP", client="proton-1", remote="10.7.7.7:1")
+OUTBOUND = Connection("5f0e", 40123, "10.1.2.4/10.1.2.4:61617", "node-paris", "", "AMQP")
+
+
+@pytest.mark.parametrize(
+    ("connections", "peer", "guests"),
+    [
+        ((link_connection("london"),), True, []),
+        ((link_connection("london"), OUTBOUND), False, []),
+        ((link_connection("london"),), False, []),
+        ((link_connection("london"), ALIEN), True, ["proton-1"]),
+        ((link_connection("london"), OUTBOUND, ALIEN), False, ["proton-1"]),
+        ((ALIEN,), True, ["proton-1"]),
+        ((ALIEN,), False, []),  # whatever speaks AMQP may be the peer of which nothing is known
+        ((connection(MIRROR),), False, ["billing"]),
+    ],
+)
+def test_whoever_is_not_the_peer_at_the_door_of_its_link_is_a_client(
+    connections: tuple[Connection, ...], *, peer: bool, guests: list[str]
+) -> None:
+    view = broker("london", connections=connections)
+
+    assert [each.client for each in view.link.guests(broker("paris") if peer else None)] == guests
+
+
+def in_cluster(*connections: Connection, **more: Any) -> BrokerView:
+    """London, whose own connector names its acceptor for other brokers of the site."""
+    group = Group("Primary Only", at=f"10.1.2.3:{ADMIN}", cluster=("10.1.2.5:61618",))
+    return broker("london", acceptors=(*doors("london", serving=True), door("cluster", ADMIN)),
+                  connections=connections, group=group, **more)  # fmt: skip
+
+
+def core(user: str, remote: str = "10.1.2.5:5000", port: int = ADMIN) -> Connection:
+    return Connection("c", port, remote, "", user, "CORE")
+
+
+def test_brokers_of_the_same_site_are_no_clients_and_whoever_else_comes_by_their_door_is() -> None:
+    notes = queue("notif.1", internal=True)
+    takes = Consumer("notif.1", ADMIN, "", "10.1.2.5:5001", "cu", 0)
+    view = in_cluster(core(""), core("cu", "10.1.2.5:5001"), consumers=(takes,))
+    view = replace(view, queues=(*view.queues, notes))
+
+    assert view.fence.strangers() == []
+    assert (
+        list(clients_of(replace(view, acceptors=(door("clients", CLIENTS, started=False), *view.acceptors[1:])))) == []
+    )
+    # One with a user that consumes nothing of the broker's own, and one that speaks otherwise.
+    assert len(in_cluster(core("app")).fence.strangers()) == 1
+    assert len(in_cluster(connection(ADMIN)).fence.strangers()) == 1
+    # At another door nobody is a broker of the site.
+    assert in_cluster(core("", port=MIRROR)).link.guests(None) == [core("", port=MIRROR)]

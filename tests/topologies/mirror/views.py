@@ -88,6 +88,12 @@ def connection(port: int | None = CLIENTS) -> Connection:
     return Connection("5f0c", port, "10.1.2.3:50412", "billing", "app", "STOMP")
 
 
+def link_connection(site: str) -> Connection:
+    """Of the peer's link, at the door for it."""
+    peer = "paris" if site == "london" else "london"
+    return Connection("5f0d", MIRROR, "10.1.2.4:50413", f"node-{peer}", "link", "AMQP")
+
+
 def consumer(name: str = "orders.in", port: int | None = CLIENTS) -> Consumer:
     return Consumer(name, port, "billing", "10.1.2.3:50412", "app", 0)
 

@@ -8,7 +8,6 @@ or left meanwhile: one that came would stand for one that is hidden.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
@@ -80,6 +79,6 @@ class Browser:
         if growing_s() - self._used > IDLE_S:
             self.close()
         if self._session is None:
-            self._session = connected(self.gate(), client=f"{AGENT}{secrets.token_hex(6)}")
+            self._session = connected(self.gate(), client=AGENT)
         self._used = growing_s()
         return self._session

@@ -13,6 +13,7 @@ from dr_ctl.topologies.brokersync.sync import counting
 from dr_ctl.topologies.brokersync.sync.browsing import Browser
 from dr_ctl.topologies.brokersync.sync.end import End
 from dr_ctl.topologies.brokersync.sync.ports import Count, Glance, Listed
+from dr_ctl.topologies.brokersync.view import AGENT
 from dr_ctl.topologies.classic.browsing import connected
 
 CONSUMED: Final = "/topic/ActiveMQ.Advisory.MessageConsumed.Queue."
@@ -41,7 +42,7 @@ class RealPrimary:
     def listen(self, queues: Sequence[str]) -> Sequence[str]:
         fresh = [each for each in queues if each not in self._followed]
         if self._connection is None:
-            self._connection = connected(self._end.gate(), beats=BEATS)
+            self._connection = connected(self._end.gate(), beats=BEATS, client=AGENT)
         try:
             for each in fresh:
                 self._connection.stomp.subscribe(f"{CONSUMED}{each}", each, "auto", {**CHEAPLY, "receipt": each})

@@ -1,0 +1,150 @@
+"""Real Artemis brokers of one site beside each other: a second node of London's broker, and clusters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from dr_ctl.core.errors import BrokerError
+from dr_ctl.jolokia.client import Account, Read, Reader, Wire
+from dr_ctl.topologies.artemis import beans
+from dr_ctl_lab.lab import daemons, distribution
+from dr_ctl_lab.lab.artemis import create, mirror
+from dr_ctl_lab.lab.artemis.admin import jolokia
+from dr_ctl_lab.lab.lab import Lab
+from dr_ctl_lab.lab.make import Make
+from dr_ctl_lab.lab.ports import release_ports, reserve_ports
+from dr_ctl_lab.lab.state import SiteState
+from tests.broker.driving import until
+
+# How a primary and its backup share a store, or replicate it.
+SHARED: Final = (
+    "<shared-store><primary><failover-on-shutdown>true</failover-on-shutdown></primary></shared-store>",
+    "<shared-store><backup><failover-on-shutdown>true</failover-on-shutdown></backup></shared-store>",
+)
+REPLICATED: Final = (
+    "<replication><primary><check-for-active-server>true</check-for-active-server></primary></replication>",
+    "<replication><backup><allow-failback>true</allow-failback></backup></replication>",
+)
+
+
+def clustered(xml: str, own: int, other: int, policy: str = "") -> str:
+    """With connectors for the cluster at those ports, of the broker's own and of one other broker."""
+    added = f"""<connectors><connector name="own">tcp://127.0.0.1:{own}</connector>
+      <connector name="other">tcp://127.0.0.1:{other}</connector></connectors>
+      <cluster-user>cluster-user</cluster-user><cluster-password>cluster-password</cluster-password>
+      <cluster-connections><cluster-connection name="site"><connector-ref>own</connector-ref>
+        <retry-interval>300</retry-interval><message-load-balancing>ON_DEMAND</message-load-balancing>
+        <max-hops>1</max-hops><static-connectors><connector-ref>other</connector-ref></static-connectors>
+      </cluster-connection></cluster-connections>
+      {f"<ha-policy>{policy}</ha-policy>" if policy else ""}
+      <acceptors>"""
+    return re.sub("<acceptors>", lambda _: added, xml, count=1)
+
+
+def with_door(xml: str, port: int) -> str:
+    """With an acceptor of the cluster's own."""
+    door = f'<acceptor name="cluster">tcp://127.0.0.1:{port}?protocols=CORE</acceptor></acceptors>'
+    return re.sub("</acceptors>", lambda _: door, xml, count=1)
+
+
+def name_in(xml: str) -> str:
+    found = re.search(r"<name>([^<]+)</name>", xml)
+    assert found is not None
+    return found[1]
+
+
+@dataclass
+class Backup:
+    """The second node of London's broker."""
+
+    site: SiteState
+    instance: Path
+    process: daemons.Process | None = None
+
+    def start(self) -> None:
+        self.process = create.start(self.instance)
+
+    def end(self) -> None:
+        if self.process is not None:
+            daemons.kill(self.process)
+
+    def read(self, *attributes: str) -> Mapping[str, object] | None:
+        """Attributes of the broker; None while its console does not answer."""
+        who = self.site.admin
+        with closing(Wire(Account(jolokia(self.site), who.user, who.password, "http://127.0.0.1"))) as wire:
+            try:
+                found = Reader(wire).look([Read(beans.server(self.site.broker), attributes)])[0].value()
+            except BrokerError:
+                return None
+        assert isinstance(found, dict)
+        return found
+
+    def is_active(self) -> bool | None:
+        found = self.read("Active")
+        return None if found is None else bool(found["Active"])
+
+
+@contextmanager
+def group_at_london(
+    directory: Path, policies: tuple[str, str], *, alternates: bool = True, on_clients_door: bool = False
+) -> Iterator[tuple[Lab, Backup]]:
+    """A mirrored lab where London's broker has a backup, which is passive. Its client doors open at boot, as they must
+    where a takeover is to serve. `alternates`: the link of Paris names both nodes; `on_clients_door`: the nodes meet at
+    the clients' acceptor."""
+    http, clients, link, own, other = reserve_ports(5, directory)
+    store = directory / "store"
+
+    def configured(xml: str, at: tuple[int, int], policy: str) -> str:
+        xml = xml.replace(";autoStart=false", "")
+        if "shared-store" in policy:
+            xml = re.sub(r"(-directory>)data/", lambda found: f"{found[1]}{store}/", xml)
+        ports = [re.search(r'name="clients">tcp://127.0.0.1:(\d+)', xml)]
+        if on_clients_door and ports[0] is not None:
+            return clustered(xml, int(ports[0][1]), meets[int(ports[0][1])], policy)
+        return with_door(clustered(xml, *at, policy), at[0])
+
+    meets: dict[int, int] = {}
+
+    def edit(xml: str) -> str:
+        if name_in(xml) == "london":
+            mine = re.search(r'name="clients">tcp://127.0.0.1:(\d+)', xml)
+            assert mine is not None
+            meets.update({int(mine[1]): clients, clients: int(mine[1])})
+            return configured(xml, (own, other), policies[0])
+        return re.sub(r'uri="([^"]+)"', rf'uri="\1#tcp://127.0.0.1:{link}"', xml) if alternates else xml
+
+    try:
+        with Lab.up(directory / "lab", edit=edit) as lab:
+            primary = lab.site("london")
+            ports = {**primary.ports, "http": http, "clients": clients, "mirror": link}
+            site = replace(primary, name="london-b", ports=ports, process=None)
+            backup = Backup(site, directory / "london-b")
+            way = next(each for each in lab.state.links if each.source == "london")
+            make = Make(
+                site, lab.site("paris"), way.port, lab.queues, {}, second(configured, (other, own), policies[1])
+            )
+            create.create(
+                distribution.obtain(), backup.instance, make,
+                memory=create.memory, profile=mirror.profile, configured=mirror.configured,
+            )  # fmt: skip
+            backup.start()
+            try:
+                until(lambda: backup.is_active() is False, within_s=60, why="the backup does not wait")
+                if "replication" in policies[1]:
+                    until(lambda: (backup.read("ReplicaSync") or {}).get("ReplicaSync"), within_s=60)
+                yield lab, backup
+            finally:
+                backup.end()
+    finally:
+        release_ports(directory)
+
+
+def second(
+    configured: Callable[[str, tuple[int, int], str], str], at: tuple[int, int], policy: str
+) -> Callable[[str], str]:
+    return lambda xml: configured(xml, at, policy)

@@ -1,0 +1,60 @@
+"""Who comes in by a door that the settings declare free of clients, on real brokers: an AMQP client at the acceptor of
+the mirror, and the brokers of one site in a cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dr_ctl_lab.lab.lab import Lab
+from dr_ctl_lab.lab.ports import release_ports, reserve_ports
+from tests.broker.amqp import amqp_client
+from tests.broker.driving import Operator, end_all, state_of, until
+from tests.broker.groups import clustered, name_in, with_door
+
+pytestmark = [pytest.mark.broker]
+
+
+def ids(ended_document: dict[str, object]) -> list[str]:
+    findings = ended_document["findings"]
+    assert isinstance(findings, list)
+    return [each["id"] for each in findings]
+
+
+def test_an_idle_amqp_client_on_the_mirrors_acceptor_is_told_and_refuses_a_move(lab: Lab, operator: Operator) -> None:
+    before, site = state_of(lab), lab.site("london")
+
+    with amqp_client(site.ports["mirror"], site.app, "idle-sender"):
+        looked, refused = operator.run("validate"), operator.run("swapover", "--to", "paris", "--yes")
+    until(lambda: "DR-DOOR-011" not in ids(operator.run("validate").document))
+
+    assert (looked.code, refused.code) == (10, 10), refused.document
+    [finding] = [each for each in refused.document["findings"] if each["id"] == "DR-DOOR-011"]
+    assert "client idle-sender" in finding["text"]
+    assert "acceptor mirror" in finding["text"]
+    assert state_of(lab) == before
+
+
+@pytest.mark.deep
+def test_brokers_of_one_site_in_a_cluster_move_there_and_back(tmp_path: Path) -> None:
+    """Two pairs, each site's brokers joined by an acceptor of its own."""
+    ports = dict(zip(("london", "london.orders-2", "paris", "paris.orders-2"), reserve_ports(4, tmp_path), strict=True))
+
+    def joined(xml: str) -> str:
+        name = name_in(xml)
+        site, _, second = name.partition(".")
+        return with_door(clustered(xml, ports[name], ports[site if second else f"{site}.orders-2"]), ports[name])
+
+    try:
+        with Lab.up(tmp_path / "lab", pairs=2, edit=joined) as lab:
+            operator = Operator(lab, tmp_path / "state")
+            looked = operator.run("validate")
+            ended = [operator.run("swapover", "--to", site, "--yes") for site in ("paris", "london")]
+    finally:
+        end_all()
+        release_ports(tmp_path)
+
+    assert looked.code == 0, looked.document
+    assert not {"DR-DOOR-005", "DR-DOOR-006", "DR-DOOR-011"} & {*ids(looked.document)}
+    assert [each.code for each in ended] == [0, 0], [each.document for each in ended]

@@ -1,0 +1,89 @@
+"""What a broker shows of other nodes and of a cluster, and who at the door of a peer's bridges is none of them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from dr_ctl.jolokia.client import Answer
+from dr_ctl.jolokia.errors import BadValue, OperationFailed
+from dr_ctl.jolokia.values import Fields
+from dr_ctl.topologies.artemis.bridging import others
+from dr_ctl.topologies.artemis.group import Group, read
+from dr_ctl.topologies.common.view import Connection
+
+OWN = {"nodeID": "n1", "live": "h1:61618", "primary": "h1:61618"}
+
+
+def group(rows: Any, **attributes: Any) -> Group:
+    return read(Fields("server", attributes), "n1", Answer(None, json.dumps(rows)))
+
+
+@pytest.mark.parametrize(
+    ("attributes", "rows", "has_nodes", "replicates"),
+    [
+        ({"HAPolicy": "Primary Only", "SharedStore": False}, [], False, False),
+        ({"HAPolicy": "Live Only"}, [OWN], False, False),
+        ({"HAPolicy": "Shared Store Primary", "SharedStore": True}, [{**OWN, "backup": "h2:61618"}], True, False),
+        ({"HAPolicy": "Replication Primary w/quorum voting", "SharedStore": False}, [OWN], True, True),
+        ({}, [{**OWN, "backup": "h2:61618"}], True, True),  # an old version tells no policy
+        ({}, [], False, False),
+    ],
+)
+def test_nodes_are_told_by_the_policy_or_by_the_listing(
+    attributes: dict[str, Any], rows: list[Any], *, has_nodes: bool, replicates: bool
+) -> None:
+    told = group(rows, **attributes)
+
+    assert (told.has_nodes, told.replicates) == (has_nodes, replicates)
+    assert told.port == (61618 if rows else None)
+
+
+def test_other_brokers_of_the_cluster_are_no_nodes() -> None:
+    told = group([OWN, {"nodeID": "n2", "live": "h3:61618"}], HAPolicy="Primary Only")
+
+    assert (told.nodes, told.cluster, told.has_nodes) == ((), ("h3:61618",), False)
+
+
+def test_a_listing_that_may_not_be_asked_for_leaves_the_policy() -> None:
+    refused = Answer(OperationFailed("no such operation"))
+
+    assert read(Fields("server", {"HAPolicy": "Primary Only"}), "n1", refused) == Group("Primary Only")
+    with pytest.raises(BadValue):
+        group({"data": []})
+
+
+class Peer:
+    """A link with two bridges at work."""
+
+    @property
+    def ships(self) -> dict[str, bool]:
+        return {"one": True, "two": True, "three": False}
+
+
+def conn(user: str, protocol: str = "CORE") -> Connection:
+    return Connection("", 61617, "", "", user, protocol)
+
+
+BRIDGE, APP, NOBODY = conn("bridge"), conn("app"), conn("")
+
+
+@pytest.mark.parametrize(
+    ("there", "peer", "guests"),
+    [
+        ([BRIDGE, BRIDGE], Peer(), []),
+        ([BRIDGE, BRIDGE, NOBODY], Peer(), []),  # without a session nobody can do anything
+        ([BRIDGE] * 5, Peer, []),  # of an earlier start of the peer
+        ([BRIDGE, BRIDGE, APP], Peer(), [APP]),
+        ([BRIDGE, BRIDGE, *[APP] * 5], Peer(), [APP] * 5),
+        ([BRIDGE, BRIDGE, APP], None, [APP]),
+        ([BRIDGE, BRIDGE, conn("bridge", "STOMP")], Peer(), [conn("bridge", "STOMP")]),
+        ([], Peer(), []),
+    ],
+)
+def test_whoever_is_none_of_the_bridges_at_their_door_is_a_client(
+    there: list[Connection], peer: Any, guests: list[Connection]
+) -> None:
+    assert others(there, peer) == guests
