@@ -12,7 +12,7 @@ from dr_ctl.engine.findings import SOURCE_ALIVE
 from dr_ctl.engine.operations import FAILBACK
 from dr_ctl.engine.parts import part_of
 from dr_ctl.engine.ports import Move
-from dr_ctl.topologies.common.checks import of_silent, of_taken, on_the_way, weighed
+from dr_ctl.topologies.common.checks import of_link_doors, of_silent, of_taken, on_the_way, weighed
 from dr_ctl.topologies.common.debts import document
 from dr_ctl.topologies.common.findings import (
     CAME_BACK_OPEN,
@@ -38,6 +38,8 @@ def findings(seen: Seen[V], move: Move, of_broker: Callable[[V], Iterable[Findin
             if Weight.EXPECTED_WHEN_LOST not in each.weighs:
                 yield weighed(each, Weight.FAILOVER)
         yield from of_obstacles(view, Severity.WARNING, move.ask.includes)
+        for each in of_link_doors(view, seen.view(move.source, view.pair)):
+            yield weighed(each, Weight.FAILOVER)
     for broker in seen.sites[move.source].values():
         if isinstance(broker, Silent):
             yield from (replace(each, severity=Severity.WARNING) for each in of_silent(broker))

@@ -75,7 +75,7 @@ BRIDGE, APP, NOBODY = conn("bridge"), conn("app"), conn("")
     [
         ([BRIDGE, BRIDGE], Peer(), []),
         ([BRIDGE, BRIDGE, NOBODY], Peer(), []),  # without a session nobody can do anything
-        ([BRIDGE] * 5, Peer, []),  # of an earlier start of the peer
+        ([BRIDGE] * 5, Peer(), []),  # of an earlier start of the peer
         ([BRIDGE, BRIDGE, APP], Peer(), [APP]),
         ([BRIDGE, BRIDGE, *[APP] * 5], Peer(), [APP] * 5),
         ([BRIDGE, BRIDGE, APP], None, [APP]),

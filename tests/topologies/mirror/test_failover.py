@@ -105,7 +105,7 @@ class TestAgainst:
             (
                 replace(PARIS, acceptors=(*PARIS.acceptors, door("amqp", 5672, site="paris")),
                         consumers=(consumer(port=61617),)),
-                "DR-DOOR-005",
+                "DR-DOOR-011",
             ),
             # What only the way back needs.
             (replace(PARIS, config=Config(("clients", "mirror"), None, None)), "DR-DOOR-003"),
