@@ -313,6 +313,7 @@ class Runs:
         path, owner = self._state / _OWNER, self._owner
         if owner is None or (recorded := Owner.read(path)) == owner:
             return
+        private(self._state)
         with refusing_where_full(self._state):
             if recorded is not None:
                 self._rename_documents(owner.called_before(recorded))
