@@ -77,6 +77,16 @@ def test_after_a_gap_the_bound_is_near_the_truth(tmp_path: Path, lasts_s: float,
     assert found.duplicates.at_most <= 1.5 * RATE
 
 
+def test_a_pace_that_wandered_meanwhile_is_no_burst(tmp_path: Path) -> None:
+    site, _ = lived(tmp_path, (70, 112), 130, lambda now: steady(now) + (now >= 70))
+
+    found = asked(tmp_path, 130)
+
+    lost = site.truth(130).loss
+    assert found.lost.at_most is not None
+    assert lost <= found.lost.at_most <= 2 * lost + 1.5 * (RATE + 1 / STEP_S)
+
+
 def test_a_word_on_the_end_of_the_service_shortens_the_time_after_a_gap_too(tmp_path: Path) -> None:
     _, looked_s = lived(tmp_path, (70, 101), 130, seen_down_after_s=0.9)
 

@@ -1,8 +1,9 @@
 """Gaps between looks, evened: what was counted over a gap is no burst.
 
-A monitor that was late, or not there, counts at its next look all that came meanwhile. As much of that as the readings
-around show to come in a time so long is ordinary, and is spread evenly over the gap; what is above it is a burst that
-nobody saw, and stays one. Where too few readings are around to show what a burst is here, all of it stays one."""
+A monitor that was late, or not there, counts at its next look all that came meanwhile. Where that is about what the
+readings around show to come in a time so long (a pace wanders: up to half as much again), it is spread evenly over the
+gap. Where it is more, what is above the most that they show is a burst that nobody saw, and stays one. Where too few
+readings are around to show what a burst is here, all of it stays one."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from dr_ctl.rpo.bounds.stretch import LONGEST_US, Counters, Stretches
 from dr_ctl.rpo.history.newest import US
 from dr_ctl.rpo.history.stamps import gaps, longest_us, usual_us
 
+WANDERS: Final = 1.5
 SHOWN_US: Final = 30 * US
 """So much time without a gap shows what a burst is here."""
 
@@ -171,7 +173,8 @@ class _Evening:
         )
         begin = counters.low[:, before]
         grown = np.maximum(0, counters.high[:, after] - begin)
-        ordinary = np.minimum(grown, self._shown(counters, columns, int(looks.us[last] - looks.us[first])))
+        shown = self._shown(counters, columns, int(looks.us[last] - looks.us[first]))
+        ordinary = np.where(grown <= WANDERS * shown, grown, shown)
         burst = (grown - ordinary)[:, None] * (us >= middle_us)
         spread = begin[:, None] + np.floor(ordinary[:, None] * np.clip(share, 0, 1)).astype(np.int64) + burst
         sides = np.arange(len(columns)) <= before, np.arange(len(columns)) >= after
