@@ -36,6 +36,8 @@ def look(second: float, depths: Depths, flows: Mapping[tuple[str, str], int], *,
         yield row("london", kind, name, depth, link=True, **counted)
     for name, (here, there) in depths.items():
         yield row("london", "queue", name, here, acked=1000, delivering=0, **counted)
+        if met and ("acks", name) in flows:
+            yield row("london", "staged", name, there, start="1")
         if met:
             yield row("paris", "queue", name, there, acked=0, delivering=0, added=60, removed=0, start="7")
 
@@ -160,6 +162,31 @@ def test_no_bound_is_below_what_the_last_reading_of_both_sites_shows(tmp_path: P
     }
     assert found.lost.likely is not None
     assert found.lost.likely <= 7
+
+
+def test_a_difference_is_one_until_both_sites_are_read_again(tmp_path: Path) -> None:
+    """However long one of them is away."""
+    write(at_rest({"audit.log": (30, 0)}, MIRROR), tmp_path)
+    for minute in range(1, 90):
+        moments = range(60 * minute, 60 * minute + 60, 10)
+        write([row for each in moments for row in look(each, {"audit.log": (30, 0)}, MIRROR, met=False)], tmp_path)
+
+    found = bounds(tmp_path, site="london", other="paris", now=at(90 * 60), down_at=at(90 * 60), pairs=[PAIR])
+
+    assert found.lost.at_most is None
+    assert "at least 30: audit.log: 30 at london, 0 at paris" in (found.because or "")
+
+
+def test_what_the_other_site_still_had_to_ship_explains_a_difference(tmp_path: Path) -> None:
+    """As of the site that serves since a failover: what the lost one had not shipped lies there alone."""
+    rows = at_rest({"orders.in": (40, 52)}, MIRROR)
+    told: dict[str, Any] = {"site": "paris", "pair": PAIR, "kind": "mixed", "name": "*", "start": "7"}
+    rows += [Row(**told, ts=at(number), depth=12, added=12, removed=0) for number in range(21)]
+
+    found = asked(tmp_path, rows)
+
+    assert (found.lost.at_most, found.findings) == (0, ())
+    assert found.duplicates.at_most == 12
 
 
 def test_where_the_other_site_did_not_answer_nothing_is_compared(tmp_path: Path) -> None:

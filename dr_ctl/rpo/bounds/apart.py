@@ -125,7 +125,7 @@ class _Found:
     def _to_ship(self, name: str) -> Ints | None:
         """What was on its way to the other site; None where nothing ships that queue."""
         row = self.messages.outflow_of(name)
-        return None if row is None else self._of_outflow(self.looks.outflows.depth, row)
+        return None if row is None else self._of_outflow(self.looks.outflows.depth, row) + self._on_its_way_back(name)
 
     def _has_ids(self, name: str) -> bool:
         """Where ids of all queues are shipped beside messages of each, the other site keeps a copy of all that is
@@ -141,7 +141,14 @@ class _Found:
         pending = self._of_outflow(counts.pending, row, unread=0)
         left = self.acknowledgements.left.get(name, 0)
         on_its_way: Ints = np.maximum(self._of_outflow(counts.depth, row) + pending, left)
-        return on_its_way
+        return on_its_way + self._on_its_way_back(name)
+
+    def _on_its_way_back(self, name: str) -> Ints:
+        """What the other site still had to ship."""
+        back = self.looks.back
+        rows = [row for row, (_, of) in enumerate(back.names) if of in (name, SHARED)]
+        depths: Ints = np.maximum(0, back.depth[rows][:, self.places]).sum(axis=0)
+        return depths
 
     def _of_outflow(self, grid: Ints, row: int, unread: int = _ALL) -> Ints:
         values = grid[row, self.looks.whole[self.places]]

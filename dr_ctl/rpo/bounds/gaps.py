@@ -46,6 +46,7 @@ def _kept(looks: Looks, places: Ints) -> Looks:
         _columns(looks.queues, np.flatnonzero(is_kept)),
         _columns(looks.staged, np.flatnonzero(is_kept)),
         looks.met,
+        looks.back,
     )
 
 
@@ -97,6 +98,7 @@ class _Evening:
             self._filled(looks.queues, looks.whole, of_whole, in_order, shape),
             looks.staged,
             looks.met,
+            looks.back,
         )
 
     def _readings(self) -> _Added:

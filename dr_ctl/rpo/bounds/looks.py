@@ -48,8 +48,8 @@ class Counts:
 
 @dataclass(frozen=True)
 class Looks:
-    """`whole`: the places of the looks that read queues; `queues` and `staged` are of those alone, `met` those of them
-    that read the other site's queues too: `staged` is what lay there."""
+    """`whole`: the places of the looks that read queues; the rest is of those alone. Where the other site was read
+    beside, `met` are the looks that read its queues too, `staged` is what lay there, and `back` its own outflows."""
 
     us: Ints
     asked: Ints
@@ -59,6 +59,7 @@ class Looks:
     queues: Counts
     staged: Counts
     met: Ints
+    back: Counts
 
     @classmethod
     def of(cls, pair: str, seen: Recent) -> Self | None:
@@ -79,7 +80,7 @@ class Looks:
         whole = np.flatnonzero(np.isin(us, inner.filter(pc.equal(inner["kind"], "queue"))["us"].to_numpy()))
         inner = inner.filter(pc.is_in(inner["us"], pa.array(us[whole])))
         outflows = _counts(outer, OUTFLOWS, us)
-        beside, met = _beside(seen.beside, pair, us[whole], inner)
+        there = _at(table.slice(0, 0) if seen.beside is None else seen.beside, pair, us[whole])
         return cls(
             us,
             us - _took_us(rows, us),
@@ -87,8 +88,9 @@ class Looks:
             outflows,
             whole,
             _counts(inner, ("queue",), us[whole]),
-            _counts(pa.concat_tables([inner, beside]), ("staged",), us[whole]),
-            met,
+            _counts(pa.concat_tables([inner, _staged(there, inner)]), ("staged",), us[whole]),
+            np.flatnonzero(np.isin(us[whole], there["us"].to_numpy())),
+            _counts(there, OUTFLOWS, us[whole]),
         )
 
     @cached_property
@@ -102,19 +104,20 @@ class Looks:
         return int(read[-1]) if len(read) else None
 
 
-def _beside(beside: pa.Table | None, pair: str, us: Ints, inner: pa.Table) -> tuple[pa.Table, Ints]:
-    """The other site's queues at looks of these times as `staged` rows, but for queues that have such; and which of the
-    looks read that site."""
-    if beside is None:
-        return inner.slice(0, 0), np.zeros(0, np.int64)
-    rows = beside.filter(pc.and_(pc.equal(beside["pair"], pair), pc.is_in(beside["us"], pa.array(us))))
-    own = inner.filter(pc.equal(inner["kind"], "staged"))["name"]
-    queues = rows.filter(
-        pc.and_(pc.equal(rows["kind"], "queue"), pc.invert(pc.is_in(rows["name"], own.combine_chunks())))
+def _at(rows: pa.Table, pair: str, us: Ints) -> pa.Table:
+    """What of a pair answered at looks of these times."""
+    is_told = pc.and_(
+        pc.equal(rows["pair"], pair), pc.and_(pc.is_valid(rows["start"]), pc.is_in(rows["us"], pa.array(us)))
     )
+    return rows.filter(pc.fill_null(is_told, fill_value=False))
+
+
+def _staged(there: pa.Table, inner: pa.Table) -> pa.Table:
+    """The other site's queues as `staged` rows, but for queues that have such."""
+    own = inner.filter(pc.equal(inner["kind"], "staged"))["name"].combine_chunks()
+    queues = there.filter(pc.and_(pc.equal(there["kind"], "queue"), pc.invert(pc.is_in(there["name"], own))))
     kind = pa.array(["staged"] * queues.num_rows, pa.string())
-    queues = queues.set_column(queues.schema.get_field_index("kind"), "kind", kind).select(inner.column_names)
-    return queues, np.flatnonzero(np.isin(us, rows["us"].to_numpy()))
+    return queues.set_column(queues.schema.get_field_index("kind"), "kind", kind).select(inner.column_names)
 
 
 def _counts(rows: pa.Table, kinds: Sequence[str], us: Ints) -> Counts:

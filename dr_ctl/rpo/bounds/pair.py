@@ -43,7 +43,10 @@ class Pair:
         even = evened(looks)
         messages, acknowledgements = (Direction(looks, even, counted, end_us, known) for counted in ("added", "acked"))
         delivering = {queue: _most_delivering(looks, place) for queue, place in looks.place.items()}
-        apart = Comparison.of(messages, acknowledgements, selected)
+        apart = NOTHING_COMPARED
+        if (then := seen.compared.get(name)) is not None and (both := Looks.of(name, then)) is not None:
+            sent, acked = (Direction(both, both, counted, end_us, known) for counted in ("added", "acked"))
+            apart = Comparison.of(sent, acked, selected)
         unserved = [queue for queue in looks.place if queue in selected and messages.outflow_of(queue) is None]
         return cls(name, looks, messages, acknowledgements, left, delivering, apart, unserved)
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -40,8 +41,11 @@ OTHERS_WITHIN_US: Final = 3600 * US
 NOW_US: Final = 1 << 62
 """Later than any look."""
 _NAME_TIME: Final = "%Y%m%dT%H%M%S"
-BESIDE_US: Final = 60 * US
-"""How much before the last look at an outflow is read of the other site."""
+COMPARED_US: Final = 60 * US
+"""How much before the last look that both sites answered is read for comparing them."""
+_FAR_BACK: Final = 250
+"""So many files at most are searched for such a look: an hour of a monitor that writes one a minute, and a week of
+joined hours."""
 _LEAST_LOOKS: Final = 3
 """So many looks tell how much came between two of them, wherever a stretch begins."""
 _NONE: Final = np.zeros(0, np.int64)
@@ -55,17 +59,18 @@ _FEW: Final = ["ts", "pair", "kind", "name", "added", "start"]
 class Recent:
     """`pairs`: those of the settings, else those that the looks name. `table`: the rows of the last minutes; `spans`:
     by pair from when to when they count, in microseconds. `roles`: the moments of the looks that saw the site in a
-    role, in order. `later`: how many looks are stamped later than now. `beside`: rows of the other site's queues, and a
-    `site` row for each look that the broker answered, of the last minute."""
+    role, in order. `later`: how many looks are stamped later than now. `compared`: by pair the minute before the last
+    look that both sites answered, with the other one's rows of that time (`beside`)."""
 
     pairs: set[str] = field(default_factory=set)
     spans: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     table: pa.Table = field(default_factory=lambda: pa.table({}))
-    beside: pa.Table | None = None
     roles: Mapping[str, Stamps] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     later: int = 0
     is_empty: bool = False
+    beside: pa.Table | None = None
+    compared: Mapping[str, Recent] = field(default_factory=dict)
 
     def saw(self, role: Role) -> Stamps:
         """The moments of the looks that saw the site so, in order."""
@@ -107,8 +112,10 @@ class _Reading:
         roles = {role: np.setdiff1d(np.concatenate(each), bad) for role, each in self._roles.items()}
         pairs = set(self._pairs or self._named)
         is_empty = not self._sources
-        table, beside = self._table(spans, bad), self._beside(spans)
-        return Recent(pairs, spans, table, beside, roles, self._findings, len(self._later), is_empty=is_empty)
+        table, compared = self._table(spans, bad), self._compared(spans, bad)
+        return Recent(
+            pairs, spans, table, roles, self._findings, len(self._later), is_empty=is_empty, compared=compared
+        )
 
     def _read_backwards(self) -> None:
         for tail in self._files.tails(self._site):
@@ -181,8 +188,12 @@ class _Reading:
         if not spans:
             return pa.table({})
         begin, end = min(each[0] for each in spans.values()), max(each[1] for each in spans.values())
+        return self._rows(self._sources, begin, end, bad)
+
+    def _rows(self, sources: Sequence[_Tail | _File], begin: int, end: int, bad: Stamps) -> pa.Table:
+        """The rows of that time, but of looks that bear a wrong one."""
         parts = [pa.schema([SCHEMA.field(name) for name in _COLUMNS]).empty_table()]
-        for source in self._sources:
+        for source in sources:
             with self._torn_is_named(source):
                 parts.append(source.whole(begin, end))
         table = pa.concat_tables(parts)
@@ -191,29 +202,49 @@ class _Reading:
         wanted = pc.and_(pc.invert(pc.is_in(us, pa.array(bad))), pc.less_equal(us, self._until_us))
         return table.filter(pc.and_(wanted, pc.and_(pc.greater_equal(us, begin), pc.less_equal(us, end))))
 
-    def _beside(self, spans: Mapping[str, tuple[int, int]]) -> pa.Table | None:
-        """What lay at the other site."""
-        if self._other is None or not spans:
-            return None
-        begin, end = min(last for _, last in spans.values()) - BESIDE_US, max(last for _, last in spans.values())
-        sources: list[_Tail | _File] = [_Tail(each, rows_of_tail(each)) for each in self._files.tails(self._other)]
-        for source in self._files.newest_first(self._other):
+    def _compared(self, spans: Mapping[str, tuple[int, int]], bad: Stamps) -> Mapping[str, Recent]:
+        """By pair what both sites held when both answered last."""
+        if self._other is None:
+            return {}
+        compared = {}
+        for pair, end in self._answered(self._other, {pair: last for pair, (_, last) in spans.items()}).items():
+            begin = end - COMPARED_US
+            own, beside = (
+                self._rows(self._near(site, begin, end), begin, end, bad) for site in (self._site, self._other)
+            )
+            compared[pair] = Recent({pair}, {pair: (begin, end)}, own, beside=beside)
+        return compared
+
+    def _answered(self, site: str, until: Mapping[str, int]) -> Mapping[str, int]:
+        """When the brokers of the pairs answered last at a site, until a moment each."""
+        answered: dict[str, int] = {}
+        sources: Iterator[_Tail | _File] = chain(
+            (_Tail(each, rows_of_tail(each)) for each in self._files.tails(site)),
+            (_File(each) for each in islice(self._files.newest_first(site), _FAR_BACK) if each.left_out() is None),
+        )
+        for source in sources:
+            with self._torn_is_named(source):
+                few = source.few()
+                few = few.filter(pc.and_(pc.equal(few["kind"], "site"), pc.is_valid(few["start"])))
+                for pair in until.keys() - answered.keys():
+                    us = few.filter(pc.equal(few["pair"], pair))["ts"].cast(pa.int64())
+                    latest = pc.max(us.filter(pc.less_equal(us, until[pair]))).as_py()
+                    if latest is not None:
+                        answered[pair] = latest
+            if answered.keys() == until.keys():
+                break
+        return answered
+
+    def _near(self, site: str, begin: int, end: int) -> Sequence[_Tail | _File]:
+        """What may hold looks of that time."""
+        found: list[_Tail | _File] = [_Tail(each, rows_of_tail(each)) for each in self._files.tails(site)]
+        for source in self._files.newest_first(site):
             begin_us = _begin_us(source.base)
-            if source.left_out() is None and (begin_us is None or begin_us <= end):
-                sources.append(_File(source))
+            if (begin_us is None or begin_us <= end) and source.left_out() is None:
+                found.append(_File(source))
             if begin_us is not None and begin_us <= begin:
                 break
-        parts = [pa.schema([SCHEMA.field(name) for name in _COLUMNS]).empty_table()]
-        for each in sources:
-            with self._torn_is_named(each):
-                parts.append(each.whole(begin, end))
-        rows = pa.concat_tables(parts)
-        rows = rows.append_column("us", rows["ts"].cast(pa.int64()))
-        is_told = pc.or_(pc.equal(rows["kind"], "queue"), pc.equal(rows["kind"], "site"))
-        is_told = pc.and_(is_told, pc.is_valid(rows["start"]))
-        return rows.filter(
-            pc.and_(is_told, pc.and_(pc.greater_equal(rows["us"], begin), pc.less_equal(rows["us"], end)))
-        )
+        return found
 
 
 def _begin_of_window(us: Stamps) -> int:
