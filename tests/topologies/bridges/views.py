@@ -12,9 +12,11 @@ from dr_ctl.topologies.bridges.seen import BridgesSeen
 from dr_ctl.topologies.bridges.view import ORIGIN, Bridge, BrokerView, Divert, Flow
 from dr_ctl.topologies.common.seen import Silent
 from dr_ctl.topologies.common.view import Acceptor, Config, Connection, Grants, Queue
+from tests.topologies import queues
 
 PAIR = "orders-1"
 PEERS = {"london": "paris", "paris": "london"}
+LETTERS = {"dead_letter_address": "DLQ", "expiry_address": "ExpiryQueue"}
 IDS = "notification.ids"
 UNITS = ("orders", "audit")
 CLIENTS, BRIDGES = 61616, 61617
@@ -23,29 +25,8 @@ CLOSED: Grants = {"amq": ("send", "consume"), "app": (), "bridge": ("send",)}
 
 
 def queue(name: str, depth: int = 0, *, site: str = "london", **more: Any) -> Queue:
-    address, routing = more.pop("address", name), more.pop("routing", "anycast")
-    usual = Queue(
-        name=name,
-        address=address,
-        routing=routing,
-        bean=beans.queue(site, address, routing, name),
-        depth=depth,
-        delivering=0,
-        scheduled=0,
-        consumers=0,
-        paused=False,
-        added=depth,
-        acked=0,
-        removed=0,
-        durable=True,
-        temporary=False,
-        internal=False,
-        ring=False,
-        last_value=False,
-        dead_letter_address="DLQ",
-        expiry_address="ExpiryQueue",
-    )
-    return replace(usual, **more)
+    bean = beans.queue(site, more.get("address", name), more.get("routing", "anycast"), name)
+    return queues.queue(name, bean, depth, **LETTERS | more)
 
 
 def buffer(site: str, unit: str, depth: int = 0, **more: Any) -> Queue:

@@ -9,16 +9,14 @@ from dr_ctl.topologies.brokersync.view import BrokerView, SyncConfig
 from dr_ctl.topologies.classic.broker import Network
 from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.common.view import Acceptor, Config, Connection, Queue
+from tests.topologies import queues
 
 BROKER = "org.apache.activemq:type=Broker,brokerName"
 
 
 def queue(name: str, depth: int = 0, **more: Any) -> Queue:
     bean = f"{BROKER}=b,destinationType=Queue,destinationName={name}"
-    told = Queue(
-        name, name, "queue", bean, depth, 0, 0, 0, False, depth, 0, 0, True, False, False, False, False, None, None
-    )
-    return replace(told, **more)
+    return queues.queue(name, bean, depth, **{"routing": "queue", **more})
 
 
 def door(name: str, port: int, *, started: bool = True, protocol: str = "STOMP") -> Acceptor:

@@ -9,34 +9,14 @@ from typing import Any
 from dr_ctl.topologies.common.seen import Silent
 from dr_ctl.topologies.common.view import Acceptor, Config, Queue
 from dr_ctl.topologies.continuity.view import Bridge, Commands, ContinuitySeen, Flow, Service, SiteView
+from tests.topologies import queues
 
 PAIR = "orders-1"
 STARTED_MS = 1_795_000_000_000
 
 
 def queue(name: str, depth: int = 0, **more: Any) -> Queue:
-    told = Queue(
-        name=name,
-        address=name,
-        routing="anycast",
-        bean=f'org.apache.activemq.artemis:broker="x",queue="{name}"',
-        depth=depth,
-        delivering=0,
-        scheduled=0,
-        consumers=0,
-        paused=False,
-        added=depth,
-        acked=0,
-        removed=0,
-        durable=True,
-        temporary=False,
-        internal=False,
-        ring=False,
-        last_value=False,
-        dead_letter_address=None,
-        expiry_address=None,
-    )
-    return replace(told, **more)
+    return queues.queue(name, f'org.apache.activemq.artemis:broker="x",queue="{name}"', depth, **more)
 
 
 def bridge(name: str, *, started: bool = True) -> Bridge:

@@ -11,36 +11,17 @@ from dr_ctl.topologies.common.names import OUTFLOW_PREFIX
 from dr_ctl.topologies.common.seen import Silent
 from dr_ctl.topologies.common.view import Acceptor, Config, Connection, Consumer, Queue
 from dr_ctl.topologies.mirror.view import BrokerView, Link, MirrorSeen
+from tests.topologies import queues
 
 PAIR = "orders-1"
 PEERS = {"london": "paris", "paris": "london"}
+LETTERS = {"dead_letter_address": "DLQ", "expiry_address": "ExpiryQueue"}
 CLIENTS, MIRROR, ADMIN = 61616, 61617, 61700
 
 
 def queue(name: str = "orders.in", depth: int = 0, *, site: str = "london", **more: Any) -> Queue:
-    address = more.pop("address", name)
-    usual = Queue(
-        name=name,
-        address=address,
-        routing="anycast",
-        bean=beans.queue(f"broker-{site}", address, "anycast", name),
-        depth=depth,
-        delivering=0,
-        scheduled=0,
-        consumers=0,
-        paused=False,
-        added=depth,
-        acked=0,
-        removed=0,
-        durable=True,
-        temporary=False,
-        internal=False,
-        ring=False,
-        last_value=False,
-        dead_letter_address="DLQ",
-        expiry_address="ExpiryQueue",
-    )
-    return replace(usual, **more)
+    bean = beans.queue(f"broker-{site}", more.get("address", name), "anycast", name)
+    return queues.queue(name, bean, depth, **LETTERS | more)
 
 
 def outflow(site: str, **more: Any) -> Queue:

@@ -11,6 +11,7 @@ from dr_ctl.topologies.common.seen import Silent
 from dr_ctl.topologies.common.view import Acceptor, Config, Queue
 from dr_ctl.topologies.sharedstore.lock import LockSeen
 from dr_ctl.topologies.sharedstore.view import BrokerView, StoreConfig, StoreSeen, beside
+from tests.topologies import queues
 
 PAIR = "orders-1"
 FRESH = LockSeen(True, "london", 8.0, 0.0)
@@ -26,28 +27,7 @@ def config(site: str, **more: Any) -> StoreConfig:
 
 
 def queue(name: str, depth: int = 0, **more: Any) -> Queue:
-    usual = Queue(
-        name=name,
-        address=name,
-        routing="queue",
-        bean=beans.queue("london", name),
-        depth=depth,
-        delivering=0,
-        scheduled=0,
-        consumers=0,
-        paused=False,
-        added=depth,
-        acked=0,
-        removed=0,
-        durable=True,
-        temporary=False,
-        internal=False,
-        ring=False,
-        last_value=False,
-        dead_letter_address=None,
-        expiry_address=None,
-    )
-    return replace(usual, **more)
+    return queues.queue(name, beans.queue("london", name), depth, **{"routing": "queue", **more})
 
 
 def door(site: str, *, started: bool = True) -> Acceptor:
