@@ -51,10 +51,6 @@ class Orders:
             return 0
         return 1 + sum(2 << number for number, each in enumerate(self.classes) if matches(each, queue))
 
-    def reach_us(self, hour_us: int, further: int = 0) -> int:
-        """From when on looks at outflows are taken for an hour, that many times further back than at first."""
-        return max(self.begin_us, hour_us - AWAY_US * int(FURTHER**further))
-
     def window(self, hour_us: int) -> Window:
         fineness = Calendar(self.end_us).fineness(hour_us)
         from_us, to_us = max(hour_us, self.from_us), min(hour_us + HOUR, self.to_us)

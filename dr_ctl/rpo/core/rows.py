@@ -35,7 +35,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dr_ctl.rpo.core.columns import NA, Flags, Floats, Ints
+from dr_ctl.rpo.core.columns import NA, Flags, Ints
 from dr_ctl.rpo.core.histogram import bucket_of
 
 TOTAL: Final = "total"
@@ -218,10 +218,6 @@ class Part:
     @property
     def values(self) -> Ints:
         return np.where(self.bucket == UNKNOWN, NA, self.most)
-
-    @property
-    def slowest(self) -> Floats:
-        return self.least / MILLI
 
     def words(self, of: Rows) -> list[str]:
         return [of.words[place] for place in self.name.tolist()]

@@ -24,7 +24,6 @@ UPDATE_FILTERED: Final = (
     f"updateQueue({_TEXT},{_TEXT},{_TEXT},java.lang.Integer,java.lang.Boolean,java.lang.Boolean,java.lang.Boolean,"
     f"java.lang.Integer,java.lang.Boolean,java.lang.Integer,java.lang.Long,{_TEXT})"
 )
-CREATING: Final = (CREATE, CREATE_QUEUE, CREATE_FILTERED)
 
 Operation = tuple[str, tuple[Json, ...]]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -56,4 +55,3 @@ class ClassicBroker(Broker):
 
 
 B_co = TypeVar("B_co", bound=ClassicBroker, covariant=True)
-Denied = Mapping[Permit, Sequence[str]]
