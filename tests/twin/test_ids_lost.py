@@ -117,3 +117,45 @@ def test_stores_that_cannot_be_compared_are_told_and_keep_no_move_back(twin: Pla
 
     assert ended.code == ExitCode.OK, ended.document
     assert "the id stores could not be compared" in str(ended.document["findings"])
+
+
+def test_a_return_names_what_the_lost_sites_consumers_had_done_before_anybody_delivers_it(
+    twin: PlayedTwin, dr_ctl: Command
+) -> None:
+    """A consumer at London had written two ids down when it was lost, and announced none; the messages were not shipped
+    yet. They come with the residue, and nothing at Paris says that they are done."""
+    twin.cut("london")
+    put(twin, IN, 10)
+    with twin.still():
+        london = at(twin, "london")
+        in_hand = [london.identity(each) for each in london.queues[IN].live()][:2]
+        for ident in in_hand:
+            london.ids.add(IN, ident, here=True)
+    twin.kill("london")
+    assert dr_ctl("failover", "--to", "paris", "--accept-loss", "unknown", "--yes").code == 0
+    twin.heal()
+    twin.start("london")
+
+    ended = dr_ctl("reinstate", "london", "--yes")
+
+    assert ended.code == ExitCode.OK, ended.document
+    [finding] = [each for each in ended.document["findings"] if each["id"] == "DR-RETURN-010"]
+    assert finding["text"].startswith(f"2 message(s) of {IN} come as duplicates at paris: consumers of london had done")
+    assert all(ident in finding["text"] for ident in in_hand)
+
+
+def test_a_return_without_stores_says_that_nobody_can_tell(twin: PlayedTwin, dr_ctl: Command) -> None:
+    told = yaml.safe_load(twin.settings_path.read_text(encoding="utf-8"))
+    for site in told["sites"].values():
+        del site["brokers"][0]["ids"]
+    twin.settings_path.write_text(json.dumps(told), encoding="utf-8")
+    put(twin, IN, 3)
+    twin.kill("london")
+    assert dr_ctl("failover", "--to", "paris", "--accept-loss", "unknown", "--yes").code == 0
+    twin.start("london")
+
+    ended = dr_ctl("reinstate", "london", "--yes")
+
+    assert ended.code == ExitCode.OK, ended.document
+    [finding] = [each for each in ended.document["findings"] if each["id"] == "DR-RETURN-010"]
+    assert "the settings do not name both stores of ids" in finding["text"]

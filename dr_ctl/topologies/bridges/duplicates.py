@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from shlex import quote
 
-from dr_ctl.core.model import Finding
+from dr_ctl.core.model import Finding, some
 from dr_ctl.engine.plan import Ask
 from dr_ctl.topologies.bridges import stores
 from dr_ctl.topologies.bridges.access import Access, Way
-from dr_ctl.topologies.bridges.findings import IDS_LACKING, IDS_MISSING
+from dr_ctl.topologies.bridges.findings import DONE_AT_RETURNED, IDS_LACKING, IDS_MISSING
 from dr_ctl.topologies.bridges.messages import PAGE, pages
 from dr_ctl.topologies.bridges.missing import PAGES
-from dr_ctl.topologies.bridges.view import BrokerView, Chosen
+from dr_ctl.topologies.bridges.view import BrokerView, Chosen, whole
 from dr_ctl.topologies.common.idstore import NotRead
 from dr_ctl.topologies.common.view import Queue
 
@@ -42,6 +42,35 @@ def told(way: Way, copies: BrokerView, ids: Lacking, ask: Ask, *, timeout_s: flo
                 f"{there.site} lacks them",
                 f"Send these ids to {there.site} once more, as the consumers at {here.site} announce them. "
                 f"--accept-difference {quote(f'{name}={most}')} moves with exactly that many.",
+            )
+
+
+def done_at(way: Way, copies: BrokerView, *, timeout_s: float) -> Iterator[Finding]:
+    """Messages at the second broker that consumers of the first have done, and that the second's store does not know:
+    by id, before anybody delivers them. Where no store is named, that there may be some. Raises `BrokerError`."""
+    here, there = way
+    lost = lacking(way, copies, whole)
+    if lost is None or there.id_settings is None:
+        text = (
+            f"what the consumers of {here.site} had in hand when it was lost may come as duplicates at {there.site}: "
+            "the settings do not name both stores of ids, so nobody can tell what that is"
+        )
+        yield DONE_AT_RETURNED(text, "Name both under `ids:`; the consumers must recognise what they have done.")
+        return
+    queues = {queue.name: queue for unit in copies.among(whole) for queue in copies.queues_of(unit)}
+    for name, ids in lost.items():
+        queue = queues[name]
+        origin = copies.origin_of(queue.address) or there.site
+        lying = {
+            each.id(there.id_settings.header)
+            for page in pages(there.reader(), queue, origin, timeout_s=timeout_s)
+            for each in page
+        }
+        if found := sorted(ids & lying):
+            yield DONE_AT_RETURNED(
+                f"{len(found)} message(s) of {name} come as duplicates at {there.site}: consumers of {here.site} had "
+                f"done them when it was lost, and could not announce their ids: {some(found)}",
+                f"The consumers at {there.site} must recognise them; see what their second processing did.",
             )
 
 

@@ -158,6 +158,16 @@ IDS_LACKING: Final = FindingKind(
     "`--accept-difference QUEUE=N` moves with exactly that many.",
     "Messages that are announced as processed are not processed at the target; be sure that they were.",
 )
+DONE_AT_RETURNED: Final = FindingKind(
+    "DR-RETURN-010",
+    Severity.WARNING,
+    "Messages lie at the serving site whose ids only the returned site's store holds: consumers there had worked on "
+    "them when the site was lost, and their announcements were lost with it. Delivered at the serving site these "
+    "messages are processed a second time. Where no store is named, nobody can tell which messages these are.",
+    "The finding names them, by id: see what their second processing did. Name both sites' stores under `ids:` where "
+    "they are not named.",
+    "A look.",
+)
 TOO_MANY_TO_COMPARE: Final = FindingKind(
     "DR-BRIDGE-016",
     Severity.WARNING,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 from dr_ctl.core.model import Finding, Json, some
 from dr_ctl.engine.goals import Goal
@@ -12,7 +13,7 @@ from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.engine.waiting import until
-from dr_ctl.topologies.bridges import stores
+from dr_ctl.topologies.bridges import duplicates, stores
 from dr_ctl.topologies.bridges.barrier import IdBarrier, MessageBarrier
 from dr_ctl.topologies.bridges.findings import IDS_MISSING
 from dr_ctl.topologies.bridges.tools import BridgesTools
@@ -22,6 +23,8 @@ from dr_ctl.topologies.common.effects import still, to_undo
 from dr_ctl.topologies.common.evidence import total
 from dr_ctl.topologies.common.findings import SET_ASIDE, UNDONE_DUPLICATES
 from dr_ctl.topologies.common.idstore import NotRead, Store
+
+LOOK_S: Final = 30.0
 
 
 def act(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
@@ -42,9 +45,20 @@ def act(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outco
     within_s, stall_s = step.limits.get("within"), step.limits["stall"]
     if (failed := waiting.until(tools.rules.drain.poll, within_s=within_s, stall_s=stall_s)) is not None:
         return replace(failed, text=f"{move.target} is not taken in: {failed.text}")
+    found = [*_done_there(tools, move)] if holds else []  # before anybody delivers what came
     if (refused := tools.make([*resumes, *strikes], hand, move.source, move.target)) is not None:
         return refused
-    return Done("what it held has arrived, and its ids are applied", _figures(tools))
+    return Done("what it held has arrived, and its ids are applied", _figures(tools), tuple(found))
+
+
+def _done_there(tools: BridgesTools, move: Move) -> Iterator[Finding]:
+    """Messages that consumers of the returned site had done when it was lost, and that nobody was told of."""
+    for pair, serving in tools.observer.brokers[move.source].items():
+        way = tools.observer.brokers[move.target][pair], serving
+        try:
+            yield from duplicates.done_at(way, serving.look(), timeout_s=LOOK_S)
+        except NotRead as error:
+            yield duplicates.not_compared(error)
 
 
 def _nothing_left(tools: BridgesTools, move: Move) -> bool:
