@@ -38,7 +38,7 @@ def measured() -> list[Figure]:
                 lab.kill(lost)
                 look_s = _detection_s(lab, lost)
                 began = datetime.now(UTC)
-                dr_ctl("failover", "--to", target, "--accept-loss", "unknown")
+                dr_ctl("failover", "--to", target, "--accept-loss", "unknown", "--accept-duplicates", "unknown")
                 load.wait_for(load.counts().sent + RATE // 2)
                 served = load.stop().receive_gap.until
             assert served is not None

@@ -152,6 +152,10 @@ class _Lost:
         return found
 
 
+def _typed(at_most: int | None) -> str:
+    return "unknown" if at_most is None else str(at_most)
+
+
 def _lost_and_back(lab: Stage, tell: _Teller, codes: dict[str, int]) -> _Lost:
     with lab.load(RATE, work_ms=1) as traffic:
         with recording(load(lab.settings_path), every_s=EVERY_S):
@@ -162,10 +166,10 @@ def _lost_and_back(lab: Stage, tell: _Teller, codes: dict[str, int]) -> _Lost:
         tell.chapter("How much would be lost without it? Nobody accepts any loss: if there is some, nothing is done.")
         codes["failover, no loss accepted"] = tell.run("failover", "--to", "london", "--yes")
         bounds = tell.bounds("failover", "--to", "london", "--dry-run")
-        at_most = bounds["lost"]["at_most"]
-        accepted = "unknown" if at_most is None else str(at_most)
-        tell.chapter("The failover, with that loss accepted.")
-        codes["failover"] = tell.run("failover", "--to", "london", "--yes", "--accept-loss", accepted)
+        lost, duplicates = (_typed(bounds[key]["at_most"]) for key in ("lost", "duplicates"))
+        accepted = ("--accept-loss", lost, "--accept-duplicates", duplicates)
+        tell.chapter("The failover, with that loss and these duplicates accepted.")
+        codes["failover"] = tell.run("failover", "--to", "london", "--yes", *accepted)
         if codes["failover"] != ExitCode.OK:
             raise EnvironmentFault(f"nobody serves: the failover ended with {codes['failover']}")
         traffic.wait_for(traffic.counts().sent + AFTER)
@@ -193,7 +197,7 @@ def _until_recorded(lab: Stage) -> None:
 
 
 def _judged(planned: Verdict, lost: _Lost, tell: _Teller, codes: Mapping[str, int], notes: Sequence[Finding]) -> Result:
-    costs = lost.bounds["lost"]["at_most"] != 0
+    costs = any(lost.bounds[key]["at_most"] != 0 for key in ("lost", "duplicates"))
     allowed = {
         "estimate": (ExitCode.OK, ExitCode.LOSS_REFUSED, ExitCode.UNKNOWN),
         "failover, no loss accepted": (ExitCode.LOSS_REFUSED if costs else ExitCode.OK,),

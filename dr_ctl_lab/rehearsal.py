@@ -253,7 +253,7 @@ class _Play:
             self._faulty(faults, self._there)
             ended = self._type("failover", "--to", self._there, "--yes", *UNKNOWN)
             if ended["exit_code"] == ExitCode.LOSS_REFUSED:  # it is known
-                ended = self._type("failover", "--to", self._there, "--yes", *ANY_FIGURE)
+                ended = self._type("failover", "--to", self._there, "--yes", *_accepting(ended["data"]["bounds"]))
             self._announced(ended)
         self._well()
         if operation == "failback":
@@ -334,3 +334,10 @@ class _Play:
 
 UNKNOWN: Final = ("--accept-loss", "unknown", "--accept-duplicates", "unknown")
 ANY_FIGURE: Final = ("--accept-loss", "1000000000", "--accept-duplicates", "1000000000")
+
+
+def _accepting(bounds: Mapping[str, Any]) -> list[str]:
+    """What accepts any loss and any duplicates, of which one may be known and the other not."""
+    known = [bounds[key]["at_most"] is not None for key in ("lost", "duplicates")]
+    options = (ANY_FIGURE[:2], ANY_FIGURE[2:]), (UNKNOWN[:2], UNKNOWN[2:])
+    return [word for at, is_known in enumerate(known) for word in options[not is_known][at]]

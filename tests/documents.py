@@ -4,6 +4,8 @@ for readers it is not."""
 from __future__ import annotations
 
 import copy
+import json
+import re
 from functools import cache
 from typing import Any
 
@@ -13,11 +15,20 @@ from pydantic import TypeAdapter
 from dr_ctl.application.documents.parts import Envelope, Nothing
 from dr_ctl.application.documents.schema import data_types, schema_of
 
+_NONE = re.compile(r"\bNone\b")
+
 
 def hold(document: dict[str, Any], command: str | None = None) -> None:
     """Fail where the document is not as its schema says, or the line that a `command` writes before it."""
     problems = list(_validator(document["command"] if command is None else command).iter_errors(document))
     assert not problems, [(each.json_path, each.message) for each in problems]
+    no_none(json.dumps(document, ensure_ascii=False))
+
+
+def no_none(text: str) -> None:
+    """What is not known is said in words, wherever dr-ctl says something."""
+    found = _NONE.search(text)
+    assert found is None, text[max(0, found.start() - 100) : found.end() + 100] if found else ""
 
 
 @cache

@@ -16,6 +16,7 @@ from dr_ctl.core.clock import Clock, SystemClock, stamp
 from dr_ctl.core.errors import DrCtlError, EnvironmentFault
 from dr_ctl.core.model import ExitCode, Json, Role
 from dr_ctl.core.patience import Patience
+from dr_ctl.core.printable import if_known
 from dr_ctl.core.system import Work, beside, system
 from dr_ctl.rpo.history.row import GLANCED, Row
 from dr_ctl.rpo.history.tail import another_monitor
@@ -54,10 +55,7 @@ class Look:
 
     @property
     def line(self) -> str:
-        parts = [
-            f"{site} {role.value}, {'not read' if self.outflows[site] is None else self.outflows[site]} to ship"
-            for site, role in self.roles.items()
-        ]
+        parts = [f"{site} {role.value}, {if_known(self.outflows[site])} to ship" for site, role in self.roles.items()]
         return f"{stamp(self.at)}  " + "; ".join(parts)
 
 

@@ -16,6 +16,7 @@ from dr_ctl.application.opened import Opened
 from dr_ctl.application.result import Result, of_error
 from dr_ctl.core.errors import Stopped
 from dr_ctl.core.model import Finding, Json
+from dr_ctl.core.printable import if_known
 from dr_ctl.engine.outcome import Done
 from dr_ctl.engine.stopping import StopRequest, stoppable
 from dr_ctl.processes.hooks import Place
@@ -78,5 +79,5 @@ def _why_not(
 
 
 def _finding(text: str, result: Result) -> Finding:
-    remedy = f"Tell them by hand: `dr-ctl runs show {result.run}`. The run itself ended as it says."
+    remedy = f"Tell them by hand: `dr-ctl runs show {if_known(result.run)}`. The run itself ended as it says."
     return NOT_TOLD(text, remedy)

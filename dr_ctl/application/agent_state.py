@@ -12,8 +12,10 @@ from dr_ctl.application.findings import NOBODY_DELETES
 from dr_ctl.application.opened import Opened
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.model import Finding, Role, Severity
+from dr_ctl.core.printable import if_known
 from dr_ctl.topologies.topology import NoKeeper, Seen, keeper_of
 
+START: Final = "`dr-ctl sync` on the machine of this STATE, best as a service."
 GONE: Final = timedelta(seconds=10)
 """The agent writes every second; a single removal may take longer, a minute at the very most."""
 
@@ -29,21 +31,22 @@ def of_agent(opened: Opened, seen: Seen) -> list[Finding]:
         return []
     except UsageError as error:
         return [NOBODY_DELETES(f"no agent deletes copies of what is consumed: {error}", error.remedy)]
-    if site is None:
-        return []
+    if site is None:  # nobody serves, and no agent has ever worked
+        text = "no agent with this STATE has ever worked: copies of what is consumed stay, and are duplicates then"
+        return [NOBODY_DELETES(text, START)]
     return [*_stands(opened, last, site), *_said(last, site)]
 
 
 def _stands(opened: Opened, last: Mapping[str, Any], site: str) -> Iterator[Finding]:
-    start = "`dr-ctl sync` on the machine of this STATE, best as a service."
     if last.get("primary") != site:
-        yield NOBODY_DELETES(f"no agent with this STATE has worked for {site}: copies of what is consumed stay", start)
+        yield NOBODY_DELETES(f"no agent with this STATE has worked for {site}: copies of what is consumed stay", START)
     elif last.get("phase") == Phase.FINISHED.value:
-        text = f"the agent for {site} ended at {last.get('at')} ({last.get('why')}): copies of what is consumed stay"
-        yield NOBODY_DELETES(text, start)
+        ended, why = if_known(last.get("at")), if_known(last.get("why"))
+        text = f"the agent for {site} ended at {ended} ({why}): copies of what is consumed stay"
+        yield NOBODY_DELETES(text, START)
     elif opened.clock.now() - _at(last) > GONE:
         yield NOBODY_DELETES(
-            f"the agent for {site} is gone since {last.get('at')}: copies of what is consumed stay", start
+            f"the agent for {site} is gone since {if_known(last.get('at'))}: copies of what is consumed stay", START
         )
     if (hold := opened.notes.hold()) is not None:
         text = f"no copy of what is consumed is deleted: held by {hold.text}"

@@ -71,7 +71,9 @@ def permit(question: Question, runs: Runs) -> tuple[Approvals | None, Result | N
     if len(approvals.by) < wanted.needed:
         who = f": {some(approvals.names)}" if approvals.by else ""
         text = f"{saved.path}: {len(approvals.by)} of {wanted.needed} people have signed it{who}; nothing was changed"
-        return None, _refused(NOT_APPROVED(text, _ways(ask, wanted.needed, saved.path)), *others)
+        return None, _refused(
+            NOT_APPROVED(text, _ways(ask, wanted.needed, saved.path, signed=len(approvals.by))), *others
+        )
     if (done := _carried_out(runs, approvals.plan_sha256)) is not None:
         text = f"{saved.path}: was carried out by {done}; nothing was changed"
         return None, _refused(APPROVED_ONCE(text, _ways(ask, wanted.needed)))
@@ -95,7 +97,7 @@ def why_none(installation: Installation) -> Finding | None:
     try:
         path.read_bytes()
     except OSError as problem:
-        text = f"approvals.signers: {path}: {problem.strerror}"
+        text = f"approvals.signers: {path}: {problem.strerror or problem}"
         return NO_SIGNER(text, f"Mend `approvals.signers` in {installation.file.name}.")
     return None
 
@@ -127,7 +129,9 @@ def approve(caller: Caller, path: Path, key: Path | None, *, yes: bool) -> Resul
     try:
         beside.write_text(signature, encoding="ascii")
     except OSError as problem:
-        raise UsageError(f"{beside}: {problem.strerror}", remedy="Copy the plan to where you can write.") from problem
+        raise UsageError(
+            f"{beside}: {problem.strerror or problem}", remedy="Copy the plan to where you can write."
+        ) from problem
     approvals, others = _beside(installation, saved)
     data: dict[str, Json] = {
         "plan": str(path),
@@ -156,7 +160,7 @@ def _beside(installation: Installation, saved: plans.Saved) -> tuple[Approvals, 
             text = path.read_text(encoding="utf-8", errors="replace")
             signer = ssh.signer_of(saved.content, text, installation.path(wanted.signers))
         except OSError as problem:
-            signer = f"not read: {problem.strerror}"
+            signer = f"not read: {problem.strerror or problem}"
         if isinstance(signer, str):
             others.append(SIGNATURE_OF_NOBODY(f"{path}: does not count: {signer}", f"Remove {path}."))
         elif not any({*signer.names} & {*each.names} or signer.key == each.key for each, _ in by):
@@ -174,13 +178,14 @@ def _carried_out(runs: Runs, plan_sha256: str) -> str | None:
     return None
 
 
-def _ways(ask: Ask, needed: int, saved: Path | None = None) -> str:
-    """The commands that lead to a signed plan; a saved one is signed by whoever has not."""
+def _ways(ask: Ask, needed: int, saved: Path | None = None, *, signed: int = 0) -> str:
+    """The commands that lead to a signed plan; a saved one is signed by so many as have not `signed` yet."""
     plan = saved or Path("plan.json")
     words = shlex.join(["plan", ask.operation, "--to", ask.target, *_words(ask), "--out", str(plan)])
     made = "" if saved is not None else f"`dr-ctl {words}`, then "
-    signed = f"{needed} of the signers, each: `dr-ctl plan approve {shlex.quote(str(plan))}`"
-    return f"{made}{signed}; then `{_with_plan(ask, plan)}`."
+    more = f"{needed - signed} more of the signers" if signed else f"{needed} of the signers"
+    sign = f"{more}, each: `dr-ctl plan approve {shlex.quote(str(plan))}`"
+    return f"{made}{sign}; then `{_with_plan(ask, plan)}`."
 
 
 def _words(ask: Ask) -> list[str]:

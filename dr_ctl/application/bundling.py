@@ -74,7 +74,9 @@ def bundle(caller: Caller, files: RunFiles, out: Path | None, *, has_settings: b
     try:
         write_bytes(path.absolute(), packed)
     except OSError as problem:
-        raise UsageError(f"--out {path}: {problem.strerror}", remedy="Name a file that can be written.") from problem
+        raise UsageError(
+            f"--out {path}: {problem.strerror or problem}", remedy="Name a file that can be written."
+        ) from problem
     data: dict[str, Json] = {
         "bundle": str(path),
         "sha256": hashlib.sha256(packed).hexdigest(),
@@ -94,7 +96,7 @@ def _parts(files: RunFiles, installation: Installation | None) -> tuple[dict[str
         except FileNotFoundError:
             continue  # an open run has no result
         except OSError as problem:
-            findings.append(_missing(f"{path.name} could not be read: {problem.strerror}"))
+            findings.append(_missing(f"{path.name} could not be read: {problem.strerror or problem}"))
     parts[files.report.name] = render(view(read_run(files))).encode("utf-8", "backslashreplace")
     about = record(files)
     parts["versions.json"] = _json(_versions(parts))
@@ -120,7 +122,7 @@ def _looks(installation: Installation, about: Record) -> tuple[dict[str, bytes],
     try:
         from dr_ctl.rpo.history.excerpt import excerpt  # noqa: PLC0415 - a run is bundled without pyarrow too
     except ModuleNotFoundError as error:
-        return {}, [_missing(f"the looks of the monitor were not read: {error.name} is not installed")]
+        return {}, [_missing(f"the looks of the monitor were not read: {error.name or error} is not installed")]
     until = (about.ended or about.began + BEFORE) + AFTER
     looks, torn = excerpt(history, tuple(installation.settings.sites), about.began - BEFORE, until)
     if not looks:

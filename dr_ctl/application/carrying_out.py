@@ -22,6 +22,7 @@ from dr_ctl.application.run_options import RunOptions
 from dr_ctl.core.errors import DrCtlError
 from dr_ctl.core.loose import mapping
 from dr_ctl.core.model import ExitCode, Json, Role
+from dr_ctl.core.printable import if_known
 from dr_ctl.engine import executor
 from dr_ctl.engine.disk import NoRoom
 from dr_ctl.engine.entries import Entry, JournalDamaged
@@ -126,7 +127,7 @@ class Work:
 
     def _end_for(self, unfinished: RunFiles, reason: str | None) -> None:
         """Close the interrupted run that this one replaces, without undoing its changes."""
-        text = f"superseded by {self.files.name}: {reason}"
+        text = f"superseded by {self.files.name}: {if_known(reason)}"
         give_up(self.caller, unfinished, Result(ExitCode.UNKNOWN, text, run=unfinished.name).envelope("failover"))
 
     def _journaled(

@@ -16,7 +16,7 @@ from dr_ctl.core.model import ExitCode, Finding, Json, Severity
 from dr_ctl.engine.ending import price_text
 from dr_ctl.engine.findings import COUNTS_DIFFER
 from dr_ctl.engine.operations import FAILOVER
-from dr_ctl.engine.plan import AlreadyThere, Ask, Plan
+from dr_ctl.engine.plan import AlreadyThere, Ask, Plan, Refusal
 from dr_ctl.topologies.topology import Seen
 
 
@@ -27,19 +27,21 @@ def planned(opened: Opened, asked: Ask, lost: str) -> Result:
     if asked.operation != FAILOVER or lost == asked.target:
         remedy = f"As in `dr-ctl plan failover --to {opened.other(lost)} --as-if-lost {lost}`."
         raise UsageError(f"--as-if-lost {lost}: is for a failover to the other site", remedy=remedy)
-    question = Question.of(replace(asked, accept_loss="unknown", accept_duplicates="unknown"), opened)
+    question = Question.of(asked, opened)
     assert question.price is not None  # a failover has one
     looked: Seen = opened.topology.observe()
     seen = looked.as_if_lost(lost)
     question.price.saw(seen)
     decided = question.decide(seen)
+    if isinstance(decided, Refusal) and decided.plan is not None:
+        decided = decided.plan
     refused = question.price.too_high(asked)
     bounds = question.price.bounds()
     text = f"as if {lost} was lost now; it is {looked.roles[lost].value}. This plan is never carried out"
     findings = [AS_IF_LOST(text, f"If {lost} is lost one day: `dr-ctl failover --to {asked.target}`.")]
     findings += if_lost.differing(opened, looked, lost, question.price.differ())
     if refused is not None:
-        findings.append(agreed_today(refused, bounds, asked.target))
+        findings.append(agreed_today(refused, question.price, asked))
     data: dict[str, Json] = {"bounds": dict(bounds), "as_if_lost": lost, "role": looked.roles[lost].value}
     if not isinstance(decided, Plan):
         word = "nothing to do" if isinstance(decided, AlreadyThere) else "not possible"

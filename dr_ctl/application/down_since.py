@@ -13,6 +13,7 @@ from dr_ctl.application.unread import unread
 from dr_ctl.application.ways_out import Interrupted
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.model import Finding, Role
+from dr_ctl.core.printable import if_known
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.topology import LinkSeen, Seen
@@ -113,5 +114,6 @@ def _of(at: datetime | None, site: str, kept_by: str | None) -> Since:
             "does, which is harmless",
         )
     return Since(
-        moment, f"the link is down: {'not known since when' if at is None else f'last seen attached at {moment}'}"
+        moment,
+        f"the link is down: {'not known since when' if at is None else f'last seen attached at {if_known(moment)}'}",
     )

@@ -178,7 +178,7 @@ LOSS_ABOVE_LIMIT: Final = FindingKind(
     "DR-LOSS-001",
     Severity.ERROR,
     "A failover may lose more than the objectives or `--accept-loss` allow, or an unknown number.",
-    "Whoever owns that limit decides: wait for the lost site, or `--accept-loss N`. Where somebody knows when its "
+    "Whoever owns that limit decides: bring the lost site back, or `--accept-loss N`. Where somebody knows when its "
     "service ended: `--silent-since T --reason TEXT`.",
     "At most so many messages are lost, unless the lost site comes back with them.",
     undo="No; `dr-ctl failback --to SITE` takes in what the lost site still holds.",
@@ -187,9 +187,9 @@ DUPLICATES_ABOVE_LIMIT: Final = FindingKind(
     "DR-LOSS-005",
     Severity.ERROR,
     "After a failover more messages may be delivered a second time than the objectives or `--accept-duplicates` allow, "
-    "or an unknown number.",
-    "Whoever owns that limit decides: wait for the lost site, or `--accept-duplicates N`. Consumers that recognise "
-    "what they have done pass over these messages.",
+    "or an unknown number. Where no objective is set, any has to be accepted by name.",
+    "Whoever owns that limit decides: bring the lost site back, or `--accept-duplicates N`. Consumers that recognise "
+    "what they have done pass over these messages. A limit of your own stands under `objectives.duplicates`.",
     "At most so many messages are delivered a second time.",
     undo="No.",
 )
@@ -263,7 +263,7 @@ FLAGS_LIE: Final = FindingKind(
 )
 BOTH_CLOSED: Final = FindingKind(
     "DR-ROLE-015",
-    Severity.WARNING,
+    Severity.ERROR,
     "The two sites are up and closed, so no client is served.",
     "With an open run: `dr-ctl resume` or `dr-ctl abort`. Without one: `dr-ctl activate SITE`, of the site that "
     "served last.",
@@ -272,7 +272,7 @@ BOTH_CLOSED: Final = FindingKind(
 )
 ONE_WAITS_ONE_SILENT: Final = FindingKind(
     "DR-ROLE-016",
-    Severity.WARNING,
+    Severity.ERROR,
     "A site waits, the other does not answer: no client was seen to be served.",
     "If the other one is lost: `dr-ctl failover --to SITE --dry-run` says what that costs.",
     "The dry run changes nothing.",

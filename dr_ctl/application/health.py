@@ -17,14 +17,14 @@ from dr_ctl.application.price import FailoverPrice
 from dr_ctl.application.result import Result
 from dr_ctl.application.verdicts import Judge, OpenRun
 from dr_ctl.core.clock import stamp
-from dr_ctl.core.errors import DrCtlError
+from dr_ctl.core.errors import DrCtlError, TimedOut
 from dr_ctl.core.model import ExitCode, Health, Json, Role, some
 from dr_ctl.engine.debts import Debt
 from dr_ctl.engine.operations import FAILOVER
 from dr_ctl.engine.parts import is_split, served_where, unserved
 from dr_ctl.engine.plan import Ask
 from dr_ctl.settings.durations import duration
-from dr_ctl.topologies.topology import Seen
+from dr_ctl.topologies.topology import BrokerSeen, Seen
 
 OVERDUE: Final = timedelta(days=1)
 """After this time a debt is no longer the end of an incident, but something forgotten."""
@@ -49,7 +49,7 @@ def check(caller: Caller, within_s: float) -> Result:
             for site in opened.sites:
                 opened.topology.spend_at_most(within_s * LOOKS, site)
             seen: Seen = opened.topology.observe()
-            return _judged(caller, opened, seen)
+            return _judged(caller, opened, seen, within_s)
     except DrCtlError as error:
         return unknown(error)
 
@@ -60,15 +60,15 @@ def unknown(error: DrCtlError) -> Result:
     return Result(ExitCode.UNKNOWN, text, health=Health.UNKNOWN)
 
 
-def _judged(caller: Caller, opened: Opened, seen: Seen) -> Result:
+def _judged(caller: Caller, opened: Opened, seen: Seen, within_s: float) -> Result:
     debts, run = owed_now(caller, seen).debts, OpenRun.of(caller)
     serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
     price = Judge.of(caller, opened, seen, seen.links()).if_lost(serving[0]) if len(serving) == 1 else None
     bounds = price.bounds() if price is not None else None
     look_s = _age_s(bounds, caller.clock.now())
-    against = [*_failover(opened, seen, serving, price), *_history(opened, serving, look_s)]
+    against = [*_failover(opened, seen, serving, price, within_s), *_history(opened, serving, look_s)]
     problems = [
-        *_roles(opened, seen, serving, whole=run is None),
+        *_roles(opened, seen, serving, whole=run is None, within_s=within_s),
         *_links(seen),
         *_obstacles(seen),
         *_debts(debts, caller.clock.now()),
@@ -76,9 +76,9 @@ def _judged(caller: Caller, opened: Opened, seen: Seen) -> Result:
         *against,
     ]
     health = max((each.health for each in problems), key=lambda each: each.rank, default=Health.OK)
+    served = f"both sites serve: {served_where(seen)}" if is_split(seen) else ""
+    served = f"{serving[0]} serves" if len(serving) == 1 else served
     well = [
-        f"both sites serve: {served_where(seen)}" if is_split(seen) else "",
-        f"{serving[0]} serves" if len(serving) == 1 else "",
         "failover ready" if price is not None and not against else "",
         f"newest look {duration(round(look_s, 1))} old" if look_s is not None else "",
     ]
@@ -87,7 +87,7 @@ def _judged(caller: Caller, opened: Opened, seen: Seen) -> Result:
         days = (caller.clock.now() - rehearsed).days
         well.append(f"rehearsed {days} d ago" if days else "rehearsed today")
     worst = sorted(problems, key=lambda each: each.health.rank, reverse=True)
-    line = f"{health.name} - {'; '.join(filter(None, [*(each.text for each in worst), *well]))}"
+    line = f"{health.name} - {'; '.join(filter(None, [served, *(each.text for each in worst), *well]))}"
     data: dict[str, Json] = {
         "sites": {site: {"role": role.value} for site, role in seen.roles.items()},
         "pairs": [unit.as_json() for unit in seen.units],
@@ -101,9 +101,9 @@ def _judged(caller: Caller, opened: Opened, seen: Seen) -> Result:
     return Result(code, line, data=data, debts=debts, health=health)
 
 
-def _roles(opened: Opened, seen: Seen, serving: list[str], *, whole: bool) -> Iterator[Problem]:
+def _roles(opened: Opened, seen: Seen, serving: list[str], *, whole: bool, within_s: float) -> Iterator[Problem]:
     parts = opened.topology.recipe.moves_parts
-    roles = ", ".join(f"{site} is {role.value}" for site, role in seen.roles.items())
+    roles = ", ".join(_role(seen, site, within_s) for site in seen.roles)
     unknown = [site for site, role in seen.roles.items() if role in (Role.UNKNOWN, Role.SICK)]
     if any(len(unit.open_at) > 1 for unit in seen.units):
         yield Problem(Health.CRITICAL, f"both sites let clients in: {served_where(seen)}")
@@ -119,12 +119,32 @@ def _roles(opened: Opened, seen: Seen, serving: list[str], *, whole: bool) -> It
     causes = [] if serving else [not_read(seen, site) for site in seen.roles]
     yield from (Problem(Health.UNKNOWN, each.text) for each in causes if each is not None)
     for each in seen.brokers:
-        if each.silent is not None and serving and not any(f"{each.site}/{each.pair} is" in text for text in lost):
-            yield Problem(Health.WARNING, f"{each.site}/{each.pair} is {each.role.value}")
+        told = seen.roles[each.site] is Role.DOWN or any(f"{each.site}/{each.pair} is" in text for text in lost)
+        if each.silent is not None and serving and not told:
+            yield Problem(Health.WARNING, f"{each.site}/{each.pair} {_answered(each, within_s)}")
+
+
+def _role(seen: Seen, site: str, within_s: float) -> str:
+    """How a site was seen. What a machine that is busy does not answer in so short a time shows nothing more."""
+    late = any(isinstance(each.silent, TimedOut) for each in seen.brokers if each.site == site)
+    return f"{site} {_LATE.format(within_s * LOOKS) if late else f'is {seen.roles[site].value}'}"
+
+
+def _answered(broker: BrokerSeen, within_s: float) -> str:
+    return _LATE.format(within_s * LOOKS) if isinstance(broker.silent, TimedOut) else f"is {broker.role.value}"
+
+
+_LATE: Final = "did not answer within {:g} s"
 
 
 def _links(seen: Seen) -> Iterator[Problem]:
-    away = [f"{link.site}/{link.pair}" for link in seen.links() if link.attached is False]
+    """The links that are not attached. One to a broker that did not answer says nothing more than that."""
+    silent = {(each.site, each.pair) for each in seen.brokers if each.silent is not None}
+    away = [
+        f"{link.site}/{link.pair}"
+        for link in seen.links()
+        if link.attached is False and not any((site, link.pair) in silent for site in seen.roles if site != link.site)
+    ]
     if away:
         yield Problem(Health.WARNING, f"the link of {some(away)} is not attached")
 
@@ -144,13 +164,15 @@ def _debts(debts: Sequence[Debt], now: datetime) -> Iterator[Problem]:
         yield Problem(Health.CRITICAL if late else Health.WARNING, text)
 
 
-def _failover(opened: Opened, seen: Seen, serving: list[str], price: FailoverPrice | None) -> Iterator[Problem]:
+def _failover(
+    opened: Opened, seen: Seen, serving: list[str], price: FailoverPrice | None, within_s: float
+) -> Iterator[Problem]:
     """Whether the other site could take over, and within the objectives."""
     if price is None:
         return
     other = opened.other(serving[0])
     if seen.roles[other] is not Role.STANDBY:
-        yield Problem(Health.CRITICAL, f"failover impossible: {other} is {seen.roles[other].value}")
+        yield Problem(Health.CRITICAL, f"failover impossible: {_role(seen, other, within_s)}")
     elif (refused := price.too_high(Ask(FAILOVER, other))) is not None:
         yield Problem(Health.WARNING, f"failover to {other} would be refused now: {refused.text}")
 

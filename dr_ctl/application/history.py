@@ -100,10 +100,9 @@ def _looks(installation: Installation | None, since: datetime | None) -> tuple[l
     try:
         from dr_ctl.rpo.history.roles import spells  # noqa: PLC0415 - runs are shown without pyarrow too
     except ModuleNotFoundError as error:
-        text = (
-            f"the looks in {history.shown} were not read: {error.name} is not installed; what no run did is not known"
-        )
-        return [], [LOOKS_NOT_READ(text, f"Install {error.name} beside dr-ctl.")]
+        lacks = error.name or str(error)
+        text = f"the looks in {history.shown} were not read: {lacks} is not installed; what no run did is not known"
+        return [], [LOOKS_NOT_READ(text, f"Install {lacks} beside dr-ctl.")]
     # What served before has to be known for the first turn after `since`.
     return spells(history, tuple(installation.settings.sites), None if since is None else since - timedelta(days=1))
 

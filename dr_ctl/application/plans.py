@@ -40,7 +40,9 @@ def save(plan: Plan, out: Path) -> None:
     try:
         write(out, plan.as_json())
     except OSError as problem:
-        raise UsageError(f"--out {out}: {problem.strerror}", remedy="Name a file that can be written.") from problem
+        raise UsageError(
+            f"--out {out}: {problem.strerror or problem}", remedy="Name a file that can be written."
+        ) from problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ def load(path: Path, again: str, *, named: str = "") -> Saved:
         saved = Saved(path, content, Ask.from_json(document["ask"]), steps, dict(document["basis"]), document)
         lost = document.get("as_if_lost")
     except OSError as problem:
-        raise UsageError(f"{named}{path}: {problem.strerror}", remedy=again) from problem
+        raise UsageError(f"{named}{path}: {problem.strerror or problem}", remedy=again) from problem
     except (ValueError, KeyError, TypeError) as problem:
         raise UsageError(f"{named}{path}: is not a saved plan: {problem}", remedy=again) from problem
     if lost is not None:

@@ -138,25 +138,27 @@ class FailoverPrice:
         doubles = now.doubles(limits, self._accepted("duplicates", now.duplicates, ask.accept_duplicates))
         if not reasons:
             return self._doubled(now, doubles) if doubles is not None else None
-        at_most, (lost, duplicates) = now.lost.at_most, now.quoted()
-        accepting = f"{lost} --accept-duplicates {duplicates}" if doubles is not None else lost
+        at_most, accepting = now.lost.at_most, _accepting(now, lost=True, duplicates=doubles is not None)
         over = ""
         if isinstance(ask.accept_loss, int) and at_most is not None:
             over = f"{at_most - ask.accept_loss} above what was accepted. "
         if ask.accept_loss == "unknown":
             over = "What is lost is known, and `unknown` accepts only what is not. "
-        typed, break_even = f"--accept-loss {accepting}{self._holds(now)}", self._break_even(now, ask)
-        remedy = (
-            f"{over}Whoever owns that limit decides: {self._instead()}, or add {typed}.{break_even} Where somebody "
-            f"knows when the service of {self.lost} ended (UTC): --silent-since T --reason TEXT; a moment too early "
-            "hides a loss, one too late hides none."
-        )
+        typed = f"{accepting}{self._holds(now)}"
+        remedy = f"{over}Whoever owns that limit decides: {self._instead()}, or add {typed}.{self._by_word(now, ask)}"
         if self._begun:
-            again = f"`dr-ctl failover --to {ask.target} --accept-loss {accepting} --reason TEXT`"
+            again = f"`dr-ctl failover --to {ask.target} {accepting} --reason TEXT`"
             remedy = f"{over}Whoever owns that limit decides: {self._instead()}, or {again} in place of the open run."
         # Beneath the sentence that is refused with, which the end of the command says once more.
         more = tuple(f"      {each}" for each in (now.because, price_text(now.as_json()), doubles) if each is not None)
         return LOSS_ABOVE_LIMIT("; ".join(reasons), remedy, more=(*more, *_beneath(now, doubled=doubles is not None)))
+
+    def accepting(self, ask: Ask) -> str:
+        """The options that accept what a failover asked for so would be refused for, with their figures."""
+        now, limits = self._now(), objectives(self._installation)
+        lost = bool(now.exceeds(limits, self._accepted("lost", now.lost, ask.accept_loss)))
+        doubles = now.doubles(limits, self._accepted("duplicates", now.duplicates, ask.accept_duplicates))
+        return _accepting(now, lost=lost, duplicates=doubles is not None)
 
     def _accepted(self, of: str, bound: Bound, asked: Accepted) -> Accepted:
         """What was accepted as not known stays accepted once it is known."""
@@ -167,7 +169,7 @@ class FailoverPrice:
         """What may lose nothing. A host that refuses connections lives, and only its broker has ended."""
         if self._host_lives:
             return f"start the broker of {self.lost} again (its host answers, its ports refuse), which may lose nothing"
-        return f"wait for {self.lost}"
+        return f"bring {self.lost} back, which may lose nothing"
 
     def _holds(self, now: Bounds) -> str:
         """How long a figure that grows can be typed."""
@@ -176,27 +178,36 @@ class FailoverPrice:
         until = self._clock.now() + timedelta(seconds=QUOTED_FOR_S)
         return f" (good until {stamp(until)})" if any(now.growing) else ""
 
-    def _break_even(self, now: Bounds, ask: Ask) -> str:
+    def _by_word(self, now: Bounds, ask: Ask) -> str:
+        """What somebody's word on the end of the site would do; no word is asked for that would not help."""
+        helps, why = self._break_even(now, ask)
+        asked = (
+            f" Where somebody knows when the service of {self.lost} ended (UTC): --silent-since T --reason TEXT; a "
+            "moment too early hides a loss, one too late hides none."
+        )
+        return f"{why}{asked}" if helps else why
+
+    def _break_even(self, now: Bounds, ask: Ask) -> tuple[bool, str]:
         """By when the site must have ended for the loss to be within what is allowed: the one fact to ask for."""
         limits = objectives(self._installation)
         most = (
             ask.accept_loss if isinstance(ask.accept_loss, int) else limits.loss.messages if limits is not None else 0
         )
         if now.lost.at_most is None or most is None or self._read is not None or now.lost.at_most <= most:
-            return ""
+            return True, ""
         from dr_ctl.rpo.bounds.bounds import latest_end  # noqa: PLC0415 - as above
 
         ended = latest_end(self._installation.history, **self._asked(), most=most)
         if ended is None:
-            return f" No end of {self.lost} keeps the loss within {most}."
-        return (
+            return False, f" Even if {self.lost} had ended right after the last look, more than {most} may be lost."
+        return True, (
             f" With {most} accepted {self.lost} must have ended by {stamp(ended)}: its own log tells, and the first "
             "refused connection or the last confirmed send in the logs of its clients."
         )
 
     def _doubled(self, now: Bounds, why: str) -> Finding:
-        accepting = f"{now.quoted()[1]}{self._holds(now)}"
-        remedy = f"Whoever owns that limit decides: {self._instead()}, or add --accept-duplicates {accepting}."
+        accepting = f"{_accepting(now, lost=False, duplicates=True)}{self._holds(now)}"
+        remedy = f"Whoever owns that limit decides: {self._instead()}, or add {accepting}."
         return DUPLICATES_ABOVE_LIMIT(
             why, remedy, more=(f"      {price_text(now.as_json())}", *_beneath(now, doubled=True))
         )
@@ -282,8 +293,16 @@ class FailoverPrice:
         return [each for each in seen.brokers if each.site == self.lost]
 
 
+def _accepting(now: Bounds, *, lost: bool, duplicates: bool) -> str:
+    most_lost, most_duplicates = now.quoted()
+    words = [f"--accept-loss {most_lost}"] if lost else []
+    return " ".join([*words, f"--accept-duplicates {most_duplicates}"] if duplicates else words)
+
+
 def _beneath(now: Bounds, *, doubled: bool) -> Iterator[str]:
-    """What stands beneath a refusal: a store that did not answer, and where it is of what comes twice, which copies of
-    processed messages lie at the survivor."""
+    """What stands beneath a refusal: a store that did not answer, and where it is of duplicates, in which queues most
+    are, and which copies of processed messages lie at the survivor."""
+    if doubled and (most := now.most_duplicates()):
+        yield f"      duplicates by queue, at most: {most}"
     kinds = (STORE_SILENT.id, *((LIES_AT_SURVIVOR.id, SURVIVOR_NOT_READ.id) if doubled else ()))
     yield from (f"      {each.text}" for each in now.findings if each.id in kinds)

@@ -109,7 +109,7 @@ class Question:
         return replace(self, ask=replace(ask, units=units))
 
     def decide(self, seen: Seen) -> Decision:
-        """Plan from one look; the plan's basis includes the settings."""
+        """Plan from one look."""
         ask, opened = self.ask, self.opened
         book = opened.runbook(ask.operation)
         decided = plan(book, opened.topology.recipe, seen, ask, self.past, self.price, anew=self.anew)
@@ -117,14 +117,18 @@ class Question:
             under_way = self.past is not None
             decided = self._contradicted(as_things_stand(decided, ask, seen, opened, under_way=under_way))
         decided = offered_for_what_is_lost(decided, ask, seen)
-        findings = (*decided.findings, *self._differ(decided), *opened.unverified(), *of_agent(opened, seen))
-        decided = replace(decided, findings=in_part(findings, ask))
-        if not isinstance(decided, Plan):
-            return decided
+        beside = (*self._differ(decided), *opened.unverified(), *of_agent(opened, seen))
+        decided = replace(decided, findings=in_part((*decided.findings, *beside), ask))
+        if isinstance(decided, Refusal) and decided.plan is not None:
+            findings = in_part((*decided.plan.findings, *beside), ask)
+            return replace(decided, plan=self._based(replace(decided.plan, findings=findings)))
+        return plans.same(self.saved, self._based(decided)) if isinstance(decided, Plan) else decided
+
+    def _based(self, decided: Plan) -> Plan:
+        """The plan, whose basis has the settings too."""
         secret = {"sites": {"__all__": {"brokers": _PASSWORDS, "workloads": _PASSWORDS}}}
-        settings = opened.installation.settings.model_dump_json(exclude=secret)
-        basis = {**decided.basis, "settings": hashlib.sha256(settings.encode()).hexdigest()}
-        return plans.same(self.saved, replace(decided, basis=basis))
+        settings = self.opened.installation.settings.model_dump_json(exclude=secret)
+        return replace(decided, basis={**decided.basis, "settings": hashlib.sha256(settings.encode()).hexdigest()})
 
     def _contradicted(self, decided: Decision) -> Decision:
         """Refused where a look saw the lost site serve after its end by the operator's word."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from dr_ctl.application import down_since, lock, rehearsing
@@ -20,7 +21,9 @@ from dr_ctl.application.verdicts import Judge, Verdict, targets
 from dr_ctl.application.ways_out import open_run_findings
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.errors import BrokerError, UsageError
-from dr_ctl.core.model import ExitCode, Finding, Json, Role, some
+from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity, some
+from dr_ctl.engine.debts import lost_alone
+from dr_ctl.engine.findings import NO_ANSWER, NOT_TAKEN_IN, TARGET_CANNOT_TAKE_OVER
 from dr_ctl.engine.onlooker import Onlooker
 from dr_ctl.engine.operations import SWAPOVER, VERIFY, WHOLE
 from dr_ctl.engine.outcome import Done, Unknown
@@ -71,8 +74,31 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
     if verbose:
         data["checks"] = [each.as_json(age_s) for each in checks]
     lines = [each.line for each in verdicts]
-    groups = grouped(opened.installation, findings, checks, verdicts, verbose=verbose)
+    groups = [
+        replace(each, findings=_since_the_loss(seen, each.findings))
+        for each in grouped(opened.installation, findings, checks, verdicts, verbose=verbose)
+    ]
+    findings = _since_the_loss(seen, findings)
     return Result(verdicts[0].code, "; ".join(lines), findings, data, closing="\n".join(lines), groups=groups)
+
+
+def _since_the_loss(seen: Seen, findings: Sequence[Finding]) -> list[Finding]:
+    """The findings, of which none is an error that the failover from a lost site has made: while the other one serves
+    that site is away, and no move goes there until it is taken in."""
+    lost = lost_alone(seen.debts)
+    if lost is None or [site for site, role in seen.roles.items() if role is Role.SERVING] in ([], [lost]):
+        return [*findings]
+    expected = {
+        NO_ANSWER.id: Severity.WARNING,
+        TARGET_CANNOT_TAKE_OVER.id: Severity.INFO,
+        NOT_TAKEN_IN.id: Severity.INFO,
+    }
+    return [
+        replace(each, severity=expected[each.id])
+        if each.id in expected and lost in each.text and each.severity is Severity.ERROR
+        else each
+        for each in findings
+    ]
 
 
 def _prices(seen: Seen, verdicts: Sequence[Verdict]) -> Iterator[Finding]:

@@ -25,7 +25,7 @@ from dr_ctl.engine.entries import read
 from dr_ctl.engine.onlooker import Onlooker
 from dr_ctl.engine.operations import FAILBACK, FAILOVER, SWAPOVER, TRIM
 from dr_ctl.engine.outcome import Refused
-from dr_ctl.engine.plan import AlreadyThere, Ask, Plan, Refusal
+from dr_ctl.engine.plan import AlreadyThere, Ask, Decision, Plan, Refusal
 from dr_ctl.engine.ports import Move
 from dr_ctl.engine.runs import RunFiles
 from dr_ctl.topologies.topology import Seen
@@ -116,7 +116,7 @@ def plan(caller: Caller, asked: Ask, as_if_lost: str | None = None) -> Result:
         seen = question.look()
         question = question.narrowed(seen)
         decided = question.decide(seen)
-        result = _planned(decided, question) if isinstance(decided, Plan) else _undecided(decided)
+        result = _planned(decided, question) if isinstance(decided, Plan) else _unpriced(_undecided(decided), decided)
         return _with(_priced(result, question), question.residue(seen))
 
 
@@ -135,7 +135,8 @@ def _carried_out(caller: Caller, question: Question, how: RunOptions, files: Run
         price = price_text(question.price.bounds())
         decided = decided if told is None else replace(decided, text=f"{told}; {price}; nothing was changed")
     if not isinstance(decided, Plan):
-        return _ended(caller, question, _undecided(decided), seen, files)
+        ended = _ended(caller, question, _undecided(decided), seen, files)
+        return _unpriced(ended, decided) if how.dry_run else ended
     if how.dry_run:
         planned = _with(_priced(_planned(decided, question), question), question.residue(seen) if files is None else {})
         return _trimmed(caller, planned, decided, question) if question.ask.operation == TRIM else planned
@@ -187,6 +188,13 @@ def _undecided(decided: AlreadyThere | Refusal) -> Result:
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
     summary = f"refused, nothing was changed: {errors[0].text}{more}"
     return Result(decided.code, summary, decided.findings)
+
+
+def _unpriced(result: Result, decided: Decision) -> Result:
+    """With the plan that is refused for its loss, for whoever asked to see it."""
+    if not isinstance(decided, Refusal) or decided.plan is None:
+        return result
+    return replace(result, plan=decided.plan, data={**result.data, "plan": decided.plan.as_json()})
 
 
 def _planned(decided: Plan, question: Question) -> Result:

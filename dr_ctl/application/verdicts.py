@@ -7,9 +7,9 @@ A verdict comes from a look that was made, without asking a broker.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from dr_ctl.application import approvals, lock
 from dr_ctl.application.caller import Caller
@@ -210,7 +210,10 @@ class Judge:
         needs = (*needs, *approvals.options(self.opened.installation, ask.operation))
         text = f"ready, with {' '.join(needs)}" if needs else "ready"
         if ask.operation == FAILBACK and not self._owed(ask):
-            text += "; nothing is owed, a swapover does the same"
+            same = self.verdict(SWAPOVER, ask.target).code is ExitCode.OK
+            text += "; nothing is owed, " + ("a swapover does the same" if same else f"it takes {ask.target} in first")
+        if ask.operation == FAILOVER and all(role is Role.STANDBY for role in self.seen.roles.values()):
+            text += "; both sites answer: `dr-ctl status` names the command that opens one without a failover"
         if ask.operation == SWAPOVER and is_split(self.seen):
             served = by_site(self.seen.units)
             text += f"; moves {some(served.get(decided.source, []))}, and {ask.target} serves the others already"
@@ -252,7 +255,7 @@ class Judge:
         """The finding for a price that somebody has to agree to beforehand."""
         price = self._priced(ask)
         costs = price.too_high(ask) if price is not None else None
-        return agreed_today(costs, price.bounds(), ask.target) if price is not None and costs is not None else None
+        return agreed_today(costs, price, ask) if price is not None and costs is not None else None
 
 
 def besides(findings: Sequence[Finding], lost: str) -> tuple[Finding, ...]:
@@ -265,12 +268,10 @@ def milder(refusal: Finding) -> Finding:
     return replace(refusal, severity=Severity.WARNING, text=f"a failover would be refused for that: {refusal.text}")
 
 
-def agreed_today(refusal: Finding, bounds: Mapping[str, Any], target: str) -> Finding:
+def agreed_today(refusal: Finding, price: FailoverPrice, ask: Ask) -> Finding:
     """The same while the site serves: what could be done about a loss is another matter then."""
-    most = bounds["lost"]["at_most"]
-    word = f"--accept-loss {'unknown' if most is None else most}"
-    remedy = f"Agree today who may type `dr-ctl failover --to {target} {word}` on the day."
-    if most is None:
+    remedy = f"Agree today who may type `dr-ctl failover --to {ask.target} {price.accepting(ask)}` on the day."
+    if "unknown" in price.quoted():
         remedy += " Where `dr-ctl monitor` runs, the price is known."
     return replace(milder(refusal), remedy=remedy)
 

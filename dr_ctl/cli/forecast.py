@@ -115,7 +115,9 @@ def _with_page(text: str, page: HistoryPage, report: Path | None, method: Histor
     try:
         write_page(report, page, method)
     except OSError as error:
-        raise UsageError(f"--report {report}: {error.strerror}", remedy="Name a file that can be written.") from error
+        raise UsageError(
+            f"--report {report}: {error.strerror or error}", remedy="Name a file that can be written."
+        ) from error
     return f"{text}\n{report}" if text else str(report)
 
 

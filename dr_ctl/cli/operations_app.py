@@ -47,9 +47,10 @@ def plan(
 ) -> Result:
     """Show the plan of an operation: steps, exact calls, what is undone if it fails."""
     from dr_ctl.application import estimates, plans, run  # noqa: PLC0415
+    from dr_ctl.core.model import ExitCode  # noqa: PLC0415
 
     planned = run.plan(session, asked, as_if_lost)
-    if out is not None and planned.plan is not None:
+    if out is not None and planned.plan is not None and planned.code is ExitCode.OK:
         plans.save(planned.plan, out)
     return estimates.beside_plan(session.installation(), planned)
 

@@ -11,7 +11,7 @@ from dr_ctl.application.result import Result
 from dr_ctl.cli.session import Session
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.model import ExitCode, Json
-from dr_ctl.core.printable import page, table
+from dr_ctl.core.printable import if_known, page, table
 from dr_ctl.engine.entries import Entry, JournalDamaged, read
 from dr_ctl.engine.record import how_ended, record
 from dr_ctl.engine.seal import Verdict, check
@@ -45,12 +45,12 @@ def line_of(entry: Entry) -> str | None:
     """A journal line for people; None for lines that say nothing by themselves."""
     text = str(entry.evidence.get("text", ""))
     if entry.kind == "step":
-        return f"{entry.time}  {entry.step}: {entry.outcome}{': ' + text if text else ''}"
+        return f"{entry.time}  {if_known(entry.step)}: {if_known(entry.outcome)}{': ' + text if text else ''}"
     if entry.kind == "intent" and entry.call is not None:
         return f"{entry.time}      call: {entry.call['about']}"
     if entry.kind == "result" and entry.outcome != "done":
-        return f"{entry.time}      {entry.outcome}: {text}"
-    return f"{entry.time}  signal: {entry.outcome}" if entry.kind == "signal" else None
+        return f"{entry.time}      {if_known(entry.outcome)}: {text}"
+    return f"{entry.time}  signal: {if_known(entry.outcome)}" if entry.kind == "signal" else None
 
 
 def runs_show(session: Session, run: str | None) -> Result:
@@ -116,6 +116,6 @@ def runs_index(session: Session, since: datetime | None, out: Path | None) -> Re
         write_index(path, page)
     except OSError as problem:
         raise UsageError(
-            f"{path}: {problem.strerror}", remedy="Name a file that can be written: --out FILE."
+            f"{path}: {problem.strerror or problem}", remedy="Name a file that can be written: --out FILE."
         ) from problem
     return Result(ExitCode.OK, f"{page.words}: {path}", data={"report": str(path)})

@@ -81,10 +81,12 @@ MEANINGS: Final[Mapping[ExitCode, Meaning]] = {
     ),
     ExitCode.LOSS_REFUSED: Meaning(
         Tone.UNDONE,
-        "refused: more may be lost than is accepted",
-        "Refused: more messages may be lost than is accepted, or how many is not known; nothing was changed.",
-        "Whoever owns the limit decides: wait for the lost site, or type the command again with `--accept-loss "
-        "N`. Where somebody knows when that site's service ended: with `--silent-since T --reason TEXT`.",
+        "refused: more may be lost or duplicated than is accepted",
+        "Refused: more messages may be lost, or come as duplicates, than is accepted, or how many is not known; "
+        "nothing was changed.",
+        "Whoever owns the limit decides: bring the lost site back, or type the command again with `--accept-loss N "
+        "--accept-duplicates M`, as the refusal names them. Where somebody knows when that site's service ended: with "
+        "`--silent-since T --reason TEXT`.",
         "The failover then loses at most that many messages. `dr-ctl failback --to SITE` takes in what the lost "
         "site still holds, if that site comes back.",
         "No; a failover that was done is followed by a failback.",

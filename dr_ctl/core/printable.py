@@ -9,12 +9,18 @@ from typing import Final
 
 # Controls, formats (the direction of writing among them), surrogates, and what ends a line or a paragraph.
 _OBEYED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+NOT_KNOWN: Final = "not known"
 _UNTOLD: Final = re.compile(r"(?<=://)[^/@\s]*(?=@)|(?<=[?;]).+")
 
 
 def address(text: str) -> str:
     """The text of an address without a login in it, and without its parameters, which may hold a token."""
     return _UNTOLD.sub("***", text) if "://" in text else text
+
+
+def if_known(value: object) -> str:
+    """The text of a value that may not be known."""
+    return NOT_KNOWN if value is None else str(value)
 
 
 def line(text: str) -> str:

@@ -41,8 +41,9 @@ class Debt:
     def text(self) -> str:
         if self.kind is DebtKind.FENCE:
             return f"{self.about} was lost and its clients were not shown to be kept out"
-        survives = "survives" if self.lasting else "does not survive"
-        return f"what {self.about} still holds is kept out of {self.kept_at}; this {survives} a restart of the broker"
+        restart = f"a restart of {self.kept_at}'s broker"
+        until = f"{restart} does not end that" if self.lasting else f"{restart} ends that"
+        return f"what {self.about} still holds is kept out of {self.kept_at}; {until}"
 
     @property
     def remedy(self) -> str:

@@ -13,8 +13,11 @@ from typing import Any, Final
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, some
 from dr_ctl.engine.findings import STRANDED_SITES
 from dr_ctl.engine.operations import (
+    ACTIVATE,
     AT_SOURCE,
     CLOSING,
+    DRAIN,
+    FAILBACK,
     FAILOVER,
     FENCE,
     IN_PLACE,
@@ -26,6 +29,7 @@ from dr_ctl.engine.operations import (
     REINSTATE,
     RESTART,
     RETURNS,
+    SWAPOVER,
     TRIM,
     UNFENCE,
 )
@@ -196,6 +200,30 @@ _IN_PLACE: Final[Mapping[str, str]] = {
 }
 
 
+_DID: Final[Mapping[str, str]] = {
+    SWAPOVER: "moved{named} from {source} to {target}",
+    FAILBACK: "moved{named} from {source} to {target}",
+    FAILOVER: "failed over{named} from {source} to {target}",
+    REINSTATE: "took {target} in again",
+    QUIESCE: "quiesced {source}",
+    FENCE: "fenced {source}",
+    UNFENCE: "unfenced {source}",
+    DRAIN: "drained {source} to {target}",
+    ACTIVATE: "activated {target}",
+    RESTART: "restarted the link of {source}",
+    TRIM: "trimmed {source}",
+    KEEP_ASIDE: "kept aside at {source} what nothing proves",
+    PUT_BACK: "put back at {source} what was kept aside",
+    REHEARSE: "rehearsed from {source} to {target}",
+    REHEARSE_CLEAN: "removed what rehearsals had left",
+}
+
+
+def did(operation: str, source: str, target: str, named: str = "") -> str:
+    """What a run of that operation did, if it ended well."""
+    return _DID.get(operation, operation).format(source=source, target=target, named=named)
+
+
 def _success(facts: Facts) -> tuple[ExitCode, str]:
     operation = facts.ask.operation
     if operation in CLOSING:
@@ -221,6 +249,8 @@ def _success(facts: Facts) -> tuple[ExitCode, str]:
         UNFENCE: facts.serves(facts.wanted, " again"),
     }
     sentence = sentences.get(operation, f"{facts.serves(facts.wanted)}; nothing{of} is under way{out}")
+    if operation in (SWAPOVER, FAILBACK, FAILOVER):
+        sentence = f"{did(operation, facts.source, facts.ask.target, facts.named)}; verified: {sentence}"
     return ExitCode.OK, f"{sentence}{facts.goes_on}"
 
 
@@ -242,14 +272,14 @@ def _closed(facts: Facts) -> tuple[ExitCode, str]:
 def price_text(bounds: Mapping[str, Any]) -> str:
     """The bounds in a sentence; an unknown number is called unknown."""
 
-    def at_most(key: str) -> str:
+    def at_most(key: str, what: str) -> str:
         number, likely = (bounds.get(key, {}).get(name) for name in ("at_most", "likely"))
         first = "" if likely is None or likely == number else f"likely {likely}, "
-        return "an unknown number of messages" if number is None else f"{first}at most {number} message(s)"
+        return f"an unknown number of {what}s" if number is None else f"{first}at most {number} {what}(s)"
 
     age_s = bounds.get("age_s") if bounds.get("lost", {}).get("at_most") else None
     old = f", the oldest of them up to {duration(age_s)} old" if age_s is not None else ""
-    return f"{at_most('lost')} may be lost{old}, {at_most('duplicates')} may come twice"
+    return f"{at_most('lost', 'message')} may be lost{old}, {at_most('duplicates', 'duplicate')} are possible"
 
 
 def _by_hand(facts: Facts) -> Finding:

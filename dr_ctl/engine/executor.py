@@ -170,7 +170,7 @@ class _Run(Generic[O]):
             except Stopped:
                 return self._interrupted()
             except OutTooLong:
-                return self.back(Refused(f"clients would be out for longer than {self._outage.limit_s:g} s"))
+                return self.back(Refused(f"clients would be out for longer than {self._outage.limit_s or 0:g} s"))
             self._findings += outcome.findings
             if isinstance(outcome, Refused | Unknown):
                 return self._failed(step, outcome)

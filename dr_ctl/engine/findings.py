@@ -270,3 +270,12 @@ SITES_RENAMED: Final = FindingKind(
     "since. Nothing is moved, because a debt that is not recognised would be left standing.",
     "Give the sites their old names back; they can be renamed once `dr-ctl status` shows no debt.",
 )
+NOT_TAKEN_IN: Final = FindingKind(
+    "DR-RETURN-008",
+    Severity.ERROR,
+    "A site that was lost and is not taken in again is not opened: the other site has served since.",
+    "`dr-ctl unfence SITE` of the site that served last, then `dr-ctl reinstate SITE` of the lost one; where that "
+    "other site is lost now, `dr-ctl failover --to SITE` for the one that is left.",
+    "Clients get in at the site that served last.",
+    undo="`dr-ctl fence SITE`.",
+)

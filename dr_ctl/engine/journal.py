@@ -160,7 +160,7 @@ class Journal:
                 if sync:
                     self._sync()
             except OSError as error:
-                raise EnvironmentFault(f"the journal could not be written: {error.strerror}") from error
+                raise EnvironmentFault(f"the journal could not be written: {error.strerror or error}") from error
             self._seq, self._hash = seq, sealed
             self._entries += [entry for entry in entries if entry.kind != _SAMPLE]
             return entries[0].seq if entries else seq

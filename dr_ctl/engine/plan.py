@@ -209,10 +209,12 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """All reasons at once why no plan may run; no call was made, whatever the code."""
+    """All reasons at once why no plan may run; no call was made, whatever the code. `plan` is the one that is refused
+    for its loss alone."""
 
     findings: tuple[Finding, ...]
     code: ExitCode = ExitCode.PRECHECK_FAILED
+    plan: Plan | None = None
 
 
 @dataclass(frozen=True, slots=True)

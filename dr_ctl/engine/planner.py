@@ -100,16 +100,12 @@ def plan(
         findings = [VERB_UNKNOWN_HERE(text, "Take them out, or use the runbook that came with dr-ctl."), *findings]
     if any(finding.severity is Severity.ERROR for finding in findings):
         return Refusal(tuple(findings))
-    made = again or (past is not None and whole_at(part, ask.target))
-    dear = price.too_high(ask) if price is not None and not made else None
-    if dear is not None:
-        return Refusal((dear, *findings), ExitCode.LOSS_REFUSED)
     finishing = past is not None and ask.operation in MOVING and (again or _moved(part, move))
     lines = _lines(runbook, part, move, past)
     if finishing:
         lines = [line for line in lines if line.verb in (CLOSING_AGAIN if again else FINISHING)]
     steps = _steps(lines, recipe, seen, move, past, finishing=finishing)
-    return Plan(
+    decided = Plan(
         ask=ask,
         source=source,
         steps=steps,
@@ -123,6 +119,9 @@ def plan(
         served=past.served if past is not None else _served_beside(seen, ask),
         basis=_basis(runbook, recipe, seen),
     )
+    made = again or (past is not None and whole_at(part, ask.target))
+    dear = price.too_high(ask) if price is not None and not made else None
+    return decided if dear is None else Refusal((dear, *findings), ExitCode.LOSS_REFUSED, decided)
 
 
 def _served_beside(seen: Observation, ask: Ask) -> Mapping[str, str]:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from dr_ctl.core.model import Finding, Role
+from dr_ctl.core.printable import if_known
 from dr_ctl.engine.findings import (
     BOTH_MUST_ANSWER,
     BOTH_SERVE,
@@ -147,7 +148,7 @@ def unexpected(seen: Observation, ask: Ask) -> Finding | None:
 
 
 def _surprise(seen: Observation, ask: Ask, then: str) -> Finding:
-    text = f"{ask.expect_serving} was expected to serve, but {_summary(seen)}"
+    text = f"{if_known(ask.expect_serving)} was expected to serve, but {_summary(seen)}"
     return OTHER_SITE_SERVES(text, f"Look at `dr-ctl status`; {then}.")
 
 

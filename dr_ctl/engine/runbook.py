@@ -171,7 +171,7 @@ def lint(path: Path, more: Sequence[Rule] = ()) -> tuple[Runbook | None, list[Fi
         return None, findings.all()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
-        findings.add(mark.line + 1 if mark else 0, f"is not YAML: {error.problem}")
+        findings.add(mark.line + 1 if mark else 0, f"is not YAML: {error.problem or error}")
         return None, findings.all()
     except (yaml.YAMLError, RecursionError) as error:
         findings.add(0, f"is not YAML: {error}")

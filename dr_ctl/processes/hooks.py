@@ -79,7 +79,7 @@ class Place:
                     start_new_session=True,
                 )
             except OSError as error:
-                return Refused(f"{what} could not be started: {error.strerror}: {words[0]}")
+                return Refused(f"{what} could not be started: {error.strerror or error}: {words[0]}")
             late = _is_late(process, timeout_s, stop)
             size = said.seek(0, os.SEEK_END)
             said.seek(max(0, size - _READ))

@@ -72,7 +72,7 @@ def _read(secret: Secret, folder: Path) -> str:
         try:
             return path.read_text(encoding="utf-8").removesuffix("\n")
         except OSError as error:
-            raise SecretMissing(f"the secret's file {path} cannot be read: {error.strerror}") from error
+            raise SecretMissing(f"the secret's file {path} cannot be read: {error.strerror or error}") from error
         except UnicodeDecodeError:
             raise SecretMissing(f"the secret's file {path} cannot be read: it is not UTF-8 text") from None
     assert secret.command is not None

@@ -98,7 +98,7 @@ def measured(material: Material, out: Outage) -> tuple[Measured, ...]:
     data = mapping(mapping(material.result).get("data"))
     rows = []
     if out.at_most_s is not None or out.at_least_s is not None or out.figure == NOT_KNOWN:
-        rows.append(_recovery(number(limits.get("recovery_s")), out))
+        rows.append(_recovery(number(limits.get("recovery_s")), out, put_back=data.get("undone") is True))
     ask = mapping(material.plans[-1].get("ask")) if material.plans else {}
     bounds = mapping(data.get("bounds"))
     for key, name in (("lost", LOST), ("duplicates", "Duplicates")):
@@ -108,10 +108,13 @@ def measured(material: Material, out: Outage) -> tuple[Measured, ...]:
     return tuple(rows)
 
 
-def _recovery(limit: float | None, out: Outage) -> Measured:
+def _recovery(limit: float | None, out: Outage, *, put_back: bool) -> Measured:
+    """A move that was put back kept no objective, however short clients were out for it."""
     name, objective = RECOVERY, f"within {seconds(limit)}" if limit is not None else "none is set"
     if limit is None:
         return Measured(name, objective, out.figure, "no objective", "info")
+    if put_back:
+        return Measured(name, objective, out.figure, f"{NOT_KEPT}: put back", "owed")
     if out.at_most_s is not None and out.at_most_s <= limit:
         return Measured(name, objective, out.figure, "kept", "good")
     if out.at_least_s is not None and out.at_least_s > limit:

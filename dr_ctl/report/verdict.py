@@ -10,6 +10,7 @@ from typing import Any, Final
 from dr_ctl.core.exit_codes import MEANINGS, Tone
 from dr_ctl.core.loose import items, mapping, number, text
 from dr_ctl.core.model import ExitCode
+from dr_ctl.engine.ending import did
 from dr_ctl.report.evidence import NOT_KEPT, RECOVERY, Measured, authors
 from dr_ctl.report.reading import Material
 from dr_ctl.report.story import Mark, Story
@@ -52,7 +53,8 @@ def verdict(material: Material, story: Story, judged: Sequence[Measured] = ()) -
         for unit in map(mapping, items(data.get("pairs")))
     )
     code = number(result.get("exit_code"))
-    tone, words = _ended(int(code) if code is not None else None, text(result.get("command")), data.get("undone"))
+    known = int(code) if code is not None else None
+    tone, words = _ended(known, text(result.get("command")), data.get("undone"), _did(material))
     price = [*_price(result, mapping(data.get("bounds"))), *_missed(judged)]
     if tone is Tone.GOOD and price:
         tone, words = Tone.OWED, f"{words}; {', '.join(price)}"
@@ -83,16 +85,24 @@ def _missed(judged: Sequence[Measured]) -> list[str]:
 def _price(result: Mapping[str, Any], bounds: Mapping[str, Any]) -> list[str]:
     """What a run that reached its state has cost, or has left to do."""
     found = []
-    for key, what in (("lost", "may be lost"), ("duplicates", "may come twice")):
+    for key, of, may in (("lost", "message", "may be lost"), ("duplicates", "duplicate", "are possible")):
         if key in bounds and (at_most := number(mapping(bounds[key]).get("at_most"))) != 0:
-            many = "an unknown number of messages" if at_most is None else f"at most {at_most:g} message(s)"
-            found.append(f"{many} {what}")
+            many = f"an unknown number of {of}s" if at_most is None else f"at most {at_most:g} {of}(s)"
+            found.append(f"{many} {may}")
     if debts := items(result.get("debts")):
         found.append(f"{len(debts)} thing(s) are owed")
     return found
 
 
-def _ended(code: int | None, command: str, undone: object) -> tuple[Tone, str]:
+def _did(material: Material) -> str:
+    """What the run was for, as a thing done."""
+    plan = material.plans[0] if material.plans else {}
+    ask = mapping(plan.get("ask"))
+    named = f" {text(ask.get('queues'))}" if ask.get("queues") else ""
+    return did(text(ask.get("operation")), text(plan.get("source")), text(ask.get("target")), named)
+
+
+def _ended(code: int | None, command: str, undone: object, what: str) -> tuple[Tone, str]:
     try:
         known = ExitCode(code) if code is not None else None
     except ValueError:
@@ -107,8 +117,20 @@ def _ended(code: int | None, command: str, undone: object) -> tuple[Tone, str]:
         return Tone.BAD, "The drain did not finish in time"
     if known is None:
         return Tone.BAD, "How it ended could not be read"
-    meaning = MEANINGS[known]
-    return meaning.tone, meaning.what.removesuffix(".")
+    return MEANINGS[known].tone, _headline(known, what, undone=undone is True)
+
+
+def _headline(code: ExitCode, what: str, *, undone: bool) -> str:
+    """What happened; `what` is what the run was for."""
+    done, brief = f"{what[:1].upper()}{what[1:]}", MEANINGS[code].brief
+    if undone:
+        why = ", because the drain did not finish in time" if code is ExitCode.DRAIN_TIMEOUT else ""
+        return f"Not {what}{why}: put back, and verified"
+    return {
+        ExitCode.OK: f"{done}; verified",
+        ExitCode.INCOMPLETE: f"{done}, but something is left to do",
+        ExitCode.UNKNOWN: f"Not known to have {what}: {brief}",
+    }.get(code, f"Not {what}: {brief}")
 
 
 def _open(story: Story) -> tuple[str, str]:

@@ -83,7 +83,9 @@ def _mapping(file: Path) -> yaml.MappingNode:
             "Name it with --config or DR_CTL_CONFIG, or run where dr-ctl.yaml is; `examples/` has a complete one, and "
             "`dr-ctl lab up` writes one."
         )
-        raise SettingsError(file, [Problem(0, 0, "", f"cannot be read: {error.strerror}")], remedy=remedy) from error
+        raise SettingsError(
+            file, [Problem(0, 0, "", f"cannot be read: {error.strerror or error}")], remedy=remedy
+        ) from error
     except UnicodeDecodeError as error:
         raise SettingsError(file, [Problem(0, 0, "", "is not UTF-8 text")]) from error
     try:
@@ -91,7 +93,7 @@ def _mapping(file: Path) -> yaml.MappingNode:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = (mark.line + 1, mark.column + 1) if mark else (0, 0)
-        raise SettingsError(file, [Problem(*place, "", f"is not YAML: {error.problem}")]) from error
+        raise SettingsError(file, [Problem(*place, "", f"is not YAML: {error.problem or error}")]) from error
     except yaml.YAMLError as error:
         raise SettingsError(file, [Problem(0, 0, "", f"is not YAML: {error}")]) from error
     except RecursionError as error:

@@ -95,7 +95,9 @@ class Objectives(Part):
     """Limits on the loss of a failover and on the time of a planned move."""
 
     loss: Loss = Field(default_factory=lambda: Loss(messages=0))
-    duplicates: Duplicates | None = Field(default=None, description="without it there is no limit on duplicates")
+    duplicates: Duplicates | None = Field(
+        default=None, description="without it a failover that may bring more than 0 asks for `--accept-duplicates`"
+    )
     recovery: Seconds | None = Field(default=None, description="planned time until clients are served again")
     classes: Annotated[tuple[ClassObjective, ...], BeforeValidator(listed)] = ()
 

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Final, Protocol
 
 from dr_ctl.core.model import Json
+from dr_ctl.core.printable import if_known
 
 NOT_CLIENTS: Final = re.compile(
     r"mirror|bridge|link|peer|cluster|replic|network|continuity|sync|agent|dr-?ctl|internal", re.IGNORECASE
@@ -162,4 +163,4 @@ def stomp(place: Place, doors: Sequence[str]) -> Key | None:
     if not speaking:
         return None
     why = f"{speaking[0].name}: where greetings and the probe go; stomp+ssl:// where it speaks TLS"
-    return Key("stomp", f"stomp://{place.host}:{speaking[0].port}", why)
+    return Key("stomp", f"stomp://{place.host}:{if_known(speaking[0].port)}", why)

@@ -23,7 +23,7 @@ def cache_dir() -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise EnvironmentFault(f"the cache {path} cannot be made: {error.strerror}") from error
+        raise EnvironmentFault(f"the cache {path} cannot be made: {error.strerror or error}") from error
     return path
 
 

@@ -62,7 +62,7 @@ def launch(argv: Sequence[str], *, cwd: Path, log: Path, env: Mapping[str, str] 
                 start_new_session=True,
             )
     except OSError as error:
-        raise EnvironmentFault(f"{argv[0]} cannot be started: {error.strerror}") from error
+        raise EnvironmentFault(f"{argv[0]} cannot be started: {error.strerror or error}") from error
     try:
         process = Process.of(child.pid)  # the kernel keeps the entry of a child until it is waited for
     except EnvironmentFault:

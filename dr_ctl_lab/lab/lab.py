@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from dr_ctl.core.errors import BrokerError, EnvironmentFault, UsageError
+from dr_ctl.core.printable import if_known
 from dr_ctl.stomp_io.address import Address
 from dr_ctl_lab.lab import daemons, distribution, layout, loads, processor, settings_file, status, wire
 from dr_ctl_lab.lab import state as lab_state
@@ -75,7 +76,8 @@ class Lab(Played):
                 raise UsageError(f"{name!r} is no name for a site: small letters, digits and hyphens")
         if sites[0] == sites[1] or (serving is not None and serving not in sites):
             raise UsageError(
-                f"sites {sites[0]} and {sites[1]}, serving {serving}: two different sites, one of them serving"
+                f"sites {sites[0]} and {sites[1]}, serving {if_known(serving)}: two different sites, one of them "
+                "serving"
             )
         if not 1 <= pairs <= MOST_PAIRS:
             raise UsageError(f"{pairs} pairs: a lab has one to {MOST_PAIRS}, each broker takes half a gigabyte")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
+from dr_ctl.core.printable import if_known
 from dr_ctl_lab.twin import names
 from dr_ctl_lab.twin.bean import ILLEGAL, Bean, Fails, signatures
 from dr_ctl_lab.twin.parts import BrokerSaysNo
@@ -123,7 +124,7 @@ def requests_in(body: Any) -> list[Request]:
 def _request(body: Any) -> Request:
     kind = body.get("type") if isinstance(body, dict) else None
     if kind not in TYPES:
-        raise NotARequest(f"No type with name '{kind}' exists")
+        raise NotARequest(f"No type with name '{if_known(kind)}' exists")
     config = body.get("config") or {}
     attributes = body.get("attribute")
     return Request(

@@ -16,6 +16,7 @@ from typing import Any, Final, Self, TypeVar
 import yaml
 
 from dr_ctl.core.errors import EnvironmentFault, UsageError
+from dr_ctl.core.printable import if_known
 from dr_ctl_lab.twin import dump
 from dr_ctl_lab.twin.broker import Broker
 from dr_ctl_lab.twin.clock import Clock
@@ -121,7 +122,8 @@ class Twin:
         """The kind of such a twin. UsageError where there is none."""
         if sites[0] == sites[1] or (serving is not None and serving not in sites):
             raise UsageError(
-                f"sites {sites[0]} and {sites[1]}, serving {serving}: two different sites, one of them serving"
+                f"sites {sites[0]} and {sites[1]}, serving {if_known(serving)}: two different sites, one of them "
+                "serving"
             )
         kind = KINDS.named(topology)
         if kind.one_pair and len(pairs) > 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -296,3 +297,10 @@ def _settled(lab: Lab, site: str) -> bool:
         return outflow == 0 and admin._read(admin._broker, "PendingMirrorAcks") == 0
     except BrokerError:
         return False
+
+
+def accepting(refused: Ended) -> list[str]:
+    """The options that a refusal for loss or duplicates names, with their figures."""
+    remedies = " ".join(str(each["remedy"]) for each in refused.document["findings"])
+    named = dict(re.findall(r"(--accept-(?:loss|duplicates)) (\w+)", remedies))
+    return [word for pair in named.items() for word in pair]

@@ -12,8 +12,10 @@ from dr_ctl.agents.monitor import recording
 from dr_ctl.settings.loader import load
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.traffic import Load
+from dr_ctl_lab.rehearsal import ANY_FIGURE
 from tests.broker.driving import (
     Operator,
+    accepting,
     changed_settings,
     killed_at,
     on_queue,
@@ -88,15 +90,13 @@ def test_a_lost_site_is_replaced_and_taken_in_again(tmp_path: Path, scene: Scene
             refused = operator.run("failover", "--to", "paris", "--yes")
             bounds = refused.document["data"]["bounds"]
 
-            failed_over = operator.run(
-                "failover", "--to", "paris", "--yes", "--accept-loss", str(bounds["lost"]["at_most"])
-            )
+            failed_over = operator.run("failover", "--to", "paris", "--yes", *accepting(refused))
             traffic.wait_for(traffic.counts().sent + 2 * scene.rate)
             lost = traffic.ledger.verdict(drained=False)
             if scene.survivor_restarted:
                 lab.kill("paris")
                 lab.start("paris")
-                again = operator.run("failover", "--to", "paris", "--yes", "--accept-loss", "1000000")
+                again = operator.run("failover", "--to", "paris", "--yes", *ANY_FIGURE)
                 assert again.code == 0, again.document
                 traffic.wait_for(traffic.counts().sent + scene.rate)
             before = traffic.ledger.verdict(drained=False)
@@ -128,7 +128,9 @@ def test_a_frozen_site_is_not_taken_for_lost(lab: Lab, operator: Operator) -> No
     before = state_of(lab)
     lab.freeze("london")
     try:
-        ended = operator.run("failover", "--to", "paris", "--yes", "--accept-loss", "unknown")
+        ended = operator.run(
+            "failover", "--to", "paris", "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown"
+        )
     finally:
         lab.thaw("london")
 
@@ -141,7 +143,12 @@ def test_a_lost_site_that_comes_back_open_is_closed_before_anything_else(lab: La
     lab.wait_mirrored()
     until(lambda: lab.admin("paris").depth("orders.in") == 3)
     lab.kill("london")
-    assert operator.run("failover", "--to", "paris", "--yes", "--accept-loss", "unknown").code == 0
+    assert (
+        operator.run(
+            "failover", "--to", "paris", "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown"
+        ).code
+        == 0
+    )
 
     lab.start("london")
     lab.open_clients("london")
@@ -160,7 +167,12 @@ def test_what_nothing_explains_is_taken_out_and_kept(lab: Lab, operator: Operato
     lab.wait_mirrored()
     until(lambda: lab.admin("paris").depth("orders.in") == 3)
     lab.kill("london")
-    assert operator.run("failover", "--to", "paris", "--yes", "--accept-loss", "unknown").code == 0
+    assert (
+        operator.run(
+            "failover", "--to", "paris", "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown"
+        ).code
+        == 0
+    )
     lab.start("london")
     send(lab, "london", "orders.in", 2)
     on_queue(lab, "london", "$ACTIVEMQ_ARTEMIS_MIRROR_paris", "removeAllMessages()")  # they will never be shipped
@@ -195,7 +207,16 @@ def test_a_failover_and_a_failback_that_are_killed_go_on_where_they_were(
     with recorded(lab, tmp_path / "recorded") as (settings, recorders):
         cut = Operator(lab, operator.state, settings)
         # What stands before London's console goes on accepting connections: nothing shows that it is down.
-        presumed = ("--accept-loss", "unknown", "--presume-down", "london", "--reason", "it was killed")
+        presumed = (
+            "--accept-loss",
+            "unknown",
+            "--accept-duplicates",
+            "unknown",
+            "--presume-down",
+            "london",
+            "--reason",
+            "it was killed",
+        )
         killed_at(cut, recorders, "paris", of_failover, "failover", "--to", "paris", "--yes", *presumed)
         failed_over = cut.run("resume", "--yes")
         lab.heal()

@@ -46,7 +46,20 @@ def consumer(lab: Lab, operator: Operator) -> Iterator[Consumer]:
     lab.kill("london")
     client.connection.close(politely=False)
     presumed = ("--presume-down", "london", "--reason", "it was killed")
-    assert operator.run("failover", "--to", "paris", "--yes", "--accept-loss", "unknown", *presumed).code == 0
+    assert (
+        operator.run(
+            "failover",
+            "--to",
+            "paris",
+            "--yes",
+            "--accept-loss",
+            "unknown",
+            "--accept-duplicates",
+            "unknown",
+            *presumed,
+        ).code
+        == 0
+    )
     consumer = Consumer(lab)
     lab.delay(DELAY_MS, "london")
     lab.heal()

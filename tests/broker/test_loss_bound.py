@@ -21,6 +21,7 @@ from dr_ctl.agents.monitor import recording
 from dr_ctl.settings.loader import load
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.traffic import Load
+from dr_ctl_lab.rehearsal import ANY_FIGURE
 from tests.broker.driving import Operator, changed_settings, end_all, until
 
 Consumers = Literal["keep up", "slow down", "drain"]
@@ -147,7 +148,7 @@ def killed(lab: Lab, folder: Path, death: Death, site: str, *, every_s: float = 
             death.happen(lab, site, traffic)
             time.sleep(death.asked_after_s)  # somebody looks as late as that
             traffic.slow_down(death.work_ms)
-            moved = operator.run("failover", "--to", target, "--yes", "--accept-loss", "1000000")
+            moved = operator.run("failover", "--to", target, "--yes", *ANY_FIGURE)
         assert moved.code == 0, moved.document
         verdict = traffic.stop()
     assert verdict.drained, verdict

@@ -38,11 +38,16 @@ def test_the_serving_site_is_lost_and_the_other_serves(one_way: Lab, operator: O
         traffic.wait_for(5 * RATE)
         ready = operator.run("validate", "--for", "failover")
         one_way.kill("london")
-        ended = operator.run("failover", "--to", "paris", "--accept-loss", "unknown", "--yes")
+        ended = operator.run(
+            "failover", "--to", "paris", "--accept-loss", "unknown", "--accept-duplicates", "unknown", "--yes"
+        )
         served = traffic.wait_for(traffic.counts().sent + RATE)
     again = operator.run("failover", "--to", "paris", "--yes")
 
-    assert "refused without --accept-loss unknown" in ready.document["data"]["operations"]["failover"]["verdict"]
+    assert (
+        "refused without --accept-loss unknown --accept-duplicates unknown"
+        in ready.document["data"]["operations"]["failover"]["verdict"]
+    )
     assert ended.code == 0, ended.told
     assert "there is no link from paris to london: not configured" in ended.told
     assert served.sent

@@ -75,6 +75,7 @@ class Shell:
         code = run(list(words), Time(Hasty(), tests.patience.PATIENCE))
         told = self.capture.readouterr()
         ended = Ended(code, told.out, told.err)
+        tests.documents.no_none(told.out + told.err)
         if told.out.startswith('{"'):
             for document in ended.lines:
                 tests.documents.hold(document, ended.lines[-1]["command"])

@@ -105,7 +105,7 @@ class TestTold:
         listen(dr_ctl, {**script(dr_ctl.folder), "on": ["debt"]})
         sites.lose()
 
-        ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown")
+        ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown")
 
         assert (ended.code, times(dr_ctl)) == (0, ["ok"]), ended.document
         assert told(dr_ctl)["debts"] == ended.document["debts"] != []

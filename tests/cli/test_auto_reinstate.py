@@ -29,7 +29,7 @@ __all__ = ["sites"]  # a fixture
 def survived(dr_ctl: Shell, sites: Sites) -> Sites:
     """London was lost, and Paris serves."""
     sites.lose()
-    assert failover(dr_ctl, "--yes", "--accept-loss", "unknown").code == 0
+    assert failover(dr_ctl, "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown").code == 0
     return sites
 
 
@@ -170,7 +170,7 @@ class TestEscalated:
         assert stuck.changes == []
 
     def test_with_the_loss_accepted_the_other_site_serves(self, dr_ctl: Shell, stuck: Installation) -> None:
-        ended = dr_ctl("escalate", "--yes", "--json", "--accept-loss", "7")
+        ended = dr_ctl("escalate", "--yes", "--json", "--accept-loss", "7", "--accept-duplicates", "7")
 
         assert ended.code == 0, ended.document
         assert stuck.paris.open
@@ -186,7 +186,7 @@ class TestEscalated:
         installation.london.after_change = twice
         assert dr_ctl("swapover", "--to", "paris", "--yes", "--json").code == 130
         installation.london.after_change = lambda operation: None
-        dr_ctl("escalate", "--yes", "--json", "--accept-loss", "unknown")
+        dr_ctl("escalate", "--yes", "--json", "--accept-loss", "unknown", "--accept-duplicates", "unknown")
         assert installation.london.settable["paused"]
 
         ended = dr_ctl("failback", "--to", "london", "--yes", "--json")
@@ -197,7 +197,10 @@ class TestEscalated:
     def test_a_source_that_serves_is_not_left(self, dr_ctl: Shell, installation: Installation) -> None:
         begun(dr_ctl, installation, "quiesce")
 
-        assert dr_ctl("escalate", "--yes", "--json", "--accept-loss", "unknown").code == 12
+        assert (
+            dr_ctl("escalate", "--yes", "--json", "--accept-loss", "unknown", "--accept-duplicates", "unknown").code
+            == 12
+        )
         assert installation.changes == []
 
     def test_without_an_open_run_there_is_nothing_to_escalate(self, dr_ctl: Shell, installation: Installation) -> None:
@@ -210,7 +213,7 @@ class TestEscalated:
     ) -> None:
         begun(dr_ctl, installation, "quiesce", "fence", "drain", "activate")
 
-        ended = dr_ctl("escalate", "--yes", "--json", "--accept-loss", "unknown")
+        ended = dr_ctl("escalate", "--yes", "--json", "--accept-loss", "unknown", "--accept-duplicates", "unknown")
 
         assert (ended.code, ended.ids) == (10, ["DR-RUN-006"])
 

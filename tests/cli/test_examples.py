@@ -151,7 +151,9 @@ def test_a_planned_move_of_real_commands(dr_ctl: Shell, installation: Installati
     ended = carried_out(dr_ctl, "planned-move.sh", "paris", "CHG-1")
 
     assert (ended.returncode, installation.paris.open) == (0, True), ended.stdout + ended.stderr
-    assert json.loads((dr_ctl.folder / "CHG-1.json").read_text(encoding="utf-8"))["summary"].startswith("paris serves")
+    assert json.loads((dr_ctl.folder / "CHG-1.json").read_text(encoding="utf-8"))["summary"].startswith(
+        "moved from london to paris; verified: paris serves"
+    )
     assert (dr_ctl.folder / "CHG-1.tar.gz").stat().st_size > 1000
     [run] = dr_ctl("runs", "list", "--json").document["data"]["runs"]
     assert run["reason"] == "CHG-1"

@@ -39,6 +39,7 @@ TAKEN_IN = ["pause(boolean)"] * 2 + ["start()"] + ["resume()"] * 2 + ["destroyQu
 MOVED_BACK = ["pause()", "pause()", "stop()", "resume()", "resume()"]
 PROBED = ["createQueue(java.lang.String,boolean)", "destroyQueue(java.lang.String,boolean)"]
 UNKNOWN = {"at_most": None, "likely": None, "read_at": None}
+DOUBLES = ("--accept-duplicates", "1000000")
 OWED = [("fence", "london"), ("quarantine", "london")]
 
 
@@ -54,7 +55,7 @@ class TestLost:
     def test_the_other_serves_and_what_is_not_known_is_null(self, dr_ctl: Shell, sites: Sites) -> None:
         sites.lose()
 
-        ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown")
+        ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown")
 
         assert (ended.code, ended.document["outcome"]) == (0, "ok"), ended.document
         assert ended.document["data"]["pairs"] == [{"name": "orders-1", "serving": "paris"}]
@@ -77,7 +78,7 @@ class TestLost:
     ) -> None:
         sites.lose()
 
-        ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown")
+        ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown")
 
         here, elsewhere = (dr_ctl("--state-dir", at, "status", "--json") for at in ("state", "another"))
         assert owed(ended) == owed(here) == owed(elsewhere) == OWED
@@ -88,10 +89,21 @@ class TestLost:
     def test_silence_is_no_proof_and_a_person_may_vouch_for_it(self, dr_ctl: Shell, sites: Sites) -> None:
         sites.lose(shown=False)
 
-        asked = failover(dr_ctl, "--yes", "--accept-loss", "unknown")
-        unexplained = failover(dr_ctl, "--yes", "--accept-loss", "unknown", "--presume-down", "london")
+        asked = failover(dr_ctl, "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown")
+        unexplained = failover(
+            dr_ctl, "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown", "--presume-down", "london"
+        )
         vouched = failover(
-            dr_ctl, "--yes", "--accept-loss", "unknown", "--presume-down", "london", "--reason", "it burnt"
+            dr_ctl,
+            "--yes",
+            "--accept-loss",
+            "unknown",
+            "--accept-duplicates",
+            "unknown",
+            "--presume-down",
+            "london",
+            "--reason",
+            "it burnt",
         )
 
         assert (asked.code, asked.ids[0]) == (10, "DR-ALIVE-002")
@@ -108,12 +120,12 @@ class TestLost:
 
         assert (ended.code, ended.document["outcome"], sites.changes) == (11, "loss_refused", [])
         assert ended.document["data"]["bounds"]["lost"] == {**UNKNOWN, "because": None}
-        assert "--accept-loss unknown" in ended.document["findings"][0]["remedy"]
+        assert "--accept-loss unknown --accept-duplicates unknown" in ended.document["findings"][0]["remedy"]
         assert not (dr_ctl.state / "runs").exists()
 
     def test_a_quarantine_that_a_restart_ended_is_told(self, dr_ctl: Shell, sites: Sites) -> None:
         sites.lose()
-        failover(dr_ctl, "--yes", "--accept-loss", "unknown")
+        failover(dr_ctl, "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown")
         assert "DR-RETURN-004" not in dr_ctl("status", "--json").ids
 
         sites.paris.let_in("mirror")
@@ -122,7 +134,7 @@ class TestLost:
 
     def test_a_second_time_there_is_nothing_to_do(self, dr_ctl: Shell, sites: Sites) -> None:
         sites.lose()
-        failover(dr_ctl, "--yes", "--accept-loss", "unknown")
+        failover(dr_ctl, "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown")
         sites.forget()
 
         again = failover(dr_ctl, "--yes")
@@ -136,7 +148,7 @@ class TestLost:
         sites.paris.let_in()
 
         refused = failover(dr_ctl, "--yes")
-        ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown")
+        ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown")
 
         assert (refused.code, refused.document["data"]["bounds"]["lost"]["at_most"]) == (11, None)
         assert ended.code == 0, ended.document
@@ -151,9 +163,11 @@ class TestLost:
         monkeypatch.setattr(BrokerView, "outflow", property(lambda _: None))
 
         ready = dr_ctl("validate", "--for", "failover", "--json")
-        ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown")
+        ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown")
 
-        assert "refused without --accept-loss unknown: an unknown number" in ready.document["summary"]
+        assert (
+            "refused without --accept-loss unknown --accept-duplicates unknown: an unknown" in ready.document["summary"]
+        )
         assert ready.code == 10
         assert ended.code == 0, ended.document
         assert sites.paris.open
@@ -163,7 +177,7 @@ class TestLost:
         sites.lose()
         before = sites.paris.settable
 
-        ended = failover(dr_ctl, "--accept-loss", "unknown", *words)
+        ended = failover(dr_ctl, "--accept-loss", "unknown", "--accept-duplicates", "unknown", *words)
 
         assert (ended.code, sites.changes) == (0 if words else 14, [])
         assert sites.paris.settable == before
@@ -184,8 +198,10 @@ class TestLost:
             10,
             "failover to paris: refused while london serves; if london is lost: ready",
         )
-        price = "an unknown number of messages may be lost, an unknown number of messages may come twice"
-        decides = f"refused without --accept-loss unknown: {price}; who owns that limit decides"
+        price = "an unknown number of messages may be lost, an unknown number of duplicates are possible"
+        decides = (
+            f"refused without --accept-loss unknown --accept-duplicates unknown: {price}; who owns that limit decides"
+        )
         assert (ended.code, ended.document["summary"]) == (10, f"failover to paris: {decides}")
         assert (
             unwatched.document["summary"]
@@ -199,9 +215,9 @@ class TestLost:
         sites.lose()
         person(typed)
 
-        ended = failover(dr_ctl, "--accept-loss", "unknown")
+        ended = failover(dr_ctl, "--accept-loss", "unknown", "--accept-duplicates", "unknown")
 
-        price = "an unknown number of messages may be lost, an unknown number of messages may come twice"
+        price = "an unknown number of messages may be lost, an unknown number of duplicates are possible"
         assert ended.code == code, ended.document
         assert f"Move from london to paris: {price}; clients of 2 queues are served by paris then." in ended.err
         assert "Type `paris` to go on:" in ended.err
@@ -209,7 +225,18 @@ class TestLost:
 
 class TestAlive:
     def test_a_site_that_serves_is_never_failed_over(self, dr_ctl: Shell, sites: Sites) -> None:
-        ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown", "--presume-down", "london", "--reason", "so")
+        ended = failover(
+            dr_ctl,
+            "--yes",
+            "--accept-loss",
+            "unknown",
+            "--accept-duplicates",
+            "unknown",
+            "--presume-down",
+            "london",
+            "--reason",
+            "so",
+        )
 
         assert (ended.code, ended.document["outcome"], sites.changes) == (12, "serving_site_alive", [])
         assert "dr-ctl swapover --to paris" in ended.document["findings"][0]["remedy"]
@@ -226,7 +253,7 @@ class TestAlive:
             url = f"http://127.0.0.1:{frozen.getsockname()[1]}/console/jolokia"
             sites.settings(london=url, runbooks=str(books))
 
-            ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown", *sure)
+            ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown", *sure)
 
         assert (ended.code, ended.document["outcome"], sites.changes) == (12, "serving_site_alive", [])
         assert "sick or frozen" in ended.document["summary"]
@@ -253,7 +280,9 @@ def logged_in_with(dr_ctl: Shell, password: dict[str, str]) -> None:
 class TestNotRead:
     """London serves; this machine lacks its password."""
 
-    @pytest.mark.parametrize("words", [[], PRESUMED, [*PRESUMED, "--accept-loss", "unknown"]])
+    @pytest.mark.parametrize(
+        "words", [[], PRESUMED, [*PRESUMED, "--accept-loss", "unknown", "--accept-duplicates", "unknown"]]
+    )
     def test_a_refused_login_is_a_sign_of_life_that_no_word_outweighs(
         self, dr_ctl: Shell, sites: Sites, words: list[str]
     ) -> None:
@@ -270,7 +299,7 @@ class TestNotRead:
     ) -> None:
         logged_in_with(dr_ctl, {"file": "gone"})
 
-        ended = failover(dr_ctl, "--dry-run", "--accept-loss", "unknown", *PRESUMED)
+        ended = failover(dr_ctl, "--dry-run", "--accept-loss", "unknown", "--accept-duplicates", "unknown", *PRESUMED)
 
         assert (ended.code, ended.ids[0]) == (0, "DR-ROLE-019")
         assert "london was not read, and may serve" in ended.document["findings"][0]["text"]
@@ -306,16 +335,18 @@ class TestSignsOfLife:
         unheard.twin.cut(cut)
         until(lambda: not unheard.twin.host(cut).broker.attached)
 
-        ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown")
+        ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown")
 
         assert (ended.code, ended.ids[0], unheard.changes) == (10, "DR-ALIVE-002", []), ended.document
-        assert failover(dr_ctl, "--yes", "--accept-loss", "unknown", *PRESUMED).code == 0
+        assert (
+            failover(dr_ctl, "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown", *PRESUMED).code == 0
+        )
 
     def test_without_any_it_is_down(self, dr_ctl: Shell, unheard: Sites) -> None:
         unheard.twin.kill("london")
         until(lambda: not unheard.paris.broker.attached)
 
-        assert failover(dr_ctl, "--yes", "--accept-loss", "unknown").code == 0
+        assert failover(dr_ctl, "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown").code == 0
 
     def test_another_door_that_the_survivor_knows_of_is_one(self, dr_ctl: Shell, sites: Sites) -> None:
         sites.lose()
@@ -325,10 +356,10 @@ class TestSignsOfLife:
             sites.paris.broker.acceptors["clients"].port = another.getsockname()[1]
             sites.settings(stomp=f"stomp://localhost:{refusing()}", paris_stomp=greeted)
 
-            ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown")
+            ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown")
 
         assert (ended.code, ended.ids[0], sites.changes) == (10, "DR-ALIVE-002", []), ended.document
-        assert failover(dr_ctl, "--dry-run", "--accept-loss", "unknown").code == 0
+        assert failover(dr_ctl, "--dry-run", "--accept-loss", "unknown", "--accept-duplicates", "unknown").code == 0
 
     def test_an_address_that_is_no_client_acceptors_is_told(self, dr_ctl: Shell, sites: Sites) -> None:
         sites.settings(stomp=f"stomp://127.0.0.1:{refusing()}")
@@ -357,7 +388,7 @@ class TestBackAgain:
         sites.settings(london=sites.london.url.replace("127.0.0.1", "london.test"), runbooks=str(books))
         sites.paris.before_change = lambda _: named.set()
 
-        ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown", *PRESUMED)
+        ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown", *PRESUMED)
 
         assert ended.code == 20, ended.document
         assert "london is open: a second site is never opened" in ended.document["summary"]
@@ -370,7 +401,7 @@ class TestUndone:
         before = sites.paris.settable
         sites.paris.instead["start clients"] = NOT_NOW
 
-        ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown")
+        ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown")
 
         assert (ended.code, ended.document["outcome"]) == (20, "reverted"), ended.document
         assert ended.document["data"]["undone"] is True
@@ -381,10 +412,10 @@ class TestUndone:
     def test_the_same_command_then_does_it(self, dr_ctl: Shell, sites: Sites) -> None:
         sites.lose()
         sites.paris.instead["start clients"] = NOT_NOW
-        failover(dr_ctl, "--yes", "--accept-loss", "unknown")
+        failover(dr_ctl, "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown")
         del sites.paris.instead["start clients"]
 
-        assert failover(dr_ctl, "--yes", "--accept-loss", "unknown").code == 0
+        assert failover(dr_ctl, "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown").code == 0
 
 
 class TestInPlaceOfAnother:
@@ -396,13 +427,15 @@ class TestInPlaceOfAnother:
         sites.lose()
 
     def test_it_waits_for_a_reason(self, dr_ctl: Shell, sites: Sites) -> None:
-        ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown")
+        ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown")
 
         assert (ended.code, ended.document["run"], ended.ids, sites.changes) == (10, NAME, ["DR-RUN-003"], [])
         assert "--reason" in ended.document["findings"][0]["remedy"]
 
     def test_with_one_it_takes_its_place(self, dr_ctl: Shell, sites: Sites) -> None:
-        ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown", "--reason", "london burns")
+        ended = failover(
+            dr_ctl, "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown", "--reason", "london burns"
+        )
 
         assert ended.code == 0, ended.document
         closed = json.loads((dr_ctl.state / "runs" / NAME / "result.json").read_text(encoding="utf-8"))
@@ -416,8 +449,17 @@ class TestInPlaceOfAnother:
     ) -> None:
         sites.paris.let_in()
 
-        refused = failover(dr_ctl, "--yes", "--accept-loss", "unknown")
-        ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown", "--reason", "its process died")
+        refused = failover(dr_ctl, "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown")
+        ended = failover(
+            dr_ctl,
+            "--yes",
+            "--accept-loss",
+            "unknown",
+            "--accept-duplicates",
+            "unknown",
+            "--reason",
+            "its process died",
+        )
 
         assert (refused.code, refused.ids) == (10, ["DR-RUN-003"])
         assert (ended.code, owed(ended)) == (0, OWED), ended.document
@@ -434,7 +476,7 @@ class TestBack:
     @pytest.fixture(autouse=True)
     def _failed_over(self, dr_ctl: Shell, sites: Sites) -> None:
         sites.lose()
-        assert failover(dr_ctl, "--yes", "--accept-loss", "unknown").code == 0
+        assert failover(dr_ctl, "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown").code == 0
 
     @pytest.mark.parametrize("opened", [False, True], ids=["closed", "open"])
     def test_it_is_taken_in_and_waits(self, dr_ctl: Shell, sites: Sites, opened: bool) -> None:
@@ -596,8 +638,8 @@ class TestWord:
     def test_it_makes_the_bound_finite_and_stands_in_the_journal(self, dr_ctl: Shell, since: datetime) -> None:
         word = (since + timedelta(seconds=3)).isoformat()
 
-        refused = failover(dr_ctl, "--yes", "--accept-loss", "107", *self.SURE)
-        served = failover(dr_ctl, "--yes", "--accept-loss", "107", *self.SURE, "--silent-since", word)
+        refused = failover(dr_ctl, "--yes", "--accept-loss", "107", *DOUBLES, *self.SURE)
+        served = failover(dr_ctl, "--yes", "--accept-loss", "107", *DOUBLES, *self.SURE, "--silent-since", word)
 
         assert refused.code == 11
         [finding] = [each for each in refused.document["findings"] if each["id"] == "DR-LOSS-001"]
@@ -622,7 +664,7 @@ class TestWord:
         self, dr_ctl: Shell, since: datetime, sites: Sites, dry: tuple[str, ...]
     ) -> None:
         word = since - timedelta(seconds=1)
-        more = ("--accept-loss", "unknown", "--silent-since", word.isoformat())
+        more = ("--accept-loss", "unknown", "--accept-duplicates", "unknown", "--silent-since", word.isoformat())
 
         ended = failover(dr_ctl, "--yes", *dry, *self.SURE, *more)
 
@@ -657,7 +699,7 @@ class TestAskedLate:
                 dr_ctl.folder / "history",
             )
 
-        refused, ended = (failover(dr_ctl, "--dry-run", "--accept-loss", most) for most in ("106", "107"))
+        refused, ended = (failover(dr_ctl, "--dry-run", "--accept-loss", most, *DOUBLES) for most in ("106", "107"))
 
         assert [refused.code, ended.code] == [11, 0], ended.document
         assert "up to 107 message(s) may be lost" in refused.document["summary"]
@@ -675,7 +717,7 @@ class TestAskedLate:
         for delay_s in lives.DELAYS_S:
             shutil.rmtree(dr_ctl.folder / "history", ignore_errors=True)
             lives.died_ago(dr_ctl.folder / "history", delay_s, lives.CHANGES[name])
-            ended = failover(dr_ctl, "--dry-run", "--accept-loss", "100000")
+            ended = failover(dr_ctl, "--dry-run", "--accept-loss", "100000", *DOUBLES)
             bounds = ended.document["data"]["bounds"]
             prices[delay_s] = (
                 ended.code,
@@ -694,7 +736,7 @@ class TestWhatIsAdvised:
         sites.twin.cut("london")
         until(lambda: not sites.london.broker.attached)
 
-        ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown")
+        ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown")
 
         remedy = ended.document["findings"][0]["remedy"]
         assert (ended.code, ended.ids[0]) == (12, "DR-ALIVE-001")
@@ -717,15 +759,17 @@ class TestClock:
     ) -> None:
         monkeypatch.setattr(Hasty, "now", lambda self: datetime.now(UTC) - timedelta(seconds=50))
 
-        refused = failover(dr_ctl, "--yes", "--accept-loss", "unknown", "--dry-run", *TestWord.SURE)
-        ended = failover(dr_ctl, "--yes", "--accept-loss", "100000", "--dry-run", *TestWord.SURE)
+        refused = failover(
+            dr_ctl, "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown", "--dry-run", *TestWord.SURE
+        )
+        ended = failover(dr_ctl, "--yes", "--accept-loss", "100000", *DOUBLES, "--dry-run", *TestWord.SURE)
 
         passed_s = int((datetime.now(UTC) - since).total_seconds())
         assert ended.code == 0, ended.document
         assert ended.document["data"]["bounds"]["lost"]["at_most"] >= 7 + 10 * (passed_s - 5)
         assert refused.code == 11  # what is known is not accepted as unknown
         assert "`unknown` accepts only what is not" in refused.document["findings"][0]["remedy"]
-        served = failover(dr_ctl, "--yes", "--accept-loss", "100000", *TestWord.SURE)
+        served = failover(dr_ctl, "--yes", "--accept-loss", "100000", *DOUBLES, *TestWord.SURE)
         assert "DR-LOSS-003" in served.ids
 
 

@@ -294,7 +294,7 @@ class TestOutOfALostSite:
         served, down = back + timedelta(seconds=20), back + timedelta(seconds=23)
         looks(dr_ctl, "london", ("serving", back, served), ("down", down, now))
 
-        ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown")
+        ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown")
 
         out = ended.document["data"]["out_s"]
         assert ended.code == 0, ended.document
@@ -309,7 +309,9 @@ class TestOutOfALostSite:
     def test_without_looks_the_run_itself_saw_it_down(self, dr_ctl: Shell, sites: Sites) -> None:
         sites.lose()
 
-        out = failover(dr_ctl, "--yes", "--accept-loss", "unknown").document["data"]["out_s"]
+        out = failover(dr_ctl, "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown").document["data"][
+            "out_s"
+        ]
 
         assert out["at_most"] is out["last_served"] is None
         assert 0 < out["at_least"] < 30

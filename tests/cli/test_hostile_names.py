@@ -65,10 +65,14 @@ def test_a_failover_whose_debt_cannot_be_written_is_refused_before_it_changes_an
     name = f"dr-ctl.debt.paris.{kind.value}.london"
     sites.paris.queue(name, address=name)
 
-    refused = dr_ctl("failover", "--to", "paris", "--yes", "--accept-loss", "unknown", "--json")
+    refused = dr_ctl(
+        "failover", "--to", "paris", "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown", "--json"
+    )
     changed = sites.changes
     del sites.paris.broker.queues[name]
-    again = dr_ctl("failover", "--to", "paris", "--yes", "--accept-loss", "unknown", "--json")
+    again = dr_ctl(
+        "failover", "--to", "paris", "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown", "--json"
+    )
 
     assert (refused.code, refused.ids[0], changed) == (10, "DR-LOCK-005", [])
     assert f"to be written down: {name}" in refused.document["summary"]

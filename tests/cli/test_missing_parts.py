@@ -64,7 +64,9 @@ def test_a_failover_works_without_the_packages_that_read_the_history(dr_ctl: She
     looked(dr_ctl.folder)
     sites.lose()
 
-    refused, done = ended("failover --to paris --yes", "failover --to paris --yes --accept-loss unknown")
+    refused, done = ended(
+        "failover --to paris --yes", "failover --to paris --yes --accept-loss unknown --accept-duplicates unknown"
+    )
 
     assert (refused["exit_code"], refused["data"]["bounds"]["lost"]["at_most"]) == (11, None)
     assert done["exit_code"] == 0, done

@@ -66,7 +66,9 @@ def test_a_runs_progress_is_beside_its_result(dr_ctl: Shell, installation: Insta
     ended = dr_ctl(*MOVE)
 
     assert ended.code == 0
-    assert ended.out.splitlines()[-1].startswith("paris serves; nothing is under way")
+    assert ended.out.splitlines()[-1].startswith(
+        "moved from london to paris; verified: paris serves; nothing is under way"
+    )
     assert "[5/11] quiesce:" in ended.err
     assert "(Ctrl-C undoes)" in ended.err
     assert "(do not stop)" in ended.err.partition("point-of-no-return")[2]

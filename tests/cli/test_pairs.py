@@ -239,7 +239,9 @@ class TestLostAndBack:
             broker["jolokia"] = f"http://127.0.0.1:9/{broker['name']}/jolokia"
         path.write_text(yaml.safe_dump(told), encoding="utf-8")
 
-        ended = dr_ctl("failover", "--to", "paris", "--yes", "--json", "--accept-loss", "unknown")
+        ended = dr_ctl(
+            "failover", "--to", "paris", "--yes", "--json", "--accept-loss", "unknown", "--accept-duplicates", "unknown"
+        )
 
         assert (ended.code, ended.ids[0]) == (10, "DR-ALIVE-002"), ended.document
         assert pairs.open_at("paris") == ["orders-1"]
@@ -251,7 +253,9 @@ class TestLostAndBack:
         late, lost = pairs.sites["paris"]["orders-2"], pairs.sites["london"]["orders-2"]
         late.instead = Once({"start": NOT_NOW}, lost.let_in)
 
-        ended = dr_ctl("failover", "--to", "paris", "--yes", "--json", "--accept-loss", "unknown")
+        ended = dr_ctl(
+            "failover", "--to", "paris", "--yes", "--json", "--accept-loss", "unknown", "--accept-duplicates", "unknown"
+        )
 
         assert ended.code in (21, 22), ended.document
         assert pairs.twice == []
@@ -327,9 +331,13 @@ class TestOneIsDead:
         path.write_text(yaml.safe_dump(told), encoding="utf-8")
         self.dies(pairs)
 
-        refused = dr_ctl("failover", "--to", "paris", "--yes", "--json", "--accept-loss", "unknown")
+        refused = dr_ctl(
+            "failover", "--to", "paris", "--yes", "--json", "--accept-loss", "unknown", "--accept-duplicates", "unknown"
+        )
         fenced = dr_ctl("fence", "london", "--yes", "--json")
-        ended = dr_ctl("failover", "--to", "paris", "--yes", "--json", "--accept-loss", "unknown")
+        ended = dr_ctl(
+            "failover", "--to", "paris", "--yes", "--json", "--accept-loss", "unknown", "--accept-duplicates", "unknown"
+        )
 
         assert (refused.code, "dr-ctl fence london" in refused.document["findings"][0]["remedy"]) == (12, True)
         assert fenced.code == 0, fenced.document

@@ -232,7 +232,9 @@ def test_a_swapover_whose_spark_hangs_ends_it_before_it_quiesces(
     assert running(dr_ctl.folder / "scratch") == []
 
 
-@pytest.mark.parametrize("words", [("escalate", "--accept-loss", "unknown"), ("abort",)], ids=" ".join)
+@pytest.mark.parametrize(
+    "words", [("escalate", "--accept-loss", "unknown", "--accept-duplicates", "unknown"), ("abort",)], ids=" ".join
+)
 def test_what_else_ends_a_run_behind_its_fence_makes_none_either(
     dr_ctl: Shell, installation: Installation, deaf: Path, words: tuple[str, ...]
 ) -> None:

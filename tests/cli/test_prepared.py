@@ -24,7 +24,10 @@ def test_where_no_monitor_has_ever_looked_that_and_the_unknown_price_are_warning
         ("DR-MON-002", "no monitor has ever looked: what a failover would cost is not known"),
     ]
     assert "how much london takes with it is not known" in warned[0][1]
-    assert "if london is lost: refused without --accept-loss unknown" in ended.document["summary"]
+    assert (
+        "if london is lost: refused without --accept-loss unknown --accept-duplicates unknown"
+        in ended.document["summary"]
+    )
     assert (ended.code, dr_ctl("validate", "--warn-exit", "--json").code) == (0, 30)
 
 

@@ -72,7 +72,9 @@ def test_an_old_one_and_a_torn_one_are_findings(dr_ctl: Shell, installation: Ins
 def test_a_plan_shows_it(dr_ctl: Shell, installation: Installation, operation: str) -> None:
     keep(dr_ctl)
     words = (
-        ("--accept-loss", "unknown", "--presume-down", "london", "--reason", "test") if operation == "failover" else ()
+        ("--accept-loss", "unknown", "--accept-duplicates", "unknown", "--presume-down", "london", "--reason", "test")
+        if operation == "failover"
+        else ()
     )
 
     told = dr_ctl("plan", operation, "--to", "paris", *words, "--json")

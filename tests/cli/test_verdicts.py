@@ -67,7 +67,7 @@ def test_what_a_failover_would_need_is_said_with_its_figure(dr_ctl: Shell, insta
 
     told = verdicts(dr_ctl, "--for", "failover", "--to", "paris")["failover"]
 
-    needs = ["--presume-down london", "--reason TEXT", "--accept-loss unknown"]
+    needs = ["--presume-down london", "--reason TEXT", "--accept-loss unknown", "--accept-duplicates unknown"]
     assert told["needs"] == needs
     assert told["verdict"].startswith(f"refused without {' '.join(needs)}: an unknown number of messages may be lost")
     assert told["exit_code"] == 10

@@ -82,7 +82,18 @@ class TestDamaged:
         installation.twin.kill("london")
         reason = ("--presume-down", "london", "--reason", "it burnt")
 
-        ended = dr_ctl("failover", "--to", "paris", "--accept-loss", "unknown", *reason, "--yes", "--json")
+        ended = dr_ctl(
+            "failover",
+            "--to",
+            "paris",
+            "--accept-loss",
+            "unknown",
+            "--accept-duplicates",
+            "unknown",
+            *reason,
+            "--yes",
+            "--json",
+        )
 
         assert ended.code == 0, ended.document
         assert installation.paris.open

@@ -24,6 +24,8 @@ MOVES = {
     "reinstate": ("paris", "london", "paris"),
     "failback": ("paris", "london", "london"),
 }
+MOVED = "moved from london to paris; verified: "
+FAILED_OVER = "failed over from london to paris; verified: "
 BY_HAND = "turn the key of london"
 OTHER = {"london": "paris", "paris": "london"}
 
@@ -66,19 +68,33 @@ class TestSuccess:
     @pytest.mark.parametrize(
         ("operation", "more", "text"),
         [
-            ("swapover", {"outage_s": 0.8412}, "paris serves; nothing is under way; clients were out for 0.84 s"),
-            ("swapover", {}, "paris serves; nothing is under way"),
-            ("failback", {"outage_s": 2.0}, "london serves; nothing is under way; clients were out for 2.00 s"),
+            (
+                "swapover",
+                {"outage_s": 0.8412},
+                f"{MOVED}paris serves; nothing is under way; clients were out for 0.84 s",
+            ),
+            ("swapover", {}, f"{MOVED}paris serves; nothing is under way"),
+            (
+                "failback",
+                {"outage_s": 2.0},
+                (
+                    "moved from paris to london; verified: london serves; nothing is under way; "
+                    "clients were out for 2.00 s"
+                ),
+            ),
             ("reinstate", {}, "london is taken in; paris serves"),
             (
                 "failover",
                 {},
-                "paris serves; an unknown number of messages may be lost, an unknown number of messages may come twice",
+                (
+                    f"{FAILED_OVER}paris serves; an unknown number of messages may be lost, "
+                    "an unknown number of duplicates are possible"
+                ),
             ),
             (
                 "failover",
                 {"bounds": {"lost": {"at_most": 0}, "duplicates": {"at_most": 12}}},
-                "paris serves; at most 0 message(s) may be lost, at most 12 message(s) may come twice",
+                f"{FAILED_OVER}paris serves; at most 0 message(s) may be lost, at most 12 duplicate(s) are possible",
             ),
         ],
     )
@@ -89,7 +105,7 @@ class TestSuccess:
 
     def test_what_is_not_known_is_never_zero(self) -> None:
         assert price_text({"lost": {"at_most": None}, "duplicates": {"at_most": 0}}) == (
-            "an unknown number of messages may be lost, at most 0 message(s) may come twice"
+            "an unknown number of messages may be lost, at most 0 duplicate(s) are possible"
         )
 
 

@@ -49,7 +49,9 @@ def test_an_undisturbed_run_moves_the_service_with_each_call_once(tmp_path: Path
     ended = at.go()
 
     assert (ended.code, ended.undone) == (ExitCode.OK, None)
-    assert ended.text == "paris serves; nothing is under way; clients were out for 0.38 s"
+    assert ended.text == (
+        "moved from london to paris; verified: paris serves; nothing is under way; clients were out for 0.38 s"
+    )
     assert at.machine.dump() == MOVED
     assert at.machine.effects == EFFECTS
     assert at.machine.calls == len(REVERTIBLE) + len(OPENING), "the tests of this file go through every call"

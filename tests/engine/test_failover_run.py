@@ -31,7 +31,10 @@ def test_a_failover_says_what_it_may_cost(tmp_path: Path) -> None:
     ended = at.go()
 
     assert (ended.code, ended.undone, ended.outage_s) == (ExitCode.OK, None, None)
-    assert ended.text == "paris serves; at most 3 message(s) may be lost, at most 0 message(s) may come twice"
+    assert ended.text == (
+        "failed over from london to paris; verified: paris serves; at most 3 message(s) may be lost, at most 0 "
+        "duplicate(s) are possible"
+    )
     assert ended.bounds is not None
     assert ended.bounds["lost"] == {"at_most": 3, "read_at": None}
     assert at.machine.effects == ["keep out mirror at paris", "open clients at paris", "open legacy at paris"]

@@ -17,6 +17,7 @@ from dr_ctl.engine.runs import RunFiles
 from dr_ctl.report.html import pieces, render, write_report
 from dr_ctl.report.reading import read_run
 from dr_ctl.report.view import view
+from tests.documents import no_none
 from tests.report import scribe
 from tests.report.scribe import NASTY, Scribe, call, flows
 from tests.report.test_view import estimate
@@ -50,7 +51,9 @@ class Form(HTMLParser):
 
 def form(run: Scribe) -> Form:
     parsed = Form()
-    parsed.feed(write_report(run.files).read_text(encoding="utf-8"))
+    page = write_report(run.files).read_text(encoding="utf-8")
+    no_none(page)
+    parsed.feed(page)
     parsed.close()
     assert parsed.open == []
     return parsed

@@ -105,7 +105,9 @@ def test_drain_timeout_and_its_undo(tmp_path: Path) -> None:
     page = page_of(scribe.undone(tmp_path))
 
     assert page.verdict.tone is Tone.UNDONE
-    assert page.verdict.words.startswith("Not moved: the drain did not finish in time; all of the run was undone")
+    assert page.verdict.words == (
+        "Not moved from london to paris, because the drain did not finish in time: put back, and verified"
+    )
     assert len(page.chapters) == 1
     rows = page.chapters[0].rows[-3:]
     assert [(row.label, row.mark) for row in rows] == [
@@ -407,7 +409,7 @@ def test_bounds_of_a_failover(tmp_path: Path) -> None:
     assert page.bounds.queues == (("orders", "12", "not known"),)
     assert page.verdict.tone is Tone.OWED
     assert page.verdict.words.endswith(
-        "; at most 12 message(s) may be lost, an unknown number of messages may come twice"
+        "; at most 12 message(s) may be lost, an unknown number of duplicates are possible"
     )
 
 
@@ -463,7 +465,37 @@ def judged(page: Page) -> list[tuple[str, str, str, str]]:
     return [(plain(row.objective), plain(row.result), row.judged, row.sign) for row in page.measured]
 
 
+@pytest.mark.parametrize(
+    ("operation", "code", "outcome", "undone", "says"),
+    [
+        ("swapover", 0, "ok", None, "Moved from london to paris; verified"),
+        ("failback", 0, "ok", None, "Moved from london to paris; verified"),
+        ("failover", 0, "ok", None, "Failed over from london to paris; verified"),
+        ("reinstate", 0, "ok", None, "Took paris in again; verified"),
+        ("fence", 0, "ok", None, "Fenced london; verified"),
+        ("swapover", 20, "reverted", True, "Not moved from london to paris: put back, and verified"),
+        ("swapover", 21, "incomplete", None, "Moved from london to paris, but something is left to do"),
+        ("failover", 22, "unknown", None, "Not known to have failed over from london to paris: the end could not be"),
+        ("failover", 23, "stranded", False, "Not failed over from london to paris: nobody is served, and it could not"),
+        ("failover", 11, "loss_refused", None, "Not failed over from london to paris: refused: more may be lost"),
+    ],
+)
+def test_the_headline_says_what_happened(
+    tmp_path: Path, operation: str, code: int, outcome: str, undone: bool | None, says: str
+) -> None:
+    more = {} if undone is None else {"undone": undone}
+    run = Scribe(tmp_path).begin(plan(ask=Ask(operation, "paris"))).end(code, outcome, "so it ended", **more)
+
+    assert page_of(run).verdict.words.startswith(says)
+
+
 class TestObjectives:
+    def test_a_move_that_was_put_back_kept_none(self, tmp_path: Path) -> None:
+        run = Scribe(tmp_path).begin().to_fence().undo("fence", 0.5).undo("quiesce", 0.1)
+        page = page_of(run.end(20, "reverted", "refused; undone: london serves again", outage_s=4.0, undone=True))
+
+        assert [(row.judged, row.sign) for row in page.measured] == [("not kept: put back", "owed")]
+
     def test_a_move_within_its_time(self, tmp_path: Path) -> None:
         page = page_of(scribe.done(tmp_path))
 

@@ -17,18 +17,20 @@ def bounds(duplicates: int | None, likely: int | None = None) -> Bounds:
 @pytest.mark.parametrize(
     ("duplicates", "objective", "accept", "why"),
     [
-        (4100, None, None, None),  # no limit was set
+        # Without a limit they are accepted by name, as a loss is.
+        (4100, None, None, "up to 4100 duplicate(s) are possible, likely 80; no objective allows any"),
+        (0, None, None, None),
         (4100, 4100, None, None),
         (4100, 300, 4100, None),  # a person's word replaces the objective
         # `unknown` accepts what is not known, and no figure that is.
-        (4100, 300, "unknown", "up to 4100 message(s) may come twice, likely 80; the objectives allow 300"),
-        (4100, None, "unknown", None),
-        (None, None, None, None),
+        (4100, 300, "unknown", "up to 4100 duplicate(s) are possible, likely 80; the objectives allow 300"),
+        (4100, None, "unknown", "up to 4100 duplicate(s) are possible, likely 80; no objective allows any"),
+        (None, None, None, "how many duplicates are possible is not known"),
         (None, None, "unknown", None),
-        (4100, 300, None, "up to 4100 message(s) may come twice, likely 80; the objectives allow 300"),
-        (4100, None, 300, "up to 4100 message(s) may come twice, likely 80; 300 are accepted"),
-        (4100, 5000, 300, "up to 4100 message(s) may come twice, likely 80; 300 are accepted"),
-        (None, 300, None, "how many messages come twice is not known; a limit of 300 does not cover the unknown"),
+        (4100, 300, None, "up to 4100 duplicate(s) are possible, likely 80; the objectives allow 300"),
+        (4100, None, 300, "up to 4100 duplicate(s) are possible, likely 80; 300 are accepted"),
+        (4100, 5000, 300, "up to 4100 duplicate(s) are possible, likely 80; 300 are accepted"),
+        (None, 300, None, "how many duplicates are possible is not known; a limit of 300 does not cover the unknown"),
     ],
 )
 def test_above_the_limit_is_refused(

@@ -20,7 +20,7 @@ from dr_ctl_lab.lab.ledger import Counts, Verdict
 from dr_ctl_lab.lab.stage import Manner
 from dr_ctl_lab.lab.traffic import Load
 from dr_ctl_lab.played import PlayedTwin
-from tests.broker.driving import Ended, Operator, Stage, end_all, killed_at, recorded, until
+from tests.broker.driving import Ended, Operator, Stage, accepting, end_all, killed_at, recorded, until
 from tests.conftest import Command
 from tests.topologies.brokersync.real import Agents
 from tests.topologies.continuity.plugin import needs_plugin
@@ -226,7 +226,7 @@ def lose(stage: Stage, operator: Operator, traffic: Load) -> tuple[Ended, Ended]
         dry = (*failover, "--dry-run")
         until(lambda: (told := price(operator.run(*dry))) is not None and price(operator.run(*dry)) == told)
     refused = operator.run(*failover)
-    return refused, operator.run(*failover, "--accept-loss", str(price(refused)))
+    return refused, operator.run(*failover, *accepting(refused))
 
 
 def price(refused: Ended) -> int | None:

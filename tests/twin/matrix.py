@@ -34,7 +34,7 @@ from tests.patience import impatient
 from tests.twin.conftest import OTHERS
 from tests.twin.subject import until
 
-ACCEPTED = ("--accept-loss", "unknown")
+ACCEPTED = ("--accept-loss", "unknown", "--accept-duplicates", "unknown")
 QUICK_S = 0.4
 RESTS_S, RESTS_WITHIN_S = 0.1, 3.0
 COMMANDS = "continuity.cmd.out"

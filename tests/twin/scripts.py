@@ -57,20 +57,29 @@ def _outage(chance: random.Random) -> Sequence[str]:
     """A site is lost, and perhaps replaced, and perhaps taken in again."""
     site = chance.choice(("SERVING", "SERVING", "WAITING"))
     lost = chance.choice((f"kill {site}", f"kill {site}", f"freeze {site}", f"sick {site}"))
-    accepted = chance.choice(ANY)
+    accepted = _accepting(chance, ANY)
     rest = [
         [],
-        [_whoever(chance) + f"failover --to WAITING --yes --accept-loss {accepted}"],
-        [_whoever(chance) + f"failover --to WAITING --yes --accept-loss {accepted}", "work 10", "well"],
+        [_whoever(chance) + f"failover --to WAITING --yes {accepted}"],
+        [
+            _whoever(chance) + f"failover --to WAITING --yes {accepted}",
+            "work 10",
+            "well",
+        ],
         ["well"],
         [
-            _whoever(chance) + f"failover --to WAITING --yes --accept-loss {chance.choice(('unknown', '100000'))}",
+            _whoever(chance) + f"failover --to WAITING --yes {_accepting(chance, ('unknown', '100000'))}",
             "well",
             "here: failback --to WAITING --yes",
         ],
     ]
     before = [[f"cut {chance.choice(('SERVING', 'WAITING'))}", "work 10"], []]
     return [*chance.choice(before), lost, *chance.choice(rest)]
+
+
+def _accepting(chance: random.Random, figures: Sequence[str]) -> str:
+    figure = chance.choice(figures)
+    return f"--accept-loss {figure} --accept-duplicates {figure}"
 
 
 def _trouble(topology: str, chance: random.Random) -> Sequence[str]:
@@ -104,7 +113,7 @@ def _typed(topology: str, chance: random.Random) -> str:
         "swapover --to WAITING --yes --timeout 2s",
         "swapover --to WAITING --yes --timeout 2s",
         f"swapover --to {target} --yes --timeout 2s --cut-in-flight",
-        f"failover --to {target} --yes --accept-loss {chance.choice(ANY)}",
+        f"failover --to {target} --yes {_accepting(chance, ANY)}",
         f"failback --to {target} --yes --timeout 2s",
     ]
     steps = [
@@ -120,9 +129,9 @@ def _typed(topology: str, chance: random.Random) -> str:
         f"unfence {site} --yes",
         "resume --yes",
         "abort --yes",
-        f"escalate --yes --accept-loss {chance.choice(ANY)} --reason because",
+        f"escalate --yes {_accepting(chance, ANY)} --reason because",
         f"trim {site} --yes",
         f"link restart {site} --yes",
-        f"failover --to WAITING --presume-down SERVING --reason because --yes --accept-loss {chance.choice(ANY)}",
+        f"failover --to WAITING --presume-down SERVING --reason because --yes {_accepting(chance, ANY)}",
     ]
     return _whoever(chance) + chance.choice(chance.choice((moves, steps)))

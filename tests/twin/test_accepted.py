@@ -35,14 +35,42 @@ def limited(twin: PlayedTwin, **objectives: object) -> None:
 LOST = ("failover", "--to", "paris", "--accept-loss", "unknown")
 
 
-def test_without_a_limit_what_comes_twice_is_told_and_refuses_nothing(twin: PlayedTwin, dr_ctl: Command) -> None:
+def test_without_a_limit_duplicates_are_asked_for_by_name(twin: PlayedTwin, dr_ctl: Command) -> None:
     limited(twin)
     twin.kill("london")
 
-    ended = dr_ctl(*LOST, "--yes")
+    refused = dr_ctl(*LOST, "--yes")
+    ended = dr_ctl(*LOST, "--accept-duplicates", "unknown", "--yes")
 
+    assert (refused.code, refused.document["findings"][0]["id"]) == (ExitCode.LOSS_REFUSED, "DR-LOSS-005")
     assert (ended.code, serving(twin)) == (ExitCode.OK, ("paris",)), ended.document
     assert ended.document["data"]["bounds"]["duplicates"]["at_most"] is None
+
+
+def test_one_sentence_names_both_options_with_both_figures(twin: PlayedTwin, dr_ctl: Command) -> None:
+    limited(twin)
+    twin.kill("london")
+
+    refused = dr_ctl(*LOST[:3], "--yes")
+
+    assert refused.code == ExitCode.LOSS_REFUSED
+    assert "or add --accept-loss unknown --accept-duplicates unknown." in refused.document["findings"][0]["remedy"]
+
+
+@pytest.mark.parametrize("words", [(*LOST, "--dry-run"), ("plan", *LOST)], ids=["dry run", "plan"])
+def test_a_plan_that_is_refused_for_its_loss_is_shown_all_the_same(
+    twin: PlayedTwin, dr_ctl: Command, words: tuple[str, ...]
+) -> None:
+    limited(twin)
+    twin.kill("london")
+
+    refused = dr_ctl(*words)
+    accepted = dr_ctl(*words, "--accept-duplicates", "unknown")
+
+    assert (refused.code, accepted.code, twin.changes()) == (ExitCode.LOSS_REFUSED, ExitCode.OK, [])
+    steps = [each.document["data"]["plan"]["steps"] for each in (refused, accepted)]
+    assert [step["verb"] for step in steps[0]] == [step["verb"] for step in steps[1]]
+    assert [len(step["calls"]) for step in steps[0]] == [len(step["calls"]) for step in steps[1]]
 
 
 @pytest.mark.parametrize("accepted", [(), ("--accept-duplicates", "5")])
@@ -56,7 +84,7 @@ def test_what_is_not_known_is_above_every_limit_but_a_persons_word(
 
     assert (refused.code, serving(twin), refused.document["run"]) == (ExitCode.LOSS_REFUSED, (), None)
     [finding] = [each for each in refused.document["findings"] if each["id"] == "DR-LOSS-005"]
-    assert finding["text"].startswith("how many messages come twice is not known")
+    assert finding["text"].startswith("how many duplicates are possible is not known")
     told = finding["remedy"].rpartition("add ")[2].rstrip(".")
     assert told == "--accept-duplicates unknown"
 
@@ -105,7 +133,7 @@ def test_copies_that_no_agent_has_removed_are_what_decides(twin: PlayedTwin, dr_
     assert refused.code == ExitCode.LOSS_REFUSED
     assert 40 <= bound["likely"] <= bound["at_most"]
     [finding] = [each for each in refused.document["findings"] if each["id"] == "DR-LOSS-005"]
-    assert finding["text"].startswith(f"up to {bound['at_most']} message(s) may come twice, likely {bound['likely']}")
+    assert finding["text"].startswith(f"up to {bound['at_most']} duplicate(s) are possible, likely {bound['likely']}")
     assert f"add --accept-duplicates {bound['at_most']}" in finding["remedy"]
     assert "lies at the other site although london has it no more, at most: orders.in: 40" in finding["text"]
     assert (ended.code, serving(twin)) == (ExitCode.OK, ("paris",)), ended.document

@@ -39,7 +39,7 @@ def test_what_a_failover_would_be_refused_for_is_told_and_refuses_no_plan(dr_ctl
     [told] = [each for each in ended.document["findings"] if each["id"] == "DR-LOSS-001"]
     assert (ended.code, told["severity"]) == (0, "warning")
     assert told["text"].startswith("a failover would be refused for that: ")
-    assert "--accept-loss unknown" in told["remedy"]
+    assert "--accept-loss unknown --accept-duplicates unknown" in told["remedy"]
 
 
 def test_no_command_carries_it_out(twin: PlayedTwin, dr_ctl: Command, tmp_path: Path) -> None:

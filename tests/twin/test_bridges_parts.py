@@ -121,7 +121,7 @@ def test_a_site_whose_peer_has_one_bridge_left_is_not_taken_for_down(twin: Playe
     with twin.still():
         at(twin, "paris").bridges[f"bridge.mirror.london.{OUT}"].stop()
 
-    ended = dr_ctl("failover", "--to", "paris", "--accept-loss", "unknown", "--yes")
+    ended = dr_ctl("failover", "--to", "paris", "--accept-loss", "unknown", "--accept-duplicates", "unknown", "--yes")
 
     assert (ended.code, ended.document["run"]) == (ExitCode.PRECHECK_FAILED, None), ended.document
     assert open_at(twin, IN) == ["london"]
@@ -134,7 +134,9 @@ def test_a_site_that_still_ships_is_not_taken_for_down(twin: PlayedTwin, dr_ctl:
         at(twin, "paris").stop_bridges()
 
     with sending(twin, "london", IN):
-        ended = dr_ctl("failover", "--to", "paris", "--accept-loss", "unknown", "--yes")
+        ended = dr_ctl(
+            "failover", "--to", "paris", "--accept-loss", "unknown", "--accept-duplicates", "unknown", "--yes"
+        )
 
     assert (ended.code, ended.document["run"]) == (ExitCode.PRECHECK_FAILED, None), ended.document
     assert open_at(twin, IN) == ["london"]
@@ -228,7 +230,7 @@ def test_a_move_of_one_queue_that_cannot_finish_is_escalated_beside_the_queues_t
             break  # it is fenced; before that it is quiesced, and lets clients in
         assert inside("abort", "--yes").code in (ExitCode.OK, ExitCode.REVERTED)
 
-    ended = inside("escalate", "--accept-loss", "unknown", "--yes")
+    ended = inside("escalate", "--accept-loss", "unknown", "--accept-duplicates", "unknown", "--yes")
 
     assert ended.code == ExitCode.OK, ended.document
     assert (open_at(twin, IN), open_at(twin, OUT)) == (["london"], ["paris"])

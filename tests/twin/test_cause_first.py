@@ -105,7 +105,16 @@ def test_who_knows_that_the_site_is_lost_may_still_say_so(
 ) -> None:
     make(twin, nameless, monkeypatch)
     twin.kill("london")
-    known = ("--presume-down", "london", "--reason", "the hall burnt down", "--accept-loss", "unknown")
+    known = (
+        "--presume-down",
+        "london",
+        "--reason",
+        "the hall burnt down",
+        "--accept-loss",
+        "unknown",
+        "--accept-duplicates",
+        "unknown",
+    )
 
     assert dr_ctl("failover", "--to", "paris", *known, "--yes").code == ExitCode.OK
 

@@ -10,6 +10,7 @@ import pytest
 from dr_ctl.agents.monitor import recording
 from dr_ctl.settings.loader import load
 from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.rehearsal import ANY_FIGURE
 from dr_ctl_lab.twin.continuity.broker import ContinuityBroker
 from dr_ctl_lab.twin.faults import Fault, FaultKind, When
 from dr_ctl_lab.twin.kinds import BRIDGES, CONTINUITY, MIRROR, SHARED_STORE
@@ -62,7 +63,7 @@ def test_a_failover_brings_no_more_twice_than_it_said_however_many_acknowledgeme
         with recording(load(twin.settings_path), every_s=0.2):
             traffic.wait_for(traffic.counts().sent + 300)
             twin.kill("london")
-            moved = dr_ctl("failover", "--to", "paris", "--yes", "--accept-loss", "1000000")
+            moved = dr_ctl("failover", "--to", "paris", "--yes", *ANY_FIGURE)
         traffic.wait_for(traffic.counts().sent + 100)
         verdict = traffic.stop()
 
@@ -137,7 +138,7 @@ def test_a_frozen_site_is_not_taken_for_lost(twin: PlayedTwin, dr_ctl: Command) 
     before = twin.dump()
     twin.freeze("london")
 
-    ended = dr_ctl("failover", "--to", "paris", "--yes", "--accept-loss", "unknown")
+    ended = dr_ctl("failover", "--to", "paris", "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown")
 
     twin.thaw("london")
     assert (ended.code, ended.document["outcome"]) == (12, "serving_site_alive")
@@ -148,7 +149,7 @@ def test_a_frozen_site_is_not_taken_for_lost(twin: PlayedTwin, dr_ctl: Command) 
 def test_a_sick_site_is_not_taken_for_lost(twin: PlayedTwin, dr_ctl: Command) -> None:
     twin.sicken("london")
 
-    ended = dr_ctl("failover", "--to", "paris", "--yes", "--accept-loss", "unknown")
+    ended = dr_ctl("failover", "--to", "paris", "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown")
 
     assert (ended.code, serving(twin)) == (12, ("london",))
 
@@ -200,7 +201,7 @@ def test_a_site_in_a_black_hole_adds_no_more_than_it_is_given(
     tmp_path: Path, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Five seconds over all looks, beside what the same command takes where the site is seen to be down."""
-    words = ("failover", "--to", "paris", "--yes", "--accept-loss", "unknown")
+    words = ("failover", "--to", "paris", "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown")
     took_s = {}
     for how in ("down", "swallowed"):
         with PlayedTwin.up(tmp_path / how) as twin:

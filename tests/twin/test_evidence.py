@@ -72,7 +72,10 @@ def at_london_alone(pair: ClassicSubject, capsys: pytest.CaptureFixture[str], mo
 
 def lost_and_back(twin: PlayedTwin, dr_ctl: Command) -> None:
     twin.kill("london")
-    assert dr_ctl("failover", "--to", "paris", "--yes", "--accept-loss", "unknown").code == 0
+    assert (
+        dr_ctl("failover", "--to", "paris", "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown").code
+        == 0
+    )
     twin.start("london")
 
 
@@ -142,7 +145,10 @@ def test_a_return_takes_nothing_from_clients_where_the_lost_site_came_back_witho
 ) -> None:
     work(pair, 10, 0)
     twin.kill("london")
-    assert dr_ctl("failover", "--to", "paris", "--yes", "--accept-loss", "unknown").code == 0
+    assert (
+        dr_ctl("failover", "--to", "paris", "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown").code
+        == 0
+    )
     with twin.still():
         for queue in twin.host("london").broker.queues.values():
             queue.messages.clear()

@@ -64,7 +64,9 @@ def test_no_series_comes_or_goes_whatever_becomes_of_the_sites(
     well = shows()
     twin.kill("london")
     lost = shows()
-    failed_over = dr_ctl("failover", "--to", "paris", "--yes", "--accept-loss", "unknown")
+    failed_over = dr_ctl(
+        "failover", "--to", "paris", "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown"
+    )
     owed = shows()
 
     assert well.keys() == lost.keys() == owed.keys()

@@ -20,6 +20,7 @@ from dr_ctl.settings.loader import load
 from dr_ctl.topologies.common.sender import Sender
 from dr_ctl.topologies.common.verifier import Verifier
 from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.rehearsal import ANY_FIGURE
 from dr_ctl_lab.twin.classic.brokersync.broker import BrokerSyncBroker
 from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, MIRROR, SHARED_STORE
 from tests.broker.driving import Ended
@@ -223,8 +224,8 @@ def typed(dr_ctl: Command, site: str, words: str) -> Ended:
     command = words.replace("SITE", site).split()
     if not words.startswith("failover"):
         return dr_ctl(*command, "--yes")
-    ended = dr_ctl(*command, "--accept-loss", "unknown", "--yes")
-    return dr_ctl(*command, "--accept-loss", "1000000", "--yes") if ended.code == ExitCode.LOSS_REFUSED else ended
+    ended = dr_ctl(*command, "--accept-loss", "unknown", "--accept-duplicates", "unknown", "--yes")
+    return dr_ctl(*command, *ANY_FIGURE, "--yes") if ended.code == ExitCode.LOSS_REFUSED else ended
 
 
 @pytest.mark.parametrize(
@@ -334,7 +335,7 @@ def test_an_open_failover_whose_lost_site_serves_is_ended_by_the_way_that_status
     with monkeypatch.context() as patch:
         dies_before_it_opens(patch)
         with pytest.raises(Died):
-            dr_ctl("failover", "--to", "paris", "--yes", "--accept-loss", "unknown")
+            dr_ctl("failover", "--to", "paris", "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown")
     twin.start("london")
     twin.open_clients("london")
     assert serving(twin) == ("london",)

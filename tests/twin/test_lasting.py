@@ -125,7 +125,9 @@ def test_a_role_that_stays_out_stops_a_move_and_not_a_failover(twin: PlayedTwin,
     assert serving(twin) == ("paris",)
 
     twin.kill("paris")
-    failed_over = dr_ctl("failover", "--to", "london", "--yes", "--accept-loss", "unknown")
+    failed_over = dr_ctl(
+        "failover", "--to", "london", "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown"
+    )
 
     assert failed_over.code == 21, failed_over.document
     assert "let role apps in to #" in failed_over.document["summary"]

@@ -61,10 +61,13 @@ def test_the_serving_site_is_lost_and_the_other_serves(
     ready = dr_ctl("validate", "--for", "failover")
     one_way.kill("london")
     known = shown(capsys)
-    ended = dr_ctl("failover", "--to", "paris", "--accept-loss", "unknown", "--yes")
+    ended = dr_ctl("failover", "--to", "paris", "--accept-loss", "unknown", "--accept-duplicates", "unknown", "--yes")
     later = shown(capsys)
 
-    assert "refused without --accept-loss unknown" in ready.document["data"]["operations"]["failover"]["verdict"]
+    assert (
+        "refused without --accept-loss unknown --accept-duplicates unknown"
+        in ready.document["data"]["operations"]["failover"]["verdict"]
+    )
     assert (ended.code, serving(ended)) == (0, "paris"), ended.told
     assert severities(ended)[NOT_CONFIGURED] == "warning"
     assert "broker.xml of paris" in remedy(ended, NOT_CONFIGURED)
@@ -120,7 +123,10 @@ def test_a_site_without_a_link_that_was_never_lost_is_owed_nothing(one_way: Play
 
 def test_a_return_is_refused_with_what_it_needs(one_way: PlayedTwin, dr_ctl: Command) -> None:
     one_way.kill("london")
-    assert dr_ctl("failover", "--to", "paris", "--accept-loss", "unknown", "--yes").code == 0
+    assert (
+        dr_ctl("failover", "--to", "paris", "--accept-loss", "unknown", "--accept-duplicates", "unknown", "--yes").code
+        == 0
+    )
     one_way.start("london")
 
     ended = dr_ctl("failback", "--to", "london", "--yes")
@@ -135,6 +141,6 @@ def test_a_link_that_is_stopped_refuses_no_failover(twin: PlayedTwin, dr_ctl: Co
         at(twin, "paris").link.captures = False
     twin.kill("london")
 
-    ended = dr_ctl("failover", "--to", "paris", "--accept-loss", "unknown", "--yes")
+    ended = dr_ctl("failover", "--to", "paris", "--accept-loss", "unknown", "--accept-duplicates", "unknown", "--yes")
 
     assert (ended.code, severities(ended)["DR-LINK-003"]) == (0, "warning"), ended.told

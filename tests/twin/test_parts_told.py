@@ -63,13 +63,17 @@ def test_the_traces_of_a_move_of_one_queue_are_told_of_that_queue(twin: PlayedTw
     assert "until paris let clients in" in outage
     assert back == f"To come back: `dr-ctl swapover --to london --queues {OUT}`."
     typed = shlex.split(back.split("`")[1])[1:]
-    assert dr_ctl(*typed, "--yes").document["summary"].startswith(f"london serves {OUT}; ")
+    assert (
+        dr_ctl(*typed, "--yes")
+        .document["summary"]
+        .startswith(f"moved {OUT} from paris to london; verified: london serves {OUT}; ")
+    )
 
 
 def test_a_move_of_all_queues_by_a_pattern_ends_as_a_move_of_the_site(twin: PlayedTwin, dr_ctl: Command) -> None:
     ended = dr_ctl(*ALL_TO_PARIS, "--queues", "orders.#")
 
-    assert ended.document["summary"].startswith("paris serves; nothing is under way")
+    assert ended.document["summary"].startswith("moved from london to paris; verified: paris serves; nothing")
     assert ended.document["data"]["after"][-1] == "To come back: `dr-ctl swapover --to london`."
 
 

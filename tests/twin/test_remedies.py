@@ -94,7 +94,7 @@ def moved(twin: PlayedTwin, dr_ctl: Command) -> None:
 
 def failed_over(twin: PlayedTwin, dr_ctl: Command) -> None:
     lose(twin, dr_ctl)
-    dr_ctl("failover", "--to", "paris", "--yes", "--accept-loss", "unknown")
+    dr_ctl("failover", "--to", "paris", "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown")
 
 
 def back_open(twin: PlayedTwin, dr_ctl: Command) -> None:

@@ -87,7 +87,7 @@ def test_a_failover_waits_until_the_store_is_taken_and_owes_a_fence_until_the_lo
     slowly(twin)
     twin.kill("london")
 
-    ended = done(dr_ctl(*FAILOVER, "--accept-loss", "unknown"))
+    ended = done(dr_ctl(*FAILOVER, "--accept-loss", "unknown", "--accept-duplicates", "unknown"))
 
     assert serving(twin) == ("paris",)
     assert {(each["kind"], each["site"]) for each in ended.document["debts"]} == {("fence", "london")}

@@ -232,7 +232,10 @@ def test_a_swapover_without_an_agent_removes_what_was_consumed(pair: ClassicSubj
 def failed_over(pair: ClassicSubject, twin: PlayedTwin, dr_ctl: Command) -> None:
     """Paris has taken over and copies nothing back, clients have sent 7 there, and London is back with open doors."""
     twin.kill("london")
-    assert dr_ctl("failover", "--to", "paris", "--yes", "--accept-loss", "unknown").code == 0
+    assert (
+        dr_ctl("failover", "--to", "paris", "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown").code
+        == 0
+    )
     with pair.client("paris") as client:
         for _ in range(7):
             client.send(ORDERS)

@@ -246,7 +246,9 @@ def test_a_singleton_of_a_dead_broker_that_cannot_be_asked_is_started_by_somebod
         for name in NAMES:
             played.work("london", name).switch("state.broken")
 
-        ended = inside("failover", "--to", "paris", "--accept-loss", "unknown", *word, "--yes")
+        ended = inside(
+            "failover", "--to", "paris", "--accept-loss", "unknown", "--accept-duplicates", "unknown", *word, "--yes"
+        )
 
         assert serving(twin) == ("paris",)
         assert (ended.code, played.running) == ((0, [*at("london"), *at("paris")]) if word else (21, at("london")))

@@ -95,7 +95,7 @@ def bounds(
     if lost.at_most is not None and death.how is How.WORD:
         without = [each.until(unsaid.us).lost for each in bounded]
         unsaid_lost = total(None if each is None else each.at_most for each in without)
-        why = f"{why}; without that word {'an unknown number' if unsaid_lost is None else f'at most {unsaid_lost}'}"
+        why = f"{if_known(why)}; without that word {'an unknown number' if unsaid_lost is None else f'at most {unsaid_lost}'}"
     return Bounds(
         site=site,
         lost=lost,

@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from dr_ctl.core.clock import stamp
-from dr_ctl.core.model import Finding, Json
+from dr_ctl.core.model import Finding, Json, some
+from dr_ctl.core.printable import if_known
 from dr_ctl.rpo.estimate.result import Objectives
 from dr_ctl.settings.durations import duration
 
@@ -112,13 +113,16 @@ class Bounds:
         if accept is not None:
             return (f"{text}, {accept} are accepted",) if self.lost.at_most > accept else ()
         limit = 0 if objectives is None else objectives.loss.messages
-        allowed = "no objectives are set that allow any" if objectives is None else f"the objectives allow {limit}"
+        allowed = (
+            "no objectives are set that allow any" if objectives is None else f"the objectives allow {if_known(limit)}"
+        )
         reasons = [f"{text}, {allowed}"] if limit is not None and self.lost.at_most > limit else []
         for each in self.classes:
             if each.exceeded:
                 name = ", ".join(each.queues)
                 reasons.append(
-                    f"up to {each.lost} message(s) of {name} may be lost, their objective allows {each.limit}"
+                    f"up to {if_known(each.lost)} message(s) of {name} may be lost, their objective allows "
+                    f"{if_known(each.limit)}"
                 )
             if each.lost != 0:
                 reasons += self._too_old(each.age_limit_s, f" of {', '.join(each.queues)}")
@@ -127,22 +131,27 @@ class Bounds:
         return tuple(reasons)
 
     def doubles(self, objectives: Objectives | None, accept: int | Literal["unknown"] | None = None) -> str | None:
-        """The reason to refuse the failover for what may come twice; None if allowed. `accept` replaces the limit;
-        without either there is none."""
-        is_known = self.duplicates.at_most is not None
-        if accept == "unknown" and not is_known:
+        """The reason to refuse the failover for its duplicates; None if allowed. `accept` replaces the limit, which is
+        zero where none is set: duplicates are accepted by name, as a loss is."""
+        at_most = self.duplicates.at_most
+        if accept == "unknown" and at_most is None:
             return None
         accept = None if accept == "unknown" else accept
         limit = accept if accept is not None else objectives.duplicates if objectives is not None else None
-        if limit is None:
+        if at_most is None:
+            covered = "" if limit is None else f"; a limit of {limit} does not cover the unknown"
+            return f"how many duplicates are possible is not known{covered}"
+        if at_most <= (limit or 0):
             return None
-        if self.duplicates.at_most is None:
-            return f"how many messages come twice is not known; a limit of {limit} does not cover the unknown"
-        if self.duplicates.at_most <= limit:
-            return None
-        allowed = f"{limit} are accepted" if accept is not None else f"the objectives allow {limit}"
+        allowed = "no objective allows any" if limit is None else f"the objectives allow {limit}"
+        allowed = allowed if accept is None else f"{accept} are accepted"
         likely = "" if self.duplicates.likely is None else f", likely {self.duplicates.likely}"
-        return f"up to {self.duplicates.at_most} message(s) may come twice{likely}; {allowed}"
+        return f"up to {at_most} duplicate(s) are possible{likely}; {allowed}"
+
+    def most_duplicates(self) -> str:
+        """The queues that most of them are of; empty where that is not known."""
+        known = [(each.duplicates, each.name) for each in self.queues if each.duplicates]
+        return some([f"{name}: {count}" for count, name in sorted(known, reverse=True)])
 
     def quoted(self) -> tuple[str, str]:
         """What accepts the loss, and what comes twice, also where it is typed minutes later: where a bound grows,

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from dr_ctl.core.clock import stamp
+from dr_ctl.core.printable import if_known
 from dr_ctl.rpo.core.calendar import SECOND
 from dr_ctl.rpo.core.facts import pair_of
 from dr_ctl.rpo.core.rows import TOTAL
@@ -63,7 +64,7 @@ def _when(peak: Peak, limit: int | None) -> str:
         return f"Most was likely lost by a death at about {stamp(moment(peak.at_us))}: {peak.most} message(s)."
     times = "once" if peak.times == 1 else f"{peak.times} times"
     return (
-        f"More than {limit} were likely lost by a death {times} in the history, the longest for about "
+        f"More than {if_known(limit)} were likely lost by a death {times} in the history, the longest for about "
         f"{duration(float(peak.longest_us) / SECOND)} from {stamp(moment(peak.from_us))} on: look "
         "what the link and the consumers did then."
     )

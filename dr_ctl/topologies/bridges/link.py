@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from dr_ctl.core.model import Json
+from dr_ctl.core.printable import if_known
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call
 from dr_ctl.rpo.history.row import Row
@@ -81,7 +82,7 @@ class BridgesLink(Link["BrokerView"]):
             if not flow.attached:
                 yield f"{view.site}: the bridge of {flow.unit} is not connected"
             if flow.to_ship != 0:
-                yield f"{view.site}: {flow.to_ship} to ship of {flow.unit}"
+                yield f"{view.site}: {if_known(flow.to_ship)} to ship of {flow.unit}"
         if self.unapplied != 0:
             yield f"{view.site}: {said(self.unapplied)} id(s) not applied yet"
 

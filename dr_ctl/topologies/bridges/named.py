@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from dr_ctl.core.model import some
+from dr_ctl.core.printable import if_known
 from dr_ctl.topologies.bridges.findings import (
     ALL_BRIDGES_GONE,
     BRIDGE_STOPPED,
@@ -83,7 +84,7 @@ BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
 )
 BY_PAIR: Final[Sequence[Named[BrokerView]]] = (
     Named(ONE_ADDRESS_FORBIDDEN, _bridges),
-    Named(IDS_NOT_TAKEN, lambda view: f"{view.site} {view.link.unapplied} not applied"),
+    Named(IDS_NOT_TAKEN, lambda view: f"{view.site} {if_known(view.link.unapplied)} not applied"),
     Named(NO_QUEUE_THERE, lambda view: f"{view.site} {len(view.unrouted)} address(es)"),
     Named(COPY_OPEN_TO_CLIENTS, _closed),
     Named(COPY_TAKES_SENDS, _closed),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import TimedOut
+from dr_ctl.core.printable import if_known
 from dr_ctl.jolokia.client import Read
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.processes.secrets import resolve
@@ -63,7 +64,7 @@ class Access(access.Access[BrokerView]):
             return theirs, dict.fromkeys(self.config.clients, True)
         greeting = self.greet(timeout_s=timeout_s)
         if not isinstance(greeting, Connected | Closed):
-            raise TimedOut(f"{theirs.address}: whether clients are let in cannot be told: {greeting}")
+            raise TimedOut(f"{theirs.address}: whether clients are let in cannot be told: {if_known(greeting)}")
         return mine, dict.fromkeys(self.config.clients, isinstance(greeting, Connected))
 
     def agents_door(self) -> Gate | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from dr_ctl.core.model import Json
+from dr_ctl.core.printable import if_known
 from dr_ctl.topologies.classic.probing import NETWORKS
 from dr_ctl.topologies.proposing import (
     Door,
@@ -56,7 +57,7 @@ def _keys(place: Place, broker: Probed, peer: Place) -> list[Key]:
 def _agent(place: Place, door: Door) -> Key:
     secret: dict[str, Json] = {"env": f"{place.site.upper().replace('-', '_')}_SYNC_PASSWORD"}
     way: dict[str, Json] = {
-        "stomp": f"stomp://{place.host}:{door.port}",
+        "stomp": f"stomp://{place.host}:{if_known(door.port)}",
         "username": "sync",
         "password": secret,
         "connector": door.name,

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from dr_ctl.core.model import Finding, Role, Severity, Weight, some
+from dr_ctl.core.printable import if_known
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.findings import NO_ANSWER, QUEUES_PAUSED
 from dr_ctl.engine.ports import Move
@@ -80,7 +81,7 @@ def of_doors(name: str, view: Broker) -> Iterator[Finding]:
     if greets_at is not None and ports and None not in ports and greets_at not in ports:
         yield PROBE_PORT_UNKNOWN(
             f"{name}: `stomp:` names port {greets_at}, which none of its client acceptors has: "
-            + some([f"{door.name} {door.port}" for door in doors]),
+            + some([f"{door.name} {if_known(door.port)}" for door in doors]),
             "Name a client acceptor's, unless something between translates: whether a site is down is shown there.",
         )
     if shut := [door.name for door in view.link.doors if not door.started]:
@@ -90,6 +91,7 @@ def of_doors(name: str, view: Broker) -> Iterator[Finding]:
             f"It keeps out what {kept_out[0]} still holds: do not start it; `dr-ctl reinstate {kept_out[0]}` does."
             if kept_out
             else "Start it in the console: without it nothing reaches this site.",
+            severity=Severity.INFO if kept_out else None,
         )
     if strangers := view.fence.strangers():
         yield CLIENTS_BY_OTHER_DOOR(
@@ -145,7 +147,8 @@ def of_queues(name: str, view: Broker) -> Iterator[Finding]:
     if view.forged:
         yield FORGEABLE_DOCUMENTS(
             f"{name}: queues with the name of a document of dr-ctl's that a client can have made: {some(view.forged)}",
-            "None is believed. Remove them, and let nobody but management create addresses that match `dr-ctl.#`.",
+            "dr-ctl believes no such queue. Remove them, and let nobody but management create addresses that match "
+            "`dr-ctl.#`.",
         )
     lifted = paused_by_runs(view)
     if paused := [name for name in view.paused if name not in lifted]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import Finding, Role, some
@@ -31,6 +32,8 @@ from dr_ctl.topologies.common.seen import Silent as NoAnswer
 from dr_ctl.topologies.common.view import Broker
 
 Key = tuple[str, str]
+
+LET_IN: Final = "Is `stomp:` an address of its clients' door, and may that user connect?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,7 @@ class Doors:
             else:
                 why = greeting.because if greeting is not None else "the settings name no `stomp:` address"
                 text = f"{key[0]}/{key[1]}: no client is greeted ({why}): the fence will be shown by flag only"
-                found.append(GREETED_NOBODY_BEFORE(text, checks.NAME_STOMP))
+                found.append(GREETED_NOBODY_BEFORE(text, checks.NAME_STOMP if greeting is None else LET_IN))
         return found
 
     def closed(self, site: str, hand: Hand, within_s: float) -> Outcome:
@@ -92,7 +95,9 @@ class Doors:
         if len(greeted) == len(self._observer.at(site)):
             text = f"no client gets in: doors closed, and no greeting where there was one{tail}"
             return Done(text, {"proof": "attempt", "roles_kept_out": lasts}, found)
-        finding = FENCED_BY_FLAG(f"{site}: the fence is shown by flag only", checks.NAME_STOMP)
+        named = all(access.settings.stomp is not None for access in self._observer.at(site))
+        why = ": no client was greeted there before it, so that one refused now shows nothing" if named else ""
+        finding = FENCED_BY_FLAG(f"{site}: the fence is shown by flag only{why}", "" if named else checks.NAME_STOMP)
         return Done(f"doors closed, by flag only{tail}", {"proof": "flag", "roles_kept_out": lasts}, (finding, *found))
 
     def _beside(self, view: Broker) -> list[str]:

@@ -206,10 +206,11 @@ LINK_STOPPED: Final = FindingKind(
 LINK_NOT_ATTACHED: Final = FindingKind(
     "DR-LINK-004",
     Severity.WARNING,
-    "The link is started but not attached. Nothing restarts the link by itself: a swapover does, or `dr-ctl link "
-    "restart SITE`.",
-    "`dr-ctl link restart SITE`; where that does not help, look at what stands between the sites, and at the peer's "
-    "acceptor for links.",
+    "The link is started but not attached. While the other site is away that is as it has to be, and the link attaches "
+    "once it is back. Where the other site answers, nothing restarts the link but a swapover and `dr-ctl link restart "
+    "SITE`.",
+    "Where the other site answers: `dr-ctl link restart SITE`; where that does not help, look at what stands between "
+    "the sites, and at the peer's acceptor for links.",
     "Nothing; clients stay where they are.",
     undo="No undo is needed, for the link is started as it was.",
     check="its bridges are connected",
@@ -433,15 +434,6 @@ NOT_KEPT_OUT: Final = FindingKind(
     "that site is back, its messages reach clients, and those that were consumed come twice.",
     "Keep the lost site's brokers down, or without their link, until `dr-ctl reinstate SITE`.",
     "A restart of the broker for an acceptor of the link's own.",
-)
-NOT_TAKEN_IN: Final = FindingKind(
-    "DR-RETURN-008",
-    Severity.ERROR,
-    "A site that was lost and is not taken in again is not opened: the other site has served since.",
-    "`dr-ctl unfence SITE` of the site that served last, then `dr-ctl reinstate SITE` of the lost one; where that "
-    "other site is lost now, `dr-ctl failover --to SITE` for the one that is left.",
-    "Clients get in at the site that served last.",
-    undo="`dr-ctl fence SITE`.",
 )
 UNDONE_DUPLICATES: Final = FindingKind(
     "DR-RETURN-007",

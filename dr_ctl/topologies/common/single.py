@@ -11,7 +11,7 @@ from typing import Final
 
 from dr_ctl.core.model import Finding, Role, Weight, some
 from dr_ctl.engine.debts import DebtKind, lost_alone
-from dr_ctl.engine.findings import OTHER_SITE_OPEN
+from dr_ctl.engine.findings import NOT_TAKEN_IN, OTHER_SITE_OPEN
 from dr_ctl.engine.operations import ACTIVATE, DRAIN, FENCE, QUIESCE, RESTART, UNFENCE
 from dr_ctl.engine.parts import part_of
 from dr_ctl.engine.ports import Move
@@ -24,7 +24,6 @@ from dr_ctl.topologies.common.findings import (
     LINK_STOPPED,
     MOVED_SINCE_DRAIN,
     NO_RECEIPT,
-    NOT_TAKEN_IN,
     OTHER_SITE_HOLDS_MORE,
     RETURN_HOLDS_PAUSES,
 )
@@ -140,7 +139,7 @@ def _moved_on(seen: Seen[Broker], move: Move) -> Iterator[Finding]:
 def _without_link(served: str, opened: str) -> str:
     return (
         f"If {served} was never opened since, or what was done there may be lost: `dr-ctl failover --to {opened} "
-        f"--accept-loss unknown`; else `dr-ctl unfence {served}`."
+        f"--accept-loss unknown --accept-duplicates unknown`; else `dr-ctl unfence {served}`."
     )
 
 

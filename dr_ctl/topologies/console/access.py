@@ -25,7 +25,7 @@ def account(
         url=url,
         username=username,
         password=password if password is not None else resolve(secret, installation.file.parent),
-        origin=settings.origin or f"{parts.scheme}://{parts.hostname}",
+        origin=settings.origin or f"{parts.scheme}://{parts.hostname or ''}",
         verify=ca if tls.verify else False,
         source=secret.source,
         cert=(str(installation.path(own[0])), str(installation.path(own[1]))) if own else None,

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from dr_ctl.core.model import Finding, Severity
+from dr_ctl.core.printable import if_known
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.common import failover
 from dr_ctl.topologies.common.findings import LINK_DOOR_CLOSED, PLUGIN_BRIDGE_AWAY
@@ -47,8 +48,8 @@ def _price(seen: ContinuitySeen, move: Move) -> Iterator[Finding]:
         return
     text = (
         f"{move.target} came back with {residue.messages} message(s) and {residue.acks} acknowledgement(s) for "
-        f"{move.source}: at most {residue.duplicates} of the messages come twice, those that a client of {move.target} "
-        "did without an acknowledgement"
+        f"{move.source}: at most {if_known(residue.duplicates)} of the messages come twice, those that a client of "
+        f"{move.target} did without an acknowledgement"
     )
     found = BROUGHT_BACK(text, "The clients must recognise what they have done.")
     yield found if residue.duplicates else replace(found, severity=Severity.INFO)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from dr_ctl.core.model import Finding, Json, some
+from dr_ctl.core.printable import if_known
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.common.findings import UNDONE_DUPLICATES
 from dr_ctl.topologies.common.recipe import Recipe
@@ -117,7 +118,8 @@ class HalfWay:
             remedy = f"`dr-ctl reinstate {move.target}` brings the rest; then compare what lies there, and remove it."
             found.append(UNDONE_SET_ASIDE(text, remedy))
         if self.duplicates:
-            text = f"at most {self.duplicates} message(s) that came in of {move.target} may come twice: {self.why}"
+            why = if_known(self.why)
+            text = f"at most {self.duplicates} message(s) that came in of {move.target} may come twice: {why}"
             remedy = f"Clients must recognise what they have done; `dr-ctl reinstate {move.target}` brings the rest."
             found.append(UNDONE_DUPLICATES(text, remedy))
         return tuple(found)

@@ -90,7 +90,7 @@ class FileLock:
             finally:
                 os.close(at)
         except OSError as error:
-            raise LockUnreadable(f"the lock {self._path} cannot be read: {error.strerror}") from error
+            raise LockUnreadable(f"the lock {self._path} cannot be read: {error.strerror or error}") from error
         held = lock_type != fcntl.F_UNLCK
         return LockSeen(held, process=process if held and process > 0 else None)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dr_ctl.core.model import Finding, Role, Severity
+from dr_ctl.core.printable import if_known
 from dr_ctl.engine.operations import ACTIVATE, DRAIN, FAILBACK, FAILOVER, FENCE, QUIESCE, RESTART, SWAPOVER, UNFENCE
 from dr_ctl.engine.ports import Check, Move
 from dr_ctl.topologies.topology import PartState, WorkloadSeen
@@ -89,7 +90,7 @@ def twice(seen: Sequence[WorkloadSeen], severity: Severity = Severity.ERROR) -> 
 
 
 def unread(each: WorkloadSeen, severity: Severity) -> Finding:
-    text = f"whether {each.name} runs at {each.site} cannot be told: {each.silent}"
+    text = f"whether {each.name} runs at {each.site} cannot be told: {if_known(each.silent)}"
     return WORKLOAD_NOT_READ(
         text, "Bring what manages it back: nothing is taken for stopped unseen.", severity=severity
     )

@@ -12,6 +12,7 @@ from typing import Final, Generic, TypeVar
 
 from dr_ctl.core.model import ExitCode, Json, Role, Severity, some
 from dr_ctl.core.patience import Patience
+from dr_ctl.core.printable import if_known
 from dr_ctl.engine import ports
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.holding import Lease
@@ -149,7 +150,9 @@ class DriverWithWorkloads(Generic[S]):
             if other.runs:
                 return f"it is a singleton, and it runs at {other.site}"
             if other.runs is None and not self._is_gone(other, move):
-                return f"it is a singleton, and whether it runs at {other.site} cannot be told: {other.silent}"
+                return (
+                    f"it is a singleton, and whether it runs at {other.site} cannot be told: {if_known(other.silent)}"
+                )
         return None
 
     def _is_gone(self, other: WorkloadSeen, move: Move) -> bool:

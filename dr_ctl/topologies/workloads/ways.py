@@ -107,7 +107,7 @@ class CamelWay:
             password=resolve(settings.password, self._installation.file.parent)
             if settings.password is not None
             else "",
-            origin=site.origin or f"{parts.scheme}://{parts.hostname}",
+            origin=site.origin or f"{parts.scheme}://{parts.hostname or ''}",
             verify=(str(path(tls.ca)) if tls.ca is not None else True) if tls.verify else False,
             cert=(str(path(tls.cert)), str(path(tls.key or tls.cert))) if tls.cert is not None else None,
             source=settings.password.source if settings.password is not None else "the settings file",

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from xml.sax.saxutils import escape, quoteattr
 
 from dr_ctl.core.errors import UsageError
+from dr_ctl.core.printable import if_known
 from dr_ctl.jolokia.beans import parts, quote
 from dr_ctl_lab.lab.artemis import create
 from dr_ctl_lab.lab.artemis.admin import Admin
@@ -97,7 +98,7 @@ def _doors(make: Make, copied: Sequence[str]) -> str:
     return f"""<journal-buffer-timeout>{SYNC_NS}</journal-buffer-timeout>
 
       <connectors>
-         <connector name="{peer}">tcp://127.0.0.1:{make.link_port}</connector>
+         <connector name="{peer}">tcp://127.0.0.1:{if_known(make.link_port)}</connector>
       </connectors>
 
       <acceptors>

@@ -10,6 +10,7 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from dr_ctl.core.printable import if_known
 from dr_ctl_lab.lab.artemis.admin import Admin
 from dr_ctl_lab.lab.artemis.create import (
     LIGHT,
@@ -56,7 +57,7 @@ def configured(xml: str, make: Make) -> str:
       </acceptors>
 
       <broker-connections>
-         <amqp-connection uri="tcp://127.0.0.1:{make.link_port}" name="{make.peer.name}" user="{ADMIN}" password="{make.peer.admin_password}"
+         <amqp-connection uri="tcp://127.0.0.1:{if_known(make.link_port)}" name="{make.peer.name}" user="{ADMIN}" password="{make.peer.admin_password}"
                           retry-interval="500" reconnect-attempts="-1" auto-start="{str(links_at_boot(make)).lower()}">
             <mirror message-acknowledgements="true" queue-creation="true" queue-removal="true" durable="true" sync="false"
                     address-filter="!dr-ctl."/>

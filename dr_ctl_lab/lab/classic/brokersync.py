@@ -12,6 +12,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from dr_ctl.core.printable import if_known
 from dr_ctl_lab.lab.classic import create
 from dr_ctl_lab.lab.classic.admin import network
 
@@ -86,7 +87,7 @@ def _network(make: Make, shipped: Sequence[str]) -> str:
     <networkConnectors>
       <networkConnector name="{network(make.peer.name)}" duplex="false" networkTTL="1" staticBridge="true"
                         userName="{create.BRIDGE}" password="{make.site.others[create.BRIDGE]}"
-                        uri="static:(tcp://127.0.0.1:{make.link_port}?wireFormat.maxInactivityDuration=5000)?{again}">
+                        uri="static:(tcp://127.0.0.1:{if_known(make.link_port)}?wireFormat.maxInactivityDuration=5000)?{again}">
         <staticallyIncludedDestinations>{included}
         </staticallyIncludedDestinations>
       </networkConnector>

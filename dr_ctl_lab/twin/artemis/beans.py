@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
+from dr_ctl.core.printable import if_known
 from dr_ctl_lab.twin.artemis import listings, names
 from dr_ctl_lab.twin.artemis.broker import ArtemisBroker
 from dr_ctl_lab.twin.bean import Bean, Operations
@@ -177,7 +178,7 @@ def filtering(text: str | None) -> Callable[[Named], bool]:
         return compiled(text)
     except BadFilter as error:
         kind = "org.apache.activemq.artemis.api.core.ActiveMQInvalidFilterExpressionException"
-        raise BrokerSaysNo(kind, f"AMQ229020: Invalid filter: {text}") from error
+        raise BrokerSaysNo(kind, f"AMQ229020: Invalid filter: {if_known(text)}") from error
 
 
 def matching(queue: Queue, text: str | None) -> list[Message]:

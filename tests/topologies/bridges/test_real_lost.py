@@ -13,7 +13,7 @@ from dr_ctl.settings.loader import load
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.ledger import Counts, Key, Verdict
 from dr_ctl_lab.lab.traffic import Load
-from tests.broker.driving import Ended, Operator, until
+from tests.broker.driving import Ended, Operator, accepting, until
 from tests.topologies.bridges.real import QUEUES, admin, ids, shipped
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
@@ -71,8 +71,7 @@ def lose(lab: Lab, operator: Operator, traffic: Load, held: tuple[bool, ...]) ->
         lab.kill("london")
         until(lambda: "down" in operator.run("status").told, why="london is seen down")
     refused = operator.run(*failover)
-    at_most = refused.document["data"]["bounds"]["lost"]["at_most"]
-    return refused, operator.run(*failover, "--accept-loss", str(at_most))
+    return refused, operator.run(*failover, *accepting(refused))
 
 
 def came_to_rest(lab: Lab, traffic: Load) -> Verdict:

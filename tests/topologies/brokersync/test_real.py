@@ -16,7 +16,7 @@ from dr_ctl_lab.lab.kinds import BROKERSYNC
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.ledger import Counts, Verdict
 from dr_ctl_lab.lab.traffic import Load
-from tests.broker.driving import Ended, Operator, changed_settings, until
+from tests.broker.driving import Ended, Operator, accepting, changed_settings, until
 from tests.topologies.brokersync.real import Agents
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
@@ -95,8 +95,7 @@ def lose(lab: Lab, operator: Operator, traffic: Load) -> tuple[Ended, Ended]:
         lab.kill("london")
         until(lambda: "down" in operator.run("status").told, why="london is seen down")
     refused = operator.run(*failover)
-    at_most = refused.document["data"]["bounds"]["lost"]["at_most"]
-    return refused, operator.run(*failover, "--accept-loss", str(at_most))
+    return refused, operator.run(*failover, *accepting(refused))
 
 
 def came_to_rest(lab: Lab, traffic: Load) -> Verdict:

@@ -17,6 +17,7 @@ from dr_ctl.stomp_io.client import greet
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.ledger import Counts, Key
 from dr_ctl_lab.lab.traffic import Load
+from dr_ctl_lab.rehearsal import ANY_FIGURE
 from tests.broker.driving import Operator, until
 from tests.topologies.continuity.plugin import FAST, SLOW, activated, bridges, needs_plugin, up
 
@@ -42,7 +43,7 @@ def test_the_lost_site_and_its_return(tmp_path: Path) -> None:
                 until(lambda: "down" in operator.run("status").told, why="london is seen down")
             refused = operator.run("failover", "--to", "paris", "--yes")
             at_most = refused.document["data"]["bounds"]
-            ended = operator.run("failover", "--to", "paris", "--yes", "--accept-loss", "1000000")
+            ended = operator.run("failover", "--to", "paris", "--yes", *ANY_FIGURE)
             lost, duplicates = both.without()
             lab.start("london")
             planned = operator.run("plan", "failback", "--to", "london")
@@ -129,7 +130,9 @@ def behind(tmp_path: Path) -> Iterator[Behind]:
         traffic.wait_for(traffic.counts().sent + 90)
         lab.kill("london")
         until(lambda: "down" in operator.run("status").told, why="london is seen down")
-        ended = operator.run("failover", "--to", "paris", "--yes", "--accept-loss", "unknown")
+        ended = operator.run(
+            "failover", "--to", "paris", "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown"
+        )
         assert ended.code == 0, ended.told
         _, before = both.without()
         lab.start("london")
@@ -203,11 +206,15 @@ def test_commands_of_an_outage_activate_nobody(tmp_path: Path, tries: int) -> No
         lost, left = "london", "paris"
         for number in range(tries):
             lab.kill(lost)
-            ended = operator.run("failover", "--to", left, "--yes", "--accept-loss", "unknown")
+            ended = operator.run(
+                "failover", "--to", left, "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown"
+            )
             assert ended.code == 0, ended.told
             lab.stop(left)
             lab.start(left)
-            ended = operator.run("failover", "--to", left, "--yes", "--accept-loss", "unknown")
+            ended = operator.run(
+                "failover", "--to", left, "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown"
+            )
             assert ended.code == 0, ended.told
 
             lab.start(lost)

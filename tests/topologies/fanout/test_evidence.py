@@ -180,7 +180,10 @@ def test_messages_that_one_site_alone_confirmed_are_never_taken_for_consumed(
     send(counted, "alone-1", "alone-2", to=("paris",))
     counted.kill("paris")
     counted.start("london")
-    assert dr_ctl("failover", "--to", "london", "--accept-loss", "unknown", "--yes").code == 0
+    assert (
+        dr_ctl("failover", "--to", "london", "--accept-loss", "unknown", "--accept-duplicates", "unknown", "--yes").code
+        == 0
+    )
     send(counted, *"klmnopqr", to=("london",))
     consume(counted, "london", *"abcdklmnopqr")
     counted.start("paris")

@@ -90,7 +90,7 @@ def listed(key: str) -> dict[str, list[str]]:
 
 def lose_london(twin: PlayedTwin, dr_ctl: Command) -> Ended:
     twin.kill("london")
-    ended = dr_ctl("failover", "--to", "paris", "--accept-loss", "unknown", "--yes")
+    ended = dr_ctl("failover", "--to", "paris", "--accept-loss", "unknown", "--accept-duplicates", "unknown", "--yes")
     assert ended.code == 0, ended.told
     return ended
 

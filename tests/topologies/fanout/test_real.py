@@ -167,7 +167,12 @@ def test_a_return_copies_what_stomp_carries_whole_and_names_the_rest_before_anyt
     fanout_lab: Lab, operator: Operator
 ) -> None:
     fanout_lab.kill("london")
-    assert operator.run("failover", "--to", "paris", "--accept-loss", "unknown", "--yes").code == 0
+    assert (
+        operator.run(
+            "failover", "--to", "paris", "--accept-loss", "unknown", "--accept-duplicates", "unknown", "--yes"
+        ).code
+        == 0
+    )
     send_every_kind(fanout_lab, "paris", "orders.in")
     fanout_lab.start("london")
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import Finding, some
+from dr_ctl.core.printable import if_known
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
@@ -39,7 +40,7 @@ def catch_up(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> 
         return Refused(failed.text)
     if lost := _ids_lost(tools, move, before, waiting.last or 0):
         return Refused(lost[0].text, findings=tuple(lost))
-    return Done(f"{waiting.last} under way", {"under_way": waiting.last, "started": waiting.mended})
+    return Done(f"{if_known(waiting.last)} under way", {"under_way": waiting.last, "started": waiting.mended})
 
 
 def _ids_lacking(tools: BridgesTools, move: Move) -> dict[str, Lacking]:

@@ -8,6 +8,7 @@ from typing import Final
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import Finding, Json, some
 from dr_ctl.core.patience import Patience
+from dr_ctl.core.printable import if_known
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import Call, PlannedStep
@@ -70,7 +71,7 @@ def catch_up(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Out
         if wait.first is not None and wait.last is not None and wait.last >= wait.first > SMALL:
             return Refused(f"the copy queues grow while clients work: {wait.first} to ship, then {wait.last}")
         return Refused(failed.text)
-    return Done(f"{wait.last} to ship", {"under_way": wait.last, "started": wait.mended})
+    return Done(f"{if_known(wait.last)} to ship", {"under_way": wait.last, "started": wait.mended})
 
 
 def drain(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:

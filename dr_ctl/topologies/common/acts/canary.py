@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from dr_ctl.core.model import ExitCode, Finding, Json
+from dr_ctl.core.printable import if_known
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Call, PlannedStep
@@ -59,7 +60,7 @@ def undo(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Out
 
         def empty(calls: Sequence[Call], at: Access[Any] = here, count: int = depth) -> list[Outcome]:
             trip = at.take_some(name, None, count, timeout_s=step.limits["within"])
-            return [Done("taken") if isinstance(trip, Passed) else Unknown(str(trip)) for _ in calls]
+            return [Done("taken") if isinstance(trip, Passed) else Unknown(if_known(trip)) for _ in calls]
 
         hand.change([call for call in step.inverse if call.part == TAKE and call.unit == here.pair], empty)
         if (after := here.look().named.get(name)) is not None and after.depth:

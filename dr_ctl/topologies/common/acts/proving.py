@@ -6,6 +6,7 @@ from typing import Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import ExitCode, Json, Severity, some
+from dr_ctl.core.printable import if_known
 from dr_ctl.engine.findings import BOTH_SERVE
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.operations import ACTIVATE, DRAIN, SWAPOVER
@@ -65,7 +66,7 @@ def settle(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> O
         return Refused(f"{move.target} does not answer: {error}")
     if waited.held:
         return Done("all that arrived is applied")
-    text = f"{waited.look} acknowledgement(s) from {move.source} could not be applied: so many may come twice"
+    text = f"{if_known(waited.look)} acknowledgement(s) from {move.source} could not be applied: so many may come twice"
     if waited.look is None:
         text = f"which acknowledgements from {move.source} are not applied at {move.target} was not read"
     remedy = f"Nothing to do now; `dr-ctl reinstate {move.source}` compares both sites once {move.source} is back."

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import ExitCode, Finding, some
+from dr_ctl.core.printable import if_known
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
@@ -127,7 +128,9 @@ def _watch(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) ->
         return Unknown(f"{move.target} was deactivated by a command, and {move.source} is open")
     if not waited.held:
         often = again > AGAIN_AT_MOST
-        return _not_left_alone(move, "it is deactivated again and again" if often else f"{waited.look.why_not_calm()}")
+        return _not_left_alone(
+            move, "it is deactivated again and again" if often else if_known(waited.look.why_not_calm())
+        )
     findings = _not_taken(tools, move, hand)
     if not again:
         return Done("no command undid the activation", findings=findings)

@@ -13,6 +13,7 @@ from typing import Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import Finding, Json, some
+from dr_ctl.core.printable import if_known
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
@@ -69,12 +70,12 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
             numbers = some([f"{queue}: {len(ids)}" for queue, ids in had.items()])
             beside += f"; staged at {move.source} and refused there, for they were delivered before: {numbers}"
         named: dict[str, Json] = {queue: [*sorted(ids)] for queue, ids in had.items()}
-        return Done(f"{left} under way{beside}", {"under_way": left, "removed": removed, "had": named})
+        return Done(f"{if_known(left)} under way{beside}", {"under_way": left, "removed": removed, "had": named})
     if why:
         return Refused(f"not caught up: {some(why)}", findings=tuple(_not_taken(waited.look.pairs)))
     if min(known) >= known[0]:
-        return Refused(f"the outflow grows while clients work: {known[0]}, then {left}")
-    return Done(f"{left} under way, less and less", {"under_way": left})
+        return Refused(f"the outflow grows while clients work: {known[0]}, then {if_known(left)}")
+    return Done(f"{if_known(left)} under way, less and less", {"under_way": left})
 
 
 @dataclass(frozen=True, slots=True)

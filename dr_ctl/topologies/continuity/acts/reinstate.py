@@ -14,6 +14,7 @@ from typing import Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import ExitCode, Json, Severity, some
+from dr_ctl.core.printable import if_known
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import Call, PlannedStep
@@ -67,7 +68,8 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
         return Refused(f"has not come true: {some(left)}")
     if (refused := _bring_in(tools, step, move, hand)) is not None:
         return refused
-    text = f"{tools.number} message(s) recovered: a client at {move.target} may have done some of them, unrecorded"
+    done = f"a client at {move.target} may have done some of them, unrecorded"
+    text = f"{if_known(tools.number)} message(s) recovered: {done}"
     hand.notice(text)
     findings = []
     if unproven := {name: ids for name, ids in tools.unproven.items() if ids}:
@@ -157,7 +159,7 @@ def _remove_done(tools: ContinuityTools, move: Move, hand: Hand) -> Refused | No
         compare, within_s = partial(_compared, tools, way, hand), ends_s - hand.monotonic()
         waited = until(hand, compare, holds=lambda why: why is None, within_s=within_s, poll_s=poll_s)
         if not waited.held:
-            return Refused(f"{waited.look}: nothing of {move.target} was delivered")
+            return Refused(f"{if_known(waited.look)}: nothing of {move.target} was delivered")
     tools.compares = True
     return None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dr_ctl.core.model import Finding, some
+from dr_ctl.core.printable import if_known
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
@@ -28,8 +29,10 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
         return Refused(f"what {move.target} still holds was not read: the continuity plugin has not started")
     residue = Residue.together(known)
     text = f"{residue.messages} message(s) and {residue.acks} acknowledgement(s)"
-    hand.notice(f"{move.target} still holds {text} for the other site; at most {residue.duplicates} come twice")
-    return Done(f"{text}; at most {residue.duplicates} come twice", residue.figures(), tuple(findings))
+    hand.notice(
+        f"{move.target} still holds {text} for the other site; at most {if_known(residue.duplicates)} come twice"
+    )
+    return Done(f"{text}; at most {if_known(residue.duplicates)} come twice", residue.figures(), tuple(findings))
 
 
 def _residue(access: Access) -> Residue | None:

@@ -6,6 +6,7 @@ from typing import Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import ExitCode
+from dr_ctl.core.printable import if_known
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
@@ -50,7 +51,7 @@ class _Small(PairWait):
         if hand.monotonic() - self.began <= self._within_s:
             return None
         if total is None or not attached:
-            return Refused(f"not caught up: {self.why(now, hand)}")
+            return Refused(f"not caught up: {if_known(self.why(now, hand))}")
         if self.first is not None and total >= self.first:
             return Refused(f"the outflow grows while clients work: {self.first} event(s), then {total}")
         return Done("less and less is under way")
@@ -107,7 +108,7 @@ def restart(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
         return Done(f"the link of {move.source} is attached")
     text = f"the link of {', '.join(_away(waited.look))} did not attach within {duration(step.limits['within'])}"
     remedy = f"Look at what stands between the sites, and at the acceptor for links at {move.target}."
-    return Refused(text, findings=(LINK_DID_NOT_ATTACH(f"{text}: {why_not_moving(waited.look)}", remedy),))
+    return Refused(text, findings=(LINK_DID_NOT_ATTACH(f"{text}: {if_known(why_not_moving(waited.look))}", remedy),))
 
 
 def _away(now: Flows) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, some
+from dr_ctl.core.printable import if_known
 from dr_ctl.engine.operations import ACTIVATE, FAILOVER
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Call, PlannedStep
@@ -141,7 +142,7 @@ def _until_served(tools: StoreTools, step: PlannedStep, move: Move, hand: Hand) 
         return None
     if waited.look.lost is not None:
         return Refused(waited.look.lost)
-    return _late(waited.look.seen, str(waited.look.why_not), duration(step.limits["within"]), move)
+    return _late(waited.look.seen, if_known(waited.look.why_not), duration(step.limits["within"]), move)
 
 
 def _started(tools: StoreTools, step: PlannedStep, views: Sequence[BrokerView], hand: Hand) -> None:
