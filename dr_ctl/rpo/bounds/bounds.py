@@ -27,6 +27,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from dr_ctl.core.printable import if_known
 from dr_ctl.rpo.bounds.apart import Selected
 from dr_ctl.rpo.bounds.death import How, last_read_us, latest
 from dr_ctl.rpo.bounds.direction import Part, added
@@ -95,7 +96,8 @@ def bounds(
     if lost.at_most is not None and death.how is How.WORD:
         without = [each.until(unsaid.us).lost for each in bounded]
         unsaid_lost = total(None if each is None else each.at_most for each in without)
-        why = f"{if_known(why)}; without that word {'an unknown number' if unsaid_lost is None else f'at most {unsaid_lost}'}"
+        unsaid_text = "an unknown number" if unsaid_lost is None else f"at most {unsaid_lost}"
+        why = f"{if_known(why)}; without that word {unsaid_text}"
     return Bounds(
         site=site,
         lost=lost,
