@@ -226,7 +226,7 @@ def _reported(result: Result, files: RunFiles) -> Result:
     from dr_ctl.report.html import write_report  # noqa: PLC0415 - not before the clients are served
 
     try:
-        return replace(result, text="\n".join(filter(None, (result.text, f"report: {write_report(files)}"))))
+        return replace(result, report=str(write_report(files)))
     except Exception as error:  # noqa: BLE001 - how the run ended is known and said, whatever goes wrong in drawing it
         text = f"the report could not be written: {type(error).__name__}: {error}"
         finding = REPORT_NOT_WRITTEN(text, f"`dr-ctl runs report {files.name}` tries again.")

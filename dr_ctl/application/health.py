@@ -80,7 +80,7 @@ def _judged(caller: Caller, opened: Opened, seen: Seen, within_s: float) -> Resu
     served = f"{serving[0]} serves" if len(serving) == 1 else served
     well = [
         "failover ready" if price is not None and not against else "",
-        f"newest look {duration(round(look_s, 1))} old" if look_s is not None else "",
+        f"newest look {duration(round(look_s, 1))} old" if look_s is not None and look_s <= OLD_LOOK_S else "",
     ]
     rehearsed = rehearsing.last(caller.runs())
     if rehearsed is not None:

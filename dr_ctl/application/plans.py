@@ -138,4 +138,8 @@ def _changes(was: Json | Mapping[str, Any], now: Json | Mapping[str, Any], at: s
         elif was != now:
             yield f"{at} in another order"
     elif was != now:
-        yield f"{at} was {was}, is {now}"
+        yield f"{at} was {_said(was)}, is {_said(now)}"
+
+
+def _said(value: Json | Mapping[str, Any]) -> str:
+    return "not there" if value is None else str(value)

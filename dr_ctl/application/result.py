@@ -39,8 +39,8 @@ def counted(findings: Sequence[Finding]) -> str:
 class Result:
     """The end of a command. `text` is the body for people, or `plan` is; the summary stands under it. `already_read`:
     the person has just read the findings. `groups` are the findings for people, by what they are of. `closing` stands
-    for people in the summary's place. `health` is the answer of `check`. `ended` is what a run was about that this
-    command has carried out, and None where it carried out none."""
+    for people in the summary's place, and the place of the run's `report` above it. `health` is the answer of `check`.
+    `ended` is what a run was about that this command has carried out, and None where it carried out none."""
 
     code: ExitCode
     summary: str
@@ -52,6 +52,7 @@ class Result:
     plan: Plan | None = None
     already_read: bool = False
     closing: str = ""
+    report: str = ""
     groups: Sequence[Group] = ()
     health: Health | None = None
     ended: Mapping[str, Json] | None = None

@@ -81,7 +81,7 @@ def status(caller: Caller, looked: Looking) -> Status:
         line, stale = (head, []) if away else ("\n".join(filter(None, (head, line))), stale)
         findings += if_lost.differing(opened, seen, priced, judge.if_lost(priced).differ())
     data: dict[str, Json] = {
-        "sites": {site: {"role": role.value} for site, role in seen.roles.items()},
+        "sites": {site: {"role": role.value, **_at_work(seen, site)} for site, role in seen.roles.items()},
         "pairs": [unit.as_json() for unit in seen.units],
         "links": [{**link.as_json(), **_down(down, link)} for link in links],
         "workloads": [each.as_json() for each in workloads_of(seen)],
@@ -111,6 +111,19 @@ def status(caller: Caller, looked: Looking) -> Status:
         (link.site, link.pair): silence for link in links if (silence := down.get((link.site, link.pair))) is not None
     }
     return Status(result, seen, links, "\n".join(filter(None, (out.text if out else "", line))), more, serves)
+
+
+def _at_work(seen: Seen, site: str) -> dict[str, Json]:
+    """How many clients are connected to a site, and how much comes in and is consumed there."""
+    brokers = [each for each in seen.brokers if each.site == site]
+    clients = [each.clients for each in brokers]
+    traffic = [each.traffic for each in brokers]
+    come, go = (None if None in traffic else sum(each[at] for each in traffic if each is not None) for at in (0, 1))
+    return {
+        "clients": None if None in clients else sum(each or 0 for each in clients),
+        "in_per_s": None if come is None else round(come, 1),
+        "consumed_per_s": None if go is None else round(go, 1),
+    }
 
 
 def _down(down: Mapping[tuple[str, str], down_since.Since], link: LinkSeen) -> dict[str, Json]:

@@ -58,6 +58,8 @@ def _parts(result: Result) -> Iterator[str]:
 
         yield groups_text(result.groups, width())
     yield from findings_and_debts(result)
+    if result.report:
+        yield line(f"report: {result.report}")
     good = result.code in (ExitCode.OK, ExitCode.WARNINGS)
     if result.closing:
         yield _closing(result)

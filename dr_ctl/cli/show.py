@@ -8,7 +8,7 @@ from dr_ctl.application.looking import looking
 from dr_ctl.application.result import Result
 from dr_ctl.cli.session import Session
 from dr_ctl.core.model import Role, some
-from dr_ctl.core.printable import page
+from dr_ctl.core.printable import if_known, page
 from dr_ctl.topologies.topology import BrokerSeen, workloads_of
 
 if TYPE_CHECKING:
@@ -46,6 +46,8 @@ def _text(state: Status) -> str:
             room = f"; {1 - each.disk_used:.0%} of its disk free" if each.disk_used is not None else ""
             room = room if role is Role.SERVING else ""
             lines.append(f"  {each.pair}: {doors}; {sum(read)} message(s) in {len(each.depths)} queue(s){unread}{room}")
+            if role is Role.SERVING and any(each.doors.values()):
+                lines.append(f"    {_at_work(each)}")
             lines += [f"    {line}" for line in links.get((site, each.pair), ())]
             if (lacking := _lacking(state, each)) is not None:
                 lines.append(f"    {lacking}")
@@ -53,6 +55,12 @@ def _text(state: Status) -> str:
                 lines.append(f"    {down.text}")
         lines += [f"  workload {each.line}" for each in workloads_of(state.seen) if each.site == site]
     return page(lines)
+
+
+def _at_work(broker: BrokerSeen) -> str:
+    """Whether clients are there, and work."""
+    come, go = ("not known", "not known") if broker.traffic is None else (f"{each:.1f}/s" for each in broker.traffic)
+    return f"{if_known(broker.clients)} client connection(s); {come} in, {go} consumed"
 
 
 def _lacking(state: Status, broker: BrokerSeen) -> str | None:

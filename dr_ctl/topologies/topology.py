@@ -41,7 +41,9 @@ class BrokerSeen:
 
     `doors` are the clients' ways in, by name, and whether each is open; `kept_out` says that a lasting fence stands;
     `depths` are the messages in each business queue, `paused` the queues whose dispatch is stopped; `disk_used` is the
-    share of its disk that is taken, `obstacles` keep clients from working there although its doors are open."""
+    share of its disk that is taken, `obstacles` keep clients from working there although its doors are open. `clients`
+    counts connections at the clients' doors, `traffic` is messages a second that came in and that clients consumed,
+    known after two looks."""
 
     site: str
     pair: str
@@ -55,6 +57,8 @@ class BrokerSeen:
     to_ship: int | None = None
     disk_used: float | None = None
     obstacles: tuple[Obstacle, ...] = ()
+    clients: int | None = None
+    traffic: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)

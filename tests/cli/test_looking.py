@@ -24,6 +24,8 @@ from tests.cli.test_stored_estimate import keep
 from tests.looks import looked
 from tests.twin.subject import Client
 
+NOTHING_READ = {"role": "unknown", "clients": None, "in_per_s": None, "consumed_per_s": None}
+
 
 def stop_link(twin: PlayedTwin, site: str = "london") -> None:
     with twin.still():
@@ -88,7 +90,10 @@ def test_status_says_who_serves_and_how_the_links_stand(dr_ctl: Shell, installat
 
     assert (ended.code, ended.document["summary"]) == (0, "london serves")
     assert ended.document["data"]["pairs"] == [{"name": "orders-1", "serving": "london"}]
-    assert ended.document["data"]["sites"] == {"london": {"role": "serving"}, "paris": {"role": "standby"}}
+    assert ended.document["data"]["sites"] == {
+        "london": {"role": "serving", "clients": 0, "in_per_s": 0.0, "consumed_per_s": 0.0},
+        "paris": {"role": "standby", "clients": 0, "in_per_s": 0.0, "consumed_per_s": 0.0},
+    }
     assert ended.document["data"]["open_run"] is None
     london, paris = ended.document["data"]["links"]
     # Nothing was shipped between the two looks: that is a rate, but no time to drain follows from it.
@@ -171,7 +176,7 @@ def test_one_site_that_does_not_answer_is_named_and_the_other_shown(
 
     status, verdict = dr_ctl("status", "--json"), dr_ctl("validate", "--json")
 
-    assert (status.code, status.document["data"]["sites"]["paris"]) == (0, {"role": "unknown"})
+    assert (status.code, status.document["data"]["sites"]["paris"]) == (0, NOTHING_READ)
     assert [link["from"] for link in status.document["data"]["links"]] == ["london"]
     [finding] = status.document["findings"]
     assert finding["id"] == "DR-SITE-001"
@@ -188,7 +193,7 @@ def test_a_broker_whose_figures_are_errors_is_unknown_and_never_empty(
 
     ended = dr_ctl("status", "--json")
 
-    assert ended.document["data"]["sites"]["paris"] == {"role": "unknown"}
+    assert ended.document["data"]["sites"]["paris"] == NOTHING_READ
     assert "PendingMirrorAcks should be a whole number" in ended.document["findings"][0]["text"]
     assert dr_ctl("swapover", "--to", "paris", "--yes", "--json").code == 10
     assert installation.changes == []

@@ -160,7 +160,7 @@ def test_a_store_that_this_pyarrow_cannot_read_is_refused_with_its_place(
 
     told = problems(written(tmp_path, swap("path: history", "path: gs://bucket/history")))
 
-    assert told.startswith("dr-ctl.yaml:29:17: history.path: this PyArrow has no file system for gs://: ")
+    assert told.startswith("dr-ctl.yaml:30:17: history.path: this PyArrow has no file system for gs://: ")
 
 
 def test_settings_do_not_change_after_loading() -> None:
@@ -249,12 +249,12 @@ def test_a_command_that_is_told_of_ends_needs_no_quotes_around_on(tmp_path: Path
     [
         ("", "dr-ctl.yaml:1:1: is not a mapping; it begins with `version: 1`"),
         ("[]", "dr-ctl.yaml:1:1: is not a mapping; it begins with `version: 1`"),
-        (GOOD + "\tx: 1\n", "dr-ctl.yaml:30:1: is not YAML: found character '\\t' that cannot start any token"),
-        (GOOD + "---\na: 1\n", "dr-ctl.yaml:30:1: is not YAML: but found another document"),
-        (GOOD + "hooks: [\n", "dr-ctl.yaml:31:1: is not YAML: expected the node content, but found '<stream end>'"),
-        (GOOD + "hooks: &a {x: *a}\n", "dr-ctl.yaml:30:8: holds itself"),
-        (GOOD + "? [a]\n: 1\n", "dr-ctl.yaml:30:3: is not a word that can be a key"),
-        (GOOD + "<<: 1\n", "dr-ctl.yaml:30:1: is not a word that can be a key"),
+        (GOOD + "\tx: 1\n", "dr-ctl.yaml:31:1: is not YAML: found character '\\t' that cannot start any token"),
+        (GOOD + "---\na: 1\n", "dr-ctl.yaml:31:1: is not YAML: but found another document"),
+        (GOOD + "hooks: [\n", "dr-ctl.yaml:32:1: is not YAML: expected the node content, but found '<stream end>'"),
+        (GOOD + "hooks: &a {x: *a}\n", "dr-ctl.yaml:31:8: holds itself"),
+        (GOOD + "? [a]\n: 1\n", "dr-ctl.yaml:31:3: is not a word that can be a key"),
+        (GOOD + "<<: 1\n", "dr-ctl.yaml:31:1: is not a word that can be a key"),
         (
             swap("name: orders", "name: !us orders"),
             "dr-ctl.yaml:3:7: is not a valid !us; put it in quotes if it is a text",
@@ -275,20 +275,20 @@ def test_a_command_that_is_told_of_ends_needs_no_quotes_around_on(tmp_path: Path
             swap("[clients]", "[[clients]]"),
             "dr-ctl.yaml:13:19: sites.london.brokers.orders-1.clients.0: should be a valid string",
         ),
-        (swap("timeout: 1m", "timeout: 60"), f"dr-ctl.yaml:28:18: drain.timeout: 60 {NOT_A_DURATION}"),
-        (swap("timeout: 1m", "timeout: -1m"), f"dr-ctl.yaml:28:18: drain.timeout: '-1m' {NOT_A_DURATION}"),
+        (swap("timeout: 1m", "timeout: 60"), f"dr-ctl.yaml:29:18: drain.timeout: 60 {NOT_A_DURATION}"),
+        (swap("timeout: 1m", "timeout: -1m"), f"dr-ctl.yaml:29:18: drain.timeout: '-1m' {NOT_A_DURATION}"),
         (
             swap("stable: 3", "stable: 0"),
-            "dr-ctl.yaml:28:42: drain.stable: should be greater than or equal to 1",
+            "dr-ctl.yaml:29:42: drain.stable: should be greater than or equal to 1",
         ),
         *(
             (
                 swap("path: history", f"path: '{each}'"),
-                f"dr-ctl.yaml:29:17: history.path: {why}",
+                f"dr-ctl.yaml:30:17: history.path: {why}",
             )
             for each, why in NO_PLACE.items()
         ),
-        (swap("stable: 3", "stable: 3.0"), "dr-ctl.yaml:28:42: drain.stable: should be a valid integer"),
+        (swap("stable: 3", "stable: 3.0"), "dr-ctl.yaml:29:42: drain.stable: should be a valid integer"),
         (
             swap("messages: 0", "messages: -1"),
             "dr-ctl.yaml:26:20: objectives.loss.messages: should be greater than or equal to 0",
@@ -304,7 +304,7 @@ def test_a_command_that_is_told_of_ends_needs_no_quotes_around_on(tmp_path: Path
             swap("http://london-1:8161/", "http://[::1/"),
             "dr-ctl.yaml:9:18: sites.london.brokers.orders-1.jolokia: Invalid IPv6 URL",
         ),
-        (GOOD + "name: other\n", "dr-ctl.yaml:30:1: name: stands a second time"),
+        (GOOD + "name: other\n", "dr-ctl.yaml:31:1: name: stands a second time"),
         (
             swap("{env: LONDON_PASSWORD}", "{}"),
             f"dr-ctl.yaml:12:19: sites.london.brokers.orders-1.password: {ONE_SECRET}",

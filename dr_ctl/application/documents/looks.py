@@ -16,6 +16,14 @@ class SiteDocument(TypedDict):
     role: RoleWord
 
 
+class SiteAtWork(SiteDocument):
+    """null: not known. Of `status` alone."""
+
+    clients: Annotated[int | None, Field(description="connections at the clients' doors")]
+    in_per_s: float | None
+    consumed_per_s: float | None
+
+
 class LinkDocument(TypedDict):
     """The replication of a pair in one direction. null: not known. Keys below `pending_acks` are of some
     topologies."""
@@ -71,7 +79,7 @@ class LockDocument(TypedDict):
 
 
 class StatusData(TypedDict):
-    sites: dict[str, SiteDocument]
+    sites: dict[str, SiteAtWork]
     pairs: list[UnitDocument]
     links: list[LinkDocument]
     workloads: list[WorkloadDocument]

@@ -94,7 +94,11 @@ class Seen(Generic[V_co]):
 
     @property
     def brokers(self) -> Sequence[BrokerSeen]:
-        return [_broker(each) for brokers in self.sites.values() for each in brokers.values()]
+        return [
+            _broker(each, self._before(each), self.took_s)
+            for brokers in self.sites.values()
+            for each in brokers.values()
+        ]
 
     @property
     def locks(self) -> Sequence[Look]:
@@ -146,6 +150,13 @@ class Seen(Generic[V_co]):
         brokers = {pair: Silent(pair, site, gone, ports_refuse=True) for pair in self.sites[site]}
         return replace(self, sites={**self.sites, site: brokers}, moved={}, before=None)
 
+    def _before(self, view: Broker | Silent) -> Broker | None:
+        """The broker in the first of two looks, since which it was not started anew."""
+        if self.before is None or isinstance(view, Silent):
+            return None
+        was = self.before.view(view.site, view.pair)
+        return was if was is not None and was.start == view.start else None
+
     def _all(self) -> list[V_co]:
         return [view for site in self.sites for view in self.views(site)]
 
@@ -182,7 +193,7 @@ class Seen(Generic[V_co]):
                     yield LIE_ASIDE(text, self.kept_aside.format(view.site))
 
 
-def _broker(view: Broker | Silent) -> BrokerSeen:
+def _broker(view: Broker | Silent, before: Broker | None, took_s: float) -> BrokerSeen:
     if isinstance(view, Silent):
         return BrokerSeen(view.site, view.pair, view.role, silent=view.error)
     business = view.business
@@ -198,7 +209,27 @@ def _broker(view: Broker | Silent) -> BrokerSeen:
         to_ship=view.link.to_ship,
         disk_used=view.disk_used,
         obstacles=view.obstacles,
+        clients=_clients(view),
+        traffic=_traffic(view, before, took_s) if before is not None else None,
     )
+
+
+def _clients(view: Broker) -> int | None:
+    """Connections at the clients' doors; None where the broker does not tell a door's port."""
+    ports = {door.port for door in view.doors}
+    if None in ports:
+        return None
+    return sum(each.port in ports and not view.is_within(each) for each in view.connections)
+
+
+def _traffic(view: Broker, before: Broker, took_s: float) -> tuple[float, float] | None:
+    """Messages a second that came in, and that clients consumed, between two looks."""
+    both = [(before.business[name], queue) for name, queue in view.business.items() if name in before.business]
+    if took_s <= 0 or not all(was.counted and now.counted for was, now in both):
+        return None
+    came = sum(max(0, now.added - was.added) for was, now in both)
+    went = sum(max(0, now.acked - was.acked) for was, now in both)
+    return came / took_s, went / took_s
 
 
 def _together(roles: Sequence[Role]) -> Role:

@@ -29,6 +29,7 @@ from tests.topologies.mirror.views import (
     outflow,
     queue,
     seen,
+    with_queue,
 )
 
 REFUSED = Unreachable("connection refused", refused=True)
@@ -275,3 +276,32 @@ def test_brokers_of_the_same_site_are_no_clients_and_whoever_else_comes_by_their
     assert len(in_cluster(connection(ADMIN)).fence.strangers()) == 1
     # At another door nobody is a broker of the site.
     assert in_cluster(core("", port=MIRROR)).link.guests(None) == [core("", port=MIRROR)]
+
+
+class TestAtWork:
+    """Whether clients are there, and how much they do."""
+
+    BEFORE = broker("london", queue(added=100, acked=90))
+    NOW = broker(
+        "london", queue(added=150, acked=100), connections=(connection(), connection(), link_connection("london"))
+    )
+
+    def of(self, before: BrokerView, now: BrokerView) -> tuple[int | None, tuple[float, float] | None]:
+        both = seen(now, broker("paris"), before=seen(before, broker("paris")), took_s=2.0)
+        london = both.brokers[0]
+        return london.clients, london.traffic
+
+    def test_clients_are_counted_and_what_came_and_went_between_two_looks(self) -> None:
+        assert self.of(self.BEFORE, self.NOW) == (2, (25.0, 5.0))
+
+    def test_of_one_look_or_of_another_start_there_is_no_rate(self) -> None:
+        [london, _] = seen(self.NOW, broker("paris")).brokers
+
+        assert (london.clients, london.traffic) == (2, None)
+        assert self.of(self.BEFORE, replace(self.NOW, start="1795251000001")) == (2, None)
+
+    def test_where_a_figure_is_below_zero_or_a_port_is_not_told_nothing_is_known(self) -> None:
+        doors = (door("clients", None), door("mirror", MIRROR))
+
+        assert self.of(self.BEFORE, with_queue(self.NOW, queue(depth=-1)))[1] is None
+        assert self.of(self.BEFORE, replace(self.NOW, acceptors=doors))[0] is None
