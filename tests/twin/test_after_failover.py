@@ -1,4 +1,4 @@
-"""After a failover that went well nothing cries wolf: who serves comes first, and no error is the failover's own doing."""
+"""After a failover that went well nothing cries wolf: who serves comes first, and no error is its own doing."""
 
 from __future__ import annotations
 
