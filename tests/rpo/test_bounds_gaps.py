@@ -97,6 +97,16 @@ def test_a_word_on_the_end_of_the_service_shortens_the_time_after_a_gap_too(tmp_
     assert word.lost.at_most < without.lost.at_most
 
 
+def test_a_service_that_came_in_a_gap_and_was_seen_for_seconds_is_bounded_by_its_pace(tmp_path: Path) -> None:
+    """As where a monitor is started again after a move."""
+    lived(tmp_path, (15, 43), 47, lambda now: steady(now) * (now > 20))
+
+    found = asked(tmp_path, 47)
+
+    assert found.lost.at_most is not None
+    assert found.lost.at_most <= 1.5 * RATE
+
+
 def test_what_came_in_a_gap_beyond_all_that_was_seen_may_have_come_at_once(tmp_path: Path) -> None:
     """Readings around show no such batch: it may come again."""
     lived(tmp_path, (70, 101), 160, with_a_batch(85))
@@ -108,9 +118,9 @@ def test_what_came_in_a_gap_beyond_all_that_was_seen_may_have_come_at_once(tmp_p
 
 
 def test_where_too_little_was_seen_all_of_a_gap_may_have_come_at_once(tmp_path: Path) -> None:
-    lived(tmp_path, (5, 36), 46)
+    lived(tmp_path, (5, 36), 40)
 
-    found = asked(tmp_path, 46)
+    found = asked(tmp_path, 40)
 
     assert found.lost.at_most is not None
     assert found.lost.at_most >= 30 * RATE

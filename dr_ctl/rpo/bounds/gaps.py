@@ -18,8 +18,10 @@ from dr_ctl.rpo.history.newest import US
 from dr_ctl.rpo.history.stamps import gaps, longest_us, usual_us
 
 WANDERS: Final = 1.5
-SHOWN_US: Final = 30 * US
-"""So much time without a gap shows what a burst is here."""
+SHOWN_US: Final = 10 * US
+"""So much time without gaps shows what a burst is here."""
+LEAST_US: Final = 2 * US
+"""So much without one shows a pace."""
 
 
 def evened(looks: Looks) -> Looks:
@@ -184,11 +186,17 @@ class _Evening:
         return np.where(is_known[:, None], spread, NA)
 
     def _shown(self, counters: Counters, columns: Ints, us: int) -> Ints:
-        """How much came at most in a time so long, by readings without a gap between them."""
-        looks = self._looks
-        seen = Stretches(looks.asked[columns], looks.us[columns], self._run[columns])
+        """How much came at most in a time so long, by the pace of readings without a gap between them."""
+        looks, run = self._looks, self._run[columns]
         shown = np.zeros(len(counters.low), np.int64)
-        for times, length_us in seen.parts(us) or ():
-            begin, end = seen.around(length_us)
-            shown += times * counters.most(begin, end).max(axis=1, initial=0)
+        for number in np.unique(run):
+            own = np.flatnonzero(run == number)
+            if looks.us[columns[own[-1]]] - looks.us[columns[own[0]]] < LEAST_US:
+                continue
+            seen = Stretches(looks.asked[columns[own]], looks.us[columns[own]], run[own])
+            came = np.zeros(len(counters.low), np.int64)
+            for times, length_us in seen.parts(us) or ():
+                begin, end = seen.around(length_us)
+                came += times * counters.most(own[begin], own[end]).max(axis=1, initial=0)
+            shown = np.maximum(shown, came)
         return shown
