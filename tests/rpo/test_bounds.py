@@ -336,7 +336,8 @@ def test_pairs_add_up_from_the_oldest_of_their_looks(tmp_path: Path) -> None:
 
     found = asked(tmp_path, 16)
 
-    assert found.lost.at_most == (1 + 60) + (7 + came(6))  # five seconds lie before the last look at one
+    # Five seconds lie before the last look at one: no burst, as ten show ten a second.
+    assert found.lost.at_most == (1 + 20) + (7 + came(6))
     assert found.lost.read_at == at(10)
 
 
@@ -539,7 +540,7 @@ def test_a_long_history_is_not_read_to_its_beginning(tmp_path: Path) -> None:
     found = asked(tmp_path, 16)
 
     assert time.process_time() - began < 1
-    assert found.lost.at_most == 60
+    assert found.lost.at_most == 20
     assert ids(found) == []  # none of the empty files of the days before was opened
 
 
