@@ -132,7 +132,9 @@ class TestBefore:
         signed = approve(dr_ctl, team, "ada", "laptop")
 
         assert [each.document["data"]["approved_by"] for each in signed] == [["ada@example.com"]] * 2
-        assert "1 of 2" in refused(moved(dr_ctl, "--plan", PLAN))
+        ended = moved(dr_ctl, "--plan", PLAN)
+        assert "1 of 2" in refused(ended)
+        assert ended.document["findings"][0]["remedy"].startswith("1 more of the signers, each: `dr-ctl plan approve ")
 
     def test_a_plan_that_was_altered_after_a_signature_has_none(
         self, dr_ctl: Shell, installation: Installation, team: Team

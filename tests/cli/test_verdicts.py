@@ -73,6 +73,28 @@ def test_what_a_failover_would_need_is_said_with_its_figure(dr_ctl: Shell, insta
     assert told["exit_code"] == 10
 
 
+def test_a_failback_is_no_swapover_that_is_not_ready(dr_ctl: Shell, installation: Installation) -> None:
+    as_swapover = "ready; nothing is owed, a swapover does the same"
+    assert verdicts(dr_ctl, "--to", "paris")["failback"]["verdict"] == as_swapover
+
+    installation.paris.keep_out("mirror")
+
+    told = verdicts(dr_ctl, "--to", "paris")
+    assert told["swapover"]["exit_code"] == 10, told
+    assert told["failback"]["verdict"] != as_swapover
+
+
+def test_between_two_closed_sites_a_failover_is_not_what_opens_one(dr_ctl: Shell, installation: Installation) -> None:
+    installation.london.keep_out()
+
+    told = verdicts(dr_ctl, "--to", "paris")["failover"]
+
+    assert "`dr-ctl status` names the command that opens one without a failover" in told["verdict"]
+    status = dr_ctl("status", "--json")
+    [nobody] = [each for each in status.document["findings"] if each["id"] == "DR-ROLE-015"]
+    assert (nobody["severity"], "`dr-ctl unfence" in nobody["remedy"]) == ("error", True)
+
+
 def test_without_a_link_a_move_is_not_ready(dr_ctl: Shell, installation: Installation) -> None:
     installation.twin.cut("london")
     until(lambda: not installation.london.broker.attached)

@@ -51,7 +51,7 @@ def test_the_end_of_a_move_of_one_queue_speaks_of_that_queue_and_of_the_others_s
     ended = dr_ctl(*ONE_TO_PARIS)
 
     first, *_, last = ended.document["summary"].split("; ")
-    assert (first, last) == (f"paris serves {OUT}", f"london goes on serving {IN}")
+    assert (first, last) == (f"moved {OUT} from london to paris", f"london goes on serving {IN}")
     assert f"nothing of {OUT} is under way" in ended.document["summary"]
 
 
