@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from dr_ctl.core.model import Role
 from dr_ctl.engine.debts import DebtKind
@@ -21,7 +21,14 @@ from dr_ctl.topologies.common.view import Broker, Peer
 def draft(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> Draft:
     del rules, step
     views = seen.views(move.source)
-    return Draft(move.source, "clients out, proven", tuple(shut(views)), tuple(_opened(views, move)))
+    return Draft(move.source, _clients_out(views), tuple(shut(views)), tuple(_opened(views, move)))
+
+
+def _clients_out(views: Sequence[Broker]) -> str:
+    """How the fence is shown; a greeting that is refused proves it, where one can be tried."""
+    if any(view.greets for view in views):
+        return "clients out, proven"
+    return "clients out, shown by the doors' flags only: the settings name no `stomp:`"
 
 
 def by_itself(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> Draft:
@@ -35,7 +42,7 @@ def by_itself(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -
     again = [owe_again(view, DebtKind.FENCE, move.source) for view in owed]
     return Draft(
         move.source,
-        "clients out, proven",
+        _clients_out(views),
         (*shut(views), *struck),
         (*_opened(views, move), *again),
         cut_off=bool(step.words.get(CUT_OFF)),
