@@ -50,6 +50,22 @@ class Mutex(Protocol):
     ) -> None: ...
 
 
+class Condition(Protocol):
+    """What one at a time may hold, again and again, and who waits lets go of until something has changed."""
+
+    def __enter__(self) -> bool: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None: ...
+
+    def wait(self, timeout: float | None = None) -> bool: ...
+
+    def wait_for(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool: ...
+
+    def notify_all(self) -> None: ...
+
+
 class Work(Protocol[T_co]):
     """Work that goes on beside what started it."""
 
@@ -99,6 +115,8 @@ class System(Protocol):
 
     def mutex(self) -> Mutex: ...
 
+    def condition(self) -> Condition: ...
+
     def start(self, work: Callable[[], T], name: str) -> Work[T]:
         """Begin it beside what goes on here; the end of the process does not wait for it."""
 
@@ -126,6 +144,9 @@ class ThisMachine:
 
     def mutex(self) -> Mutex:
         return threading.Lock()
+
+    def condition(self) -> Condition:
+        return threading.Condition()
 
     def start(self, work: Callable[[], T], name: str) -> Work[T]:
         return _Threaded(work, name)

@@ -5,7 +5,6 @@ Subclasses add the way to the peer. Every method is called with `lock` held; one
 
 from __future__ import annotations
 
-import threading
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +13,7 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
+from dr_ctl.core.system import Condition
 from dr_ctl_lab.twin.clock import Clock
 from dr_ctl_lab.twin.messages import Message, Queue, Reason, numbers
 from dr_ctl_lab.twin.parts import Acceptor, BrokerSaysNo, Ports, Session
@@ -36,7 +36,7 @@ class No(Enum):
 
 @dataclass(kw_only=True)
 class Broker(ABC):
-    """`name` is the broker's own; `changed` wakes the links."""
+    """`name` is the broker's own; `changed` is the lock, and wakes the links."""
 
     version: ClassVar[str]
     clients_door: ClassVar[str] = "clients"
@@ -46,8 +46,7 @@ class Broker(ABC):
     site: str
     pair: str
     name: str
-    lock: threading.RLock
-    changed: threading.Condition
+    changed: Condition
     acceptors: dict[str, Acceptor]
     ports: Ports
     clock: Clock = field(default_factory=Clock)
@@ -68,6 +67,10 @@ class Broker(ABC):
         self._first = 1
         self.security = Security(self.roles)
         self.next_number: Callable[[], int] = numbers(self._first)
+
+    @property
+    def lock(self) -> Condition:
+        return self.changed
 
     # the parts of the family
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from dr_ctl.core.system import system
 
 
 class Clock:
@@ -10,11 +10,11 @@ class Clock:
 
     def __init__(self, *, pace: float = 1.0) -> None:
         self._pace = pace
-        self._began_s, self._began_at_s = time.monotonic(), time.time()
+        self._began_s, self._began_at_s = system().monotonic(), system().now().timestamp()
 
     def now_s(self) -> float:
         """Seconds that only grow, from an arbitrary start."""
-        return self._began_s + (time.monotonic() - self._began_s) * self._pace
+        return self._began_s + (system().monotonic() - self._began_s) * self._pace
 
     def date_ms(self) -> int:
         """Milliseconds since 1970."""

@@ -1,20 +1,17 @@
-"""The console of one broker: HTTP with a login before Jolokia, as the real one answers, its refusals included."""
+"""The console of one broker: a function from a request of HTTP to its answer, with a login before Jolokia, as the real
+one answers, its refusals included."""
 
 from __future__ import annotations
 
 import base64
 import binascii
-import contextlib
 import json
-import socket
-import struct
-import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any, Final
 
 from dr_ctl_lab.twin.bean import ILLEGAL
-from dr_ctl_lab.twin.doors import shut
 from dr_ctl_lab.twin.faults import Fault, FaultKind, falsified
 from dr_ctl_lab.twin.jolokia import NotARequest, Request, answer, failed, requests_in
 
@@ -26,38 +23,61 @@ MOST_FAILURES: Final = 4
 BACK_OFF_S: Final = 1.0
 OUT_OF_MEMORY: Final = "<html><body><h2>HTTP ERROR 500</h2><pre>java.lang.OutOfMemoryError</pre></body></html>"
 UNAUTHORIZED: Final = "<html><body><h2>HTTP ERROR 401 Unauthorized</h2></body></html>"
-_RESET: Final = struct.pack("ii", 1, 0)
 
 
 class Hung(ConnectionError):
     """The connection is over without an answer."""
 
 
+class Reset(Hung):
+    """And not by an end, but by a reset."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request. The names of the headers are in lower letters."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+@dataclass(eq=False, slots=True)
+class Visit:
+    """A connection to the console; not `live` once the broker has cut it."""
+
+    live: bool = True
+
+
+@dataclass(eq=False)
 class Console:
-    """Serves each connection on a thread of its own; `cut` ends them all."""
+    host: Host
+    _visits: set[Visit] = field(default_factory=set)
+    _failures: dict[str, tuple[int, float]] = field(default_factory=dict)
 
-    def __init__(self, host: Host) -> None:
-        self.host = host
-        self._mine: dict[socket.socket, threading.Thread] = {}
-        self._failures: dict[str, tuple[int, float]] = {}
+    def visited(self) -> Visit:
+        """Somebody has connected."""
+        visit = Visit()
+        self._visits.add(visit)
+        return visit
 
-    def welcome(self, sock: socket.socket, door: str) -> None:
-        thread = threading.Thread(target=self._serve, args=(sock,), name=f"{door} of {self.host.broker.name}")
-        thread.daemon = True
-        self._mine[sock] = thread
-        thread.start()
+    def left(self, visit: Visit) -> None:
+        self._visits.discard(visit)
 
-    def cut(self) -> list[threading.Thread]:
-        """End every connection; gives the threads that are about to end."""
-        mine, self._mine = self._mine, {}
-        for sock in mine:
-            with contextlib.suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
+    def cut(self) -> None:
+        """End every connection."""
+        for visit in self._visits:
+            visit.live = False
+        self._visits.clear()
         self.host.broker.changed.notify_all()
-        return list(mine.values())
-
-    def live(self, sock: socket.socket) -> bool:
-        return sock in self._mine
 
     def why_not_let_in(self, authorization: str | None) -> tuple[int, dict[str, str]] | None:
         """Refuse a login, and every login of a user who failed too often lately."""
@@ -74,156 +94,108 @@ class Console:
             return 401, {"WWW-Authenticate": 'basic realm="ActiveMQRealm"'}
         return 403, {"Hawtio-Forbidden-Reason": "NONE"} if newer else {}
 
-    def _serve(self, sock: socket.socket) -> None:
-        try:
-            _Handler(sock, sock.getpeername(), self)
-        except OSError:
-            pass  # the client, or the broker, is gone
-        finally:
-            with self.host.broker.lock:
-                self._mine.pop(sock, None)
-            shut(sock)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    wbufsize = -1  # head and body in one packet: two would wait for each other
-
-    def __init__(self, sock: socket.socket, address: Any, console: Console) -> None:
-        self._console, self._host, self._sock = console, console.host, sock
-        super().__init__(sock, address, console)  # type: ignore[arg-type]
-
-    def do_GET(self) -> None:
-        self._answer(b'{"type": "version"}')
-
-    def do_POST(self) -> None:
-        self._answer(self.rfile.read(int(self.headers.get("Content-Length") or 0)))
-
-    def _answer(self, body: bytes) -> None:
-        broker = self._host.broker
+    def respond(self, asked: Asked, visit: Visit) -> Page:
+        """Answer a request. Raises Hung where no answer comes."""
+        host, broker = self.host, self.host.broker
         with broker.lock:
-            broker.changed.wait_for(lambda: not broker.frozen or not self._console.live(self._sock))
-            refused = self._console.why_not_let_in(self.headers.get("Authorization"))
-            sick = self._host.sick
+            broker.changed.wait_for(lambda: not broker.frozen or not visit.live)
+            refused = self.why_not_let_in(asked.headers.get("authorization"))
+            sick = host.sick
+        dialect = host.management.dialect
         if sick:
-            self._reply(500, OUT_OF_MEMORY, "text/html")
-        elif refused is not None:
+            return _page(500, OUT_OF_MEMORY, "text/html")
+        if refused is not None:
             page = UNAUTHORIZED if refused[0] == HTTPStatus.UNAUTHORIZED else ""
-            self._reply(refused[0], page, "text/html" if page else "text/plain", refused[1])
-        elif self.path.rstrip("/").removesuffix("/version") != self._host.management.dialect.path:
-            dialect = self._host.management.dialect
-            self._reply(404 if dialect.servlet else 200, dialect.page, "text/html")
-        elif why := self._host.management.why_not_let_in(self.command, self._origin):
-            self._reply(200, json.dumps(why), "text/plain;charset=utf-8")
-        else:
-            self._jolokia(body)
+            return _page(refused[0], page, "text/html" if page else "text/plain", refused[1])
+        if asked.path.rstrip("/").removesuffix("/version") != dialect.path:
+            return _page(404 if dialect.servlet else 200, dialect.page, "text/html")
+        origin = asked.headers.get("origin") or asked.headers.get("referer")
+        if why := host.management.why_not_let_in(asked.method, origin):
+            return _page(200, json.dumps(why), "text/plain;charset=utf-8")
+        return self._jolokia(b'{"type": "version"}' if asked.method == "GET" else asked.body, visit)
 
-    @property
-    def _origin(self) -> str | None:
-        return self.headers.get("Origin") or self.headers.get("Referer")
-
-    def _jolokia(self, body: bytes) -> None:
+    def _jolokia(self, body: bytes, visit: Visit) -> Page:
         try:
             document = json.loads(body)
         except ValueError:
-            self._no_request("Invalid JSON request")
-            return
+            return self._no_request("Invalid JSON request")
         try:
             requests = requests_in(document)
         except NotARequest as error:
-            self._no_request(str(error))
-            return
-        with self._host.broker.lock:
-            struck = self._host.faults.due(requests)
+            return self._no_request(str(error))
+        with self.host.broker.lock:
+            struck = self.host.faults.due(requests)
         for fault, _ in struck:
-            if self._instead(fault):
-                return
-        answers = self._done(requests, struck)
+            if (page := self._instead(fault, visit)) is not None:
+                return page
+        answers = self._done(requests, struck, visit)
         for fault, _ in struck:
             if fault.kind is FaultKind.UNANSWERED:
-                self._reset()
-            elif fault.kind is FaultKind.DIES_AFTER:
-                self._host.die(back_after_s=fault.back_after_s)
+                raise Reset
+            if fault.kind is FaultKind.DIES_AFTER:
+                self.host.die(back_after_s=fault.back_after_s)
                 raise Hung
-        text = self._host.management.dialect.written(answers if isinstance(document, list) else answers[0])
-        self._reply(200, text, "application/json")
+        text = self.host.management.dialect.written(answers if isinstance(document, list) else answers[0])
+        return _page(200, text, "application/json")
 
-    def _no_request(self, why: str) -> None:
+    def _no_request(self, why: str) -> Page:
         """Refuse the whole POST, as a page of the server, or in the way in which a request would be."""
-        if self._host.management.dialect.refuses_in_json:
-            self._reply(200, json.dumps(failed(ILLEGAL, why, 400)), "text/plain;charset=utf-8")
-        else:
-            self._reply(400, f"400 (Bad Request)\n\n{why}\n", "text/plain")
+        if self.host.management.dialect.refuses_in_json:
+            return _page(200, json.dumps(failed(ILLEGAL, why, 400)), "text/plain;charset=utf-8")
+        return _page(400, f"400 (Bad Request)\n\n{why}\n", "text/plain")
 
-    def _instead(self, fault: Fault) -> bool:
-        """Do what a fault does before the request is done; True where nothing more comes of it."""
+    def _instead(self, fault: Fault, visit: Visit) -> Page | None:
+        """Do what a fault does before the request is done; the page where nothing more comes of it."""
         match fault.kind:
             case FaultKind.LATE | FaultKind.SILENT:
-                self._wait(fault.seconds)
+                self._wait(fault.seconds, visit)
                 if fault.kind is FaultKind.SILENT:
                     raise Hung
             case FaultKind.ERROR:
-                self._reply(fault.status, f"<html><body>{fault.status}</body></html>", "text/html")
-                return True
+                return _page(fault.status, f"<html><body>{fault.status}</body></html>", "text/html")
             case FaultKind.PAGE:
-                self._reply(200, self._host.management.dialect.page, "text/html")
-                return True
+                return _page(200, self.host.management.dialect.page, "text/html")
             case FaultKind.RESET:
-                self._reset()
+                raise Reset
             case FaultKind.DIES_BEFORE:
-                self._host.die(back_after_s=fault.back_after_s)
+                self.host.die(back_after_s=fault.back_after_s)
                 raise Hung
             case FaultKind.CLOCK:
-                self._host.broker.skew_ms += round(fault.seconds * 1000)
-        return False
+                self.host.broker.skew_ms += round(fault.seconds * 1000)
+        return None
 
-    def _done(self, requests: list[Request], struck: list[tuple[Fault, list[Request]]]) -> list[Any]:
+    def _done(self, requests: list[Request], struck: list[tuple[Fault, list[Request]]], visit: Visit) -> list[Any]:
         idle = [each for fault, mine in struck if fault.kind is FaultKind.IDLE for each in mine]
         lies = [(fault, mine) for fault, mine in struck if fault.kind is FaultKind.LIE]
         answers = []
-        broker = self._host.broker
+        broker = self.host.broker
         for request in requests:
             # Singly, as a real console: another client's request may come in between.
             with broker.lock:
-                if not self._console.live(self._sock):
+                if not visit.live:
                     raise Hung
                 if any(request is each for each in idle):
                     reply: dict[str, Any] = {"value": None, "status": 200}
                 else:
-                    reply = answer(self._host.management, request)
+                    reply = answer(self.host.management, request)
                 if request.changes:
-                    self._host.note(request, reply["status"])
+                    self.host.note(request, reply["status"])
             for fault, mine in lies:
                 if any(request is each for each in mine):
                     reply = falsified(reply, fault)
             answers.append(reply)
         return answers
 
-    def _wait(self, seconds: float) -> None:
-        broker = self._host.broker
+    def _wait(self, seconds: float, visit: Visit) -> None:
+        broker = self.host.broker
         with broker.lock:
-            outside_s = broker.clock.outside_s(seconds)
-            broker.changed.wait_for(lambda: not self._console.live(self._sock), timeout=outside_s)
-            if not self._console.live(self._sock):
+            broker.changed.wait_for(lambda: not visit.live, timeout=broker.clock.outside_s(seconds))
+            if not visit.live:
                 raise Hung
 
-    def _reset(self) -> None:
-        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-        raise Hung
 
-    def _reply(self, status: int, text: str, kind: str, headers: dict[str, str] | None = None) -> None:
-        raw = text.encode()
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(raw)))
-        for name, value in (headers or {}).items():
-            self.send_header(name, value)
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(raw)
-
-    def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002 - the base class calls it so
-        """Log nothing: the host records requests."""
+def _page(status: int, text: str, kind: str, headers: Mapping[str, str] | None = None) -> Page:
+    return Page(status, {"Content-Type": kind, **(headers or {})}, text.encode())
 
 
 def _login(authorization: str | None) -> tuple[str, str]:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import socket
-import threading
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from dr_ctl.core.system import beside, system
 from dr_ctl_lab.twin.broker import Broker
 from dr_ctl_lab.twin.clock import Clock
 from dr_ctl_lab.twin.console import ADMIN, Console
-from dr_ctl_lab.twin.doors import LOOPBACK, Doors
+from dr_ctl_lab.twin.doors import doors
 from dr_ctl_lab.twin.faults import Faults
 from dr_ctl_lab.twin.jolokia import Management, Request
 from dr_ctl_lab.twin.kind import Kind
-from dr_ctl_lab.twin.line import Line
+from dr_ctl_lab.twin.parts import Peer, Visitor
 from dr_ctl_lab.twin.security import APPS
+from dr_ctl_lab.twin.sockets import CONSOLE, LOOPBACK
+
+if TYPE_CHECKING:
+    from dr_ctl.core.system import Condition, Event, Work
 
 APP: Final = "app"
 ROLES: Final = {ADMIN: "amq", APP: APPS}
@@ -46,8 +49,7 @@ class Host:
         peer: str,
         *,
         kind: Kind,
-        lock: threading.RLock,
-        changed: threading.Condition,
+        changed: Condition,
         users: dict[str, str],
         clock: Clock,
         home: Path,
@@ -55,11 +57,10 @@ class Host:
         self.changes: list[Change] = []
         self.faults = Faults()
         self.sick = False
-        self._doors = Doors(lock, name)
+        self._doors = doors(changed, clock, name)
         self._console = Console(self)
         self._session = kind.session
-        self._timers: list[threading.Timer] = []
-        self._ending: list[threading.Thread] = []
+        self._timers: list[tuple[Event, Work[None]]] = []
         acceptors = {
             door.name: replace(door, port=self._doors.reserve(door.name, self._welcome)) for door in kind.doors
         }
@@ -68,11 +69,10 @@ class Host:
             site=site,
             pair=pair,
             name=name,
-            lock=lock,
             changed=changed,
             acceptors=acceptors,
             ports=self,
-            console_port=self._doors.reserve("console", self._welcome),
+            console_port=self._doors.reserve_console(self._console),
             users=users,
             clock=clock,
             roles={**ROLES, **kind.roles},
@@ -118,10 +118,9 @@ class Host:
             self._doors.frozen = False
             self.broker.kill()
         if back_after_s is not None:
-            timer = threading.Timer(self.broker.clock.outside_s(back_after_s), self.start)
-            timer.daemon = True
-            self._timers.append(timer)
-            timer.start()
+            given_up, after_s = system().event(), self.broker.clock.outside_s(back_after_s)
+            back = beside(lambda: None if given_up.wait(after_s) else self.start(), f"{self.broker.name} comes back")
+            self._timers.append((given_up, back))
 
     def freeze(self) -> None:
         """Freeze the broker: ports accept, but get no answer."""
@@ -141,19 +140,17 @@ class Host:
         with self.broker.lock:
             self.broker.frozen = False
             self.broker.thawed()
-            self._doors.spit_out()
+            self._doors.thaw()
             self.broker.changed.notify_all()
 
     def end(self) -> None:
         """Take everything down; the ports are free afterwards."""
-        for timer in self._timers:
-            timer.cancel()
-            timer.join()
+        for given_up, back in self._timers:
+            given_up.set()
+            back.result()
         self.die()
         self._doors.end()
         self.broker.ended()
-        for thread in self._ending:
-            thread.join()
 
     # called by the broker and its console
 
@@ -162,17 +159,13 @@ class Host:
 
     def close(self, name: str) -> None:
         self._doors.close(name)
-        if name == "console":
-            self._ending = [each for each in self._ending if each.is_alive()] + self._console.cut()
+        if name == CONSOLE:
+            self._console.cut()
 
     def note(self, request: Request, status: int) -> None:
         broker = self.broker
         change = Change(broker.site, broker.pair, request.bean, request.operation, request.arguments, status)
         self.changes.append(change)
 
-    def _welcome(self, sock: socket.socket, door: str) -> Line | None:
-        if door == "console":
-            self._console.welcome(sock, door)
-        elif "STOMP" in self.broker.acceptors[door].protocols:
-            return self._session(sock, door, self.broker, self._doors)
-        return None
+    def _welcome(self, peer: Peer, door: str) -> Visitor | None:
+        return self._session(peer, door, self.broker) if "STOMP" in self.broker.acceptors[door].protocols else None

@@ -53,7 +53,7 @@ class Session(Protocol):
         """Give back what is in its hands."""
 
     def cut(self) -> None:
-        """Close its socket, nothing more."""
+        """Close its connection, nothing more."""
 
     def refuse(self, text: str) -> None:
         """Tell the client why, and end."""
@@ -62,8 +62,34 @@ class Session(Protocol):
         """Its subscriptions."""
 
 
+class Peer(Protocol):
+    """The other end of a client's connection, under the twin's lock."""
+
+    remote: str
+    local_port: int
+
+    def send(self, data: bytes) -> None:
+        """Send, at once or as soon as the client takes it."""
+
+    def close(self) -> None:
+        """End the connection, nothing more."""
+
+
+class Visitor(Protocol):
+    """Who serves a client's connection, under the twin's lock."""
+
+    def read(self, data: bytes) -> None:
+        """Take what came; nothing where the client is gone."""
+
+    def tick(self) -> None:
+        """Do what time brings."""
+
+    def due_s(self) -> float:
+        """When time brings something, by the twin's clock."""
+
+
 class Ports(Protocol):
-    """The sockets behind the acceptors and the console."""
+    """What is behind the acceptors and the console."""
 
     def open(self, name: str) -> None: ...
 

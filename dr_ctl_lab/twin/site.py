@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import secrets
 import shutil
-import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ import yaml
 
 from dr_ctl.core.errors import EnvironmentFault, UsageError
 from dr_ctl.core.printable import if_known
+from dr_ctl.core.system import system
 from dr_ctl_lab.twin import dump
 from dr_ctl_lab.twin.broker import Broker
 from dr_ctl_lab.twin.clock import Clock
@@ -49,8 +49,7 @@ class Twin:
     ) -> None:
         self.directory, self.kind, self.clock = directory, kind, clock
         self.sites, self.pairs, self.queues = sites, tuple(pairs), tuple(queues)
-        self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
+        self._changed = self._lock = system().condition()
         self._ended = False
         # Equal passwords at both sites: clients move with the service, and the link logs in at either.
         passwords = {user: secrets.token_urlsafe(18) for user in (APP, *kind.roles)}
@@ -61,7 +60,6 @@ class Twin:
                 site if len(self.pairs) == 1 else f"{site}-{pair}",
                 peer,
                 kind=kind,
-                lock=self._lock,
                 changed=self._changed,
                 users={ADMIN: secrets.token_urlsafe(18), **passwords},
                 clock=clock,

@@ -1,15 +1,15 @@
-"""The way from one broker to its peer: a thread that ships, a delay, and cuts.
+"""The way from one broker to its peer: what ships, a delay, and cuts.
 
 Subclasses define the shipped items and how the source connects.
 """
 
 from __future__ import annotations
 
-import threading
 from abc import ABC, abstractmethod
 from enum import Enum
 from typing import Final, Generic, TypeVar
 
+from dr_ctl.core.system import Work, beside
 from dr_ctl_lab.twin.broker import Broker
 
 REDIAL_S: Final = 0.1
@@ -28,24 +28,24 @@ class Mode(Enum):
 
 
 class Way(ABC, Generic[B]):
-    """A direction of a pair, with a thread of its own."""
+    """A direction of a pair, at work beside the brokers."""
 
     def __init__(self, source: B, target: B, *, delay_s: float = 0.0) -> None:
         self.source, self.target = source, target
         self.mode = Mode.OPEN
         self.delay_s = delay_s
         self._over = False
-        self._thread = threading.Thread(target=self._run, name=f"link {source.name}-{target.name}", daemon=True)
+        self._work: Work[None] | None = None
 
     def start(self) -> None:
-        self._thread.start()
+        self._work = beside(self._run, f"link {self.source.name}-{self.target.name}")
 
     def end(self) -> None:
         with self.source.lock:
             self._over = True
             self.source.changed.notify_all()
-        if self._thread.ident is not None:  # a twin that does not come up ends before its ways have begun
-            self._thread.join()
+        if self._work is not None:  # a twin that does not come up ends before its ways have begun
+            self._work.result()
 
     def set(self, mode: Mode) -> None:
         """Change what the way does; `open` resets what was held, so that the source dials anew at once."""

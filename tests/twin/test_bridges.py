@@ -4,7 +4,6 @@ beans and clients."""
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dr_ctl.core.system import system
 from dr_ctl.settings.loader import load
 from dr_ctl.settings.topologies.artemis_bridges import BridgesBroker as Told
 from dr_ctl_lab.played import PlayedTwin
@@ -321,8 +321,7 @@ class NoPorts:
 @contextmanager
 def bare() -> Iterator[tuple[dict[str, BridgesBroker], dict[str, BridgesWay]]]:
     """Two brokers and the ways between them, without a wire."""
-    lock = threading.RLock()
-    changed = threading.Condition(lock)
+    changed = system().condition()
     users = dict.fromkeys(KIND.roles, "secret")
     brokers = {
         site: BridgesBroker(
@@ -330,7 +329,6 @@ def bare() -> Iterator[tuple[dict[str, BridgesBroker], dict[str, BridgesWay]]]:
             pair="orders-1",
             name=site,
             peer=peer,
-            lock=lock,
             changed=changed,
             acceptors={door.name: replace(door, port=1) for door in KIND.doors},
             ports=NoPorts(),
@@ -340,7 +338,7 @@ def bare() -> Iterator[tuple[dict[str, BridgesBroker], dict[str, BridgesWay]]]:
         for site, peer in (SITES, SITES[::-1])
     }
     ways = {site: BridgesWay(brokers[site], brokers[peer]) for site, peer in (SITES, SITES[::-1])}
-    with lock:
+    with changed:
         for broker in brokers.values():
             broker.installed((IN, OUT))
             broker.start()

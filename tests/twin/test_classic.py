@@ -3,7 +3,6 @@ open by themselves; and that no message vanishes between its sites."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -11,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dr_ctl.core.system import system
 from dr_ctl.jolokia.client import Account, Reader, Wire
 from dr_ctl.settings.loader import load
 from dr_ctl.settings.topologies.classic_brokersync import ClassicBrokerSync
@@ -298,15 +298,13 @@ class Sites:
     """Two brokers without sockets and the ways between them."""
 
     def __init__(self) -> None:
-        lock = threading.RLock()
-        changed = threading.Condition(lock)
+        changed = system().condition()
         self.brokers = {
             site: BrokerSyncBroker(
                 site=site,
                 pair="orders-1",
                 name=site,
                 peer=peer,
-                lock=lock,
                 changed=changed,
                 acceptors={
                     "stomp": Acceptor("stomp", "STOMP", port=1),

@@ -8,8 +8,9 @@ import threading
 
 import pytest
 
-from dr_ctl_lab.twin import doors as module
-from dr_ctl_lab.twin.doors import Doors, Visitor
+from dr_ctl_lab.twin import sockets as module
+from dr_ctl_lab.twin.parts import Visitor
+from dr_ctl_lab.twin.sockets import SocketDoors
 
 SOUNDS = 100_000  # far more than wait in a socket's buffer
 
@@ -17,25 +18,25 @@ SOUNDS = 100_000  # far more than wait in a socket's buffer
 class Loud:
     """One that has much to say at once: each time the loop is told to look again."""
 
-    def __init__(self, doors: Doors, sock: socket.socket, over: threading.Event) -> None:
-        self.doors, self.sock, self.over = doors, sock, over
+    def __init__(self, doors: SocketDoors, over: threading.Event) -> None:
+        self.doors, self.over = doors, over
 
-    def read(self) -> None:
-        self.sock.recv(16)
+    def read(self, data: bytes) -> None:
         for _ in range(SOUNDS):
-            self.doors.sound()
+            self.doors._sound()
         self.over.set()
-
-    def write(self) -> None: ...
 
     def tick(self) -> None: ...
 
+    def due_s(self) -> float:
+        return 0.0
+
 
 def test_the_loop_never_waits_for_itself() -> None:
-    doors, over = Doors(threading.RLock(), "london"), threading.Event()
+    doors, over = SocketDoors(threading.Condition(), "london"), threading.Event()
 
-    def welcome(sock: socket.socket, _: str) -> Visitor:
-        return Loud(doors, sock, over)
+    def welcome(*_: object) -> Visitor:
+        return Loud(doors, over)
 
     port = doors.reserve("clients", welcome)
     doors.open("clients")
@@ -50,7 +51,7 @@ def test_the_loop_never_waits_for_itself() -> None:
 
 def test_a_door_that_closes_leaves_its_port_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process that looks for a free port just then would have the broker never open again."""
-    doors = Doors(threading.RLock(), "london")
+    doors = SocketDoors(threading.Condition(), "london")
     port = doors.reserve("clients", lambda *_: None)
     bound, taken = module._bound, list[bool]()
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dr_ctl.core.system import system
 from dr_ctl_lab.twin.broker import ANYCAST
 from dr_ctl_lab.twin.messages import Message
 from dr_ctl_lab.twin.mirror.broker import MirrorBroker
@@ -32,14 +32,12 @@ class NoPorts:
 
 @contextmanager
 def pair() -> Iterator[tuple[dict[str, MirrorBroker], dict[str, MirrorWay]]]:
-    lock = threading.RLock()
-    changed = threading.Condition(lock)
+    changed = system().condition()
     brokers = {
         site: MirrorBroker(
             site=site,
             pair="orders-1",
             name=site,
-            lock=lock,
             changed=changed,
             acceptors={
                 "clients": Acceptor("clients", "STOMP", port=1),
@@ -51,7 +49,7 @@ def pair() -> Iterator[tuple[dict[str, MirrorBroker], dict[str, MirrorWay]]]:
         for site, peer in (("london", "paris"), ("paris", "london"))
     }
     for broker in brokers.values():
-        with lock:
+        with changed:
             for name in QUEUES:
                 broker.create_queue({"name": name, "routing-type": ANYCAST}, here_only=True)
             broker.start()

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
 from dr_ctl_lab.twin.broker import ANYCAST, Broker
-from dr_ctl_lab.twin.doors import Doors
 from dr_ctl_lab.twin.filters import BadFilter, compiled
 from dr_ctl_lab.twin.frames import Frame, frame
 from dr_ctl_lab.twin.line import TTL_S, Line
 from dr_ctl_lab.twin.messages import ORIGIN_NODE, ORIGIN_NUMBER, Message, Queue
+from dr_ctl_lab.twin.parts import Peer
 
 WINDOW: Final = 10240
 LEAST_BEAT_S: Final = 0.5
@@ -86,8 +85,8 @@ class Subscription:
 
 
 class ArtemisSession(Line):
-    def __init__(self, sock: socket.socket, acceptor: str, broker: Broker, doors: Doors) -> None:
-        super().__init__(sock, acceptor, broker, doors)
+    def __init__(self, peer: Peer, acceptor: str, broker: Broker) -> None:
+        super().__init__(peer, acceptor, broker)
         self._connected = False
         self._subscriptions: dict[str, Subscription] = {}
         self._transactions: dict[str, list[Callable[[], object]]] = {}

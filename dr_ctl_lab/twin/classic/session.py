@@ -4,7 +4,6 @@ unknown command end the session."""
 from __future__ import annotations
 
 import math
-import socket
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
@@ -13,11 +12,11 @@ from dr_ctl_lab.twin.classic import statistics
 from dr_ctl_lab.twin.classic.broker import EXPIRES, ClassicBroker
 from dr_ctl_lab.twin.classic.composite import PATH, named
 from dr_ctl_lab.twin.classic.subscription import Browsing, Hearing, QueueSubscription
-from dr_ctl_lab.twin.doors import Doors
 from dr_ctl_lab.twin.filters import BadFilter, compiled
 from dr_ctl_lab.twin.frames import Frame, frame
 from dr_ctl_lab.twin.line import Line
 from dr_ctl_lab.twin.messages import Message
+from dr_ctl_lab.twin.parts import Peer
 
 PREFETCH: Final = 1000
 QUEUE, TOPIC, TEMPORARY = "/queue/", "/topic/", "/temp-queue/"
@@ -45,8 +44,8 @@ class ClassicSession(Line):
 
     broker: ClassicBroker
 
-    def __init__(self, sock: socket.socket, acceptor: str, broker: ClassicBroker, doors: Doors) -> None:
-        super().__init__(sock, acceptor, broker, doors)
+    def __init__(self, peer: Peer, acceptor: str, broker: ClassicBroker) -> None:
+        super().__init__(peer, acceptor, broker)
         self.client = self._connection = broker.new_connection()
         self._ttl_s = math.inf
         self._connected = False
