@@ -1,0 +1,71 @@
+"""HTTP over the network in memory, for the library that asks consoles."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests
+from requests.adapters import BaseAdapter
+from requests.structures import CaseInsensitiveDict
+
+from dr_ctl_lab.twin.console import Asked, Page
+from dr_ctl_lab.twin.network import Network, NotConnected
+
+
+class SimulatedWires(Network):
+    """Implements `Wires`."""
+
+    def adapter(self) -> BaseAdapter:
+        return _Adapter(self)
+
+
+class _Adapter(BaseAdapter):
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        self._network = network
+
+    def send(
+        self,
+        request: requests.PreparedRequest,
+        stream: bool = False,
+        timeout: Any = None,
+        verify: Any = True,
+        cert: Any = None,
+        proxies: Mapping[str, str] | None = None,
+    ) -> requests.Response:
+        del stream, verify, cert, proxies
+        where = urlsplit(str(request.url))
+        body = request.body if isinstance(request.body, bytes) else b""
+        headers = {name.lower(): str(text) for name, text in request.headers.items()}
+        asked = Asked(str(request.method), where.path, headers, body)
+        connect_s, answer_s = timeout
+        try:
+            page = self._network.ask(
+                str(where.hostname), where.port or 80, asked, connect_s=connect_s, answer_s=answer_s
+            )
+        except NotConnected as error:
+            raise requests.ConnectTimeout(error, request=request) from error
+        except TimeoutError as error:
+            raise requests.ReadTimeout(error, request=request) from error
+        except OSError as error:
+            raise requests.ConnectionError(error, request=request) from error
+        return _reply(request, page)
+
+    def close(self) -> None:
+        """There is nothing that was kept."""
+
+
+class _Raw(io.BytesIO):
+    def read1(self, size: int | None = -1, *, decode_content: bool = False) -> bytes:
+        del decode_content
+        return super().read1(-1 if size is None else size)
+
+
+def _reply(request: requests.PreparedRequest, page: Page) -> requests.Response:
+    reply = requests.Response()
+    reply.status_code, reply.headers = page.status, CaseInsensitiveDict(page.headers)
+    reply.raw, reply.request, reply.url = _Raw(page.body), request, str(request.url)
+    return reply
