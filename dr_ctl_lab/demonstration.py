@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -20,11 +19,12 @@ from typing import Any, Final, TextIO
 from dr_ctl.agents.monitor import recording
 from dr_ctl.application.findings import DEMO_COMMAND_FAILED, DEMO_WITHOUT_ESTIMATE
 from dr_ctl.application.result import Result
-from dr_ctl.core.clock import SystemClock
+from dr_ctl.core.clock import SystemClock, growing_s
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.model import ExitCode, Finding, Json, Role
 from dr_ctl.core.patience import Patience
 from dr_ctl.core.printable import page
+from dr_ctl.core.system import system
 from dr_ctl.rpo.history.newest import recent
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.registry import opened
@@ -88,7 +88,7 @@ def demo(out: TextIO | None, directory: Path, on: On, topology: str = MIRROR) ->
         with lab.load(RATE, work_ms=1) as traffic:
             with recording(load(lab.settings_path), every_s=EVERY_S):
                 tell.chapter(f"The monitor records {record_s:.0f} seconds of history.")
-                time.sleep(record_s)
+                system().sleep(record_s)
             tell.chapter(NO_ESTIMATE.text if skipped else "If london died now: what would be lost?")
             codes = {} if skipped else {"estimate": tell.run("rpo", "estimate")}
             tell.chapter("What would a swapover do? A dry run changes nothing.")
@@ -189,11 +189,11 @@ def _until_recorded(lab: Stage) -> None:
     """Wait until the history says that paris is down: from then on its bounds do not grow."""
     installation = load(lab.settings_path)
     history = installation.history
-    until = time.monotonic() + SEEN_WITHIN_S
+    until = growing_s() + SEEN_WITHIN_S
     while not len(recent(history, "paris").saw(Role.DOWN)):
-        if time.monotonic() > until:
+        if growing_s() > until:
             raise EnvironmentFault(f"the monitor has not written within {SEEN_WITHIN_S:.0f} s that paris is down")
-        time.sleep(EVERY_S)
+        system().sleep(EVERY_S)
 
 
 def _judged(planned: Verdict, lost: _Lost, tell: _Teller, codes: Mapping[str, int], notes: Sequence[Finding]) -> Result:

@@ -11,7 +11,6 @@ import io
 import json
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,16 +27,18 @@ from dr_ctl.application.opened import folder
 from dr_ctl.application.result import Result
 from dr_ctl.cli.app import run
 from dr_ctl.cli.session import Time
-from dr_ctl.core.clock import stamp
+from dr_ctl.core.clock import growing_s, stamp
 from dr_ctl.core.errors import BrokerError, DrCtlError
 from dr_ctl.core.model import ExitCode, Finding, Json, some
 from dr_ctl.core.patience import Patience
+from dr_ctl.core.system import system
 from dr_ctl.engine.runs import write
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies import registry
 from dr_ctl.topologies.topology import Seen
 from dr_ctl_lab.lab.kinds import KINDS as LABS
 from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.simulation.system import simulated
 from dr_ctl_lab.twin.classic.fanout.broker import ID_HEADER, FanoutBroker
 from dr_ctl_lab.twin.faults import Faults
 from dr_ctl_lab.twin.messages import Message
@@ -102,7 +103,7 @@ class Played:
 def rehearse(caller: Caller, *, variations: int, seed: int) -> Result:
     """Play them one after the other; 0 where nothing was wrong, 11 where the judge found something."""
     like = _like(caller)
-    began, played = time.monotonic(), list[Played]()
+    began, played = growing_s(), list[Played]()
     for number in range(variations):
         each = _variation(like, seed + number)
         played.append(each)
@@ -128,7 +129,7 @@ def rehearse(caller: Caller, *, variations: int, seed: int) -> Result:
         "variations": [each.as_json() for each in played],
         "ends": {str(code): count for code, count in sorted(ends.items())},
         "outage_s": {"median": outages[len(outages) // 2], "most": outages[-1]} if outages else None,
-        "took_s": round(time.monotonic() - began, 1),
+        "took_s": round(growing_s() - began, 1),
         "evidence": str(evidence),
     }
     evidence.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -181,7 +182,11 @@ def _like(caller: Caller) -> Like:
 def _variation(like: Like, seed: int) -> Played:
     scene = SCENES[seed % len(SCENES)]
     played = Played(seed, scene)
-    with tempfile.TemporaryDirectory(prefix="dr-ctl-rehearsal-") as home, _twin(like, Path(home)) as twin:
+    with (
+        tempfile.TemporaryDirectory(prefix="dr-ctl-rehearsal-") as home,
+        simulated(),
+        _twin(like, Path(home)) as twin,
+    ):
         play = _Play(twin, Path(home) / "state", played)
         with (
             twin.load(RATE, queues=like.queues[:WORKED_ON], work_ms=1) as traffic,
@@ -277,11 +282,11 @@ class _Play:
         for site in self._twin.sites:
             for pair in self._twin.pairs:
                 self._twin.host(site, pair).faults.clear()
-        until = time.monotonic() + BACK_S
+        until = growing_s() + BACK_S
         for site in self._twin.sites:
             self._twin.start(site)
-            while not self._twin.host(site).broker.alive and time.monotonic() < until:
-                time.sleep(0.01)
+            while not self._twin.host(site).broker.alive and growing_s() < until:
+                system().sleep(0.01)
 
     def _until_served(self) -> None:
         """Where nobody serves after all is repaired, what an operator would type has to help."""

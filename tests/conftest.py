@@ -13,6 +13,7 @@ from hypothesis import settings
 from dr_ctl.cli.app import run
 from tests.broker.driving import Ended
 from tests.patience import time_now
+from tests.simulated import WIRE, nothing_real
 
 Command = Callable[..., Ended]
 # One worker has all that name no other group: a pair of brokers and a Spark session are shared by many tests, and one
@@ -30,6 +31,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         group = next((name for name in TOGETHER if item.get_closest_marker(name)), None)
         if group is not None and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(group))
+
+
+@pytest.fixture
+def system_of_test(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Simulated time, unless the test is marked to run in real time behind sockets, or starts brokers."""
+    if any(request.node.get_closest_marker(name) for name in (WIRE, "broker", "spark")):
+        yield
+        return
+    with nothing_real() as tried:
+        yield
+    assert tried == []
 
 
 @pytest.fixture

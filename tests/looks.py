@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
+from dr_ctl.core.system import system
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 
@@ -12,7 +13,7 @@ from dr_ctl.rpo.history.row import Row
 def looked(folder: Path, ago_s: float = 0.0) -> None:
     """A monitor has looked at London for ten seconds until so long ago: nothing was to be shipped. `folder` is that of
     the settings file."""
-    now = datetime.now(UTC) - timedelta(seconds=ago_s)
+    now = system().now() - timedelta(seconds=ago_s)
     rows = []
     for before_s in (10, 5, 0):
         at = now - timedelta(seconds=before_s)

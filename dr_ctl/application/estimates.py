@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 
 from dr_ctl.application import at_stake
 from dr_ctl.application.findings import ESTIMATE_OLD
 from dr_ctl.application.result import Result
 from dr_ctl.core.model import Finding, Json
+from dr_ctl.core.system import system
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome
 from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.estimate.result import LossClass, LossLimit, Objectives
@@ -64,7 +65,7 @@ def figure(value: Json) -> str:
 
 def with_age(installation: Installation, site: str) -> tuple[Json, str, list[Finding]]:
     """The estimate of a site for `status` and plans: the document (null without one), the lines, the findings."""
-    answer, now = of_site(installation, site), datetime.now(UTC)
+    answer, now = of_site(installation, site), system().now()
     if answer.stored is None:
         return None, "", list(answer.findings)
     line = _lines(answer.stored, now, objectives(installation))

@@ -4,7 +4,7 @@ when the run needs to go on."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from dr_ctl.application.estimates import objectives, of_site, request
 from dr_ctl.application.findings import ESTIMATE_FAILED, ESTIMATE_TOO_SLOW
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.model import Finding, Severity
+from dr_ctl.core.system import system
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome
 from dr_ctl.rpo.estimate.request import Estimating
 from dr_ctl.rpo.estimate.result import Objectives
@@ -35,7 +36,7 @@ class Preflight:
     def begin(self) -> None:
         stored = of_site(self._installation, self._source).stored
         # An estimate dated in the future, by a clock that ran ahead, is not fresh.
-        if stored is not None and timedelta() <= datetime.now(UTC) - stored.made_at <= timedelta(seconds=FRESH_S):
+        if stored is not None and timedelta() <= system().now() - stored.made_at <= timedelta(seconds=FRESH_S):
             self._stored = stored
             return
         history = self._installation.history
@@ -66,7 +67,7 @@ class Preflight:
 
 
 def _stored(estimate: Stored, limits: Objectives | None) -> Outcome:
-    now = datetime.now(UTC)
+    now = system().now()
     text = _summary({"data": estimate.data}, limits)
     text = f"{text}; as stored {duration(round(estimate.age_s(now)))} ago"
     return Done(text, {"estimate": estimate.as_json(now)}, _findings(estimate.findings))

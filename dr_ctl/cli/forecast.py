@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from dr_ctl.cli.session import Session
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.model import ExitCode
+from dr_ctl.core.system import system
 from dr_ctl.report import history_page as pages
 from dr_ctl.report.history_page import HistoryPage
 from dr_ctl.report.html import write_page
@@ -78,7 +79,7 @@ def _told(installation: Installation, answer: EstimateAnswer, objectives: Object
     if answer.estimate is not None:
         window = answer.estimate.window
         over = f" over {window.samples} samples from {stamp(window.first)} to {stamp(window.last)}"
-    made = f"Made {stamp(datetime.now(UTC))} by dr-ctl {version()}{over}, in {installation.history.shown}."
+    made = f"Made {stamp(system().now())} by dr-ctl {version()}{over}, in {installation.history.shown}."
     as_of = at_stake.as_of(data)
     first, second = (f"{each[:1].upper()}{each[1:]}." if each else "" for each in (summary, as_of))
     return pages.Told(first, second, made, at_stake.limits(objectives))
@@ -162,7 +163,7 @@ def _moment(option: str, value: str | None) -> datetime | None:
     if value is None:
         return None
     try:
-        return datetime.now(UTC) - timedelta(seconds=seconds(value))
+        return system().now() - timedelta(seconds=seconds(value))
     except ValueError:
         pass
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from dr_ctl.application.result import Result
 from dr_ctl.cli.session import Session
 from dr_ctl.core.model import ExitCode, Finding
 from dr_ctl.core.printable import page
+from dr_ctl.core.system import system
 from dr_ctl.rpo.ledgers.reconcile import Reconciled
 from dr_ctl.rpo.ledgers.reconcile import reconcile as make
 from dr_ctl.rpo.ledgers.transforms import KINDS
@@ -19,7 +19,7 @@ from dr_ctl.settings.model import SparkSettings
 
 def reconcile(session: Session, ledgers: list[str], out: Path | None, property_name: str | None) -> Result:
     spark = _spark(session)
-    place = out or session.state() / "reconcile" / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+    place = out or session.state() / "reconcile" / f"{system().now():%Y%m%dT%H%M%SZ}"
     result = make(ledgers, place, property_name=property_name, master=spark.master, conf=spark.conf)
     data: Any = result.as_json()
     return Result(_code(result), _summary(result), [*result.findings, *_doubts(result)], data, text=_table(result))

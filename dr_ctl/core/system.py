@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 from dr_ctl.core.errors import DrCtlError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from requests.adapters import BaseAdapter
 
 T = TypeVar("T")
@@ -88,7 +90,7 @@ class Stream(Protocol):
 
 
 class Wires(Protocol):
-    """Ways to other machines that are not this machine's sockets."""
+    """Ways to other machines and programs that are not this machine's own."""
 
     def adapter(self) -> BaseAdapter:
         """What carries HTTP requests."""
@@ -96,9 +98,12 @@ class Wires(Protocol):
     def connect(self, host: str, port: int, within_s: float) -> Stream:
         """Raises OSError: ConnectionRefusedError where nobody listens there."""
 
+    def program(self, words: Sequence[str], folder: Path) -> Callable[[], int] | None:
+        """What is done in place of a command, and gives its exit code; None where the command itself is run."""
+
 
 class System(Protocol):
-    """`wires`: None where the sockets of this machine are the way."""
+    """`wires`: None where this machine's own sockets and programs are meant."""
 
     wires: Wires | None
 

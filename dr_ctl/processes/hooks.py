@@ -11,7 +11,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import Final
 
 from dr_ctl.core.errors import Stopped
 from dr_ctl.core.model import Json
+from dr_ctl.core.system import beside, system
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.stopping import StopRequest
 from dr_ctl.processes.secrets import masked, secret_values, variables
@@ -62,6 +63,10 @@ class Place:
     ) -> Outcome:
         """Run a command to its end: done, or refused with `exit_code` and output; `exit_code` is absent if the command
         never began. Its input is the `document`, or else the facts. A `stop` ends the command, and raises `Stopped`."""
+        if (program := _instead(words, self.folder)) is not None:
+            work = beside(program, what)
+            late = not work.wait(timeout_s)
+            return _outcome(what, timeout_s, -signal.SIGKILL if late else work.result(), "", late=late)
         told = {f"DR_CTL_{key.upper()}": _text(value) for key, value in facts.items() if value is not None}
         environment = {key: value for key, value in os.environ.items() if key not in self.hidden}
         # Files, not pipes: a daemon that the command leaves behind may hold both for ever.
@@ -85,6 +90,11 @@ class Place:
             said.seek(max(0, size - _READ))
             text = masked(said.read().decode("utf-8", "replace"), secret_values(environment))[-_KEPT:]
         return _outcome(what, timeout_s, process.returncode, text, late=late)
+
+
+def _instead(words: Sequence[str], folder: Path) -> Callable[[], int] | None:
+    wires = system().wires
+    return wires.program(words, folder) if wires is not None else None
 
 
 def _is_late(process: subprocess.Popen[bytes], timeout_s: float, stop: StopRequest | None) -> bool:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol, TypedDict, Unpack
 
+from dr_ctl.core.system import system
 from dr_ctl_lab.lab.traffic import Load, Target
 
 if TYPE_CHECKING:
@@ -54,6 +54,6 @@ class Played:
         """Prepare traffic for all its queues, or for those; the ledger goes under `ledgers`. Without a pair the clients
         are dealt out over all of them."""
         first, *beside = [self.target(each) for each in (self.pairs if pair is None else (pair,))]
-        path = self.ledgers / f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}.jsonl"
+        path = self.ledgers / f"{system().now():%Y%m%dT%H%M%S.%fZ}.jsonl"
         names = self.queues if queues is None else tuple(queues)
         return Load(first, names, rate, beside=beside, ledger_path=path, **manner)

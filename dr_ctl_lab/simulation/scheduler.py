@@ -81,6 +81,7 @@ class Scheduler:
         self._workers: list[_Worker] = []
         self._is_over = False
         self._standstill: Standstill | None = None
+        self._interrupts: list[Callable[[], None]] = []
 
     def start(self, work: Callable[[], T], name: str) -> Task[T]:
         task: Task[T] = Task(name, work)
@@ -112,6 +113,18 @@ class Scheduler:
             self._began_waiting_s = self.now_s
         if seconds is not None:
             self._push(self.now_s + max(0.0, seconds), task)
+        self._give_turn_away(task)
+        while task is self._first and self._interrupts:
+            task.turn -= 1  # its wait is the same one, unless it is broken off
+            try:
+                self._interrupts.pop(0)()
+            except BaseException:
+                task.turn += 1
+                raise
+            self._give_turn_away(task)
+        return task.woken
+
+    def _give_turn_away(self, task: Task[object]) -> None:
         chosen = self._choose()
         if chosen is not task:
             self._pass_on(chosen)
@@ -120,7 +133,14 @@ class Scheduler:
             raise _Ended
         if self._standstill is not None:
             raise self._standstill
-        return task.woken
+
+    def interrupt(self, handler: Callable[[], None]) -> None:
+        """Let the first task do this, in the middle of its wait if it waits, as a process does where a signal comes."""
+        if self._running is self._first:
+            handler()
+        else:
+            self._interrupts.append(handler)
+            self._push(self.now_s, self._first)
 
     def join(self, task: Task[T], seconds: float | None = None) -> bool:
         """Wait for the end of a task, for so long at most; says whether it has ended."""
@@ -227,6 +247,10 @@ class Scheduler:
         self._pass_on(self._choose())
 
 
+class _Thread(threading.Thread):
+    is_simulated = True
+
+
 class _Worker:
     """A thread that does one task after the other."""
 
@@ -234,7 +258,7 @@ class _Worker:
         self.task: Task[object] | None = None
         self.go = _held()
         self._done = done
-        self._thread = threading.Thread(target=self._run, name="simulated", daemon=True)
+        self._thread = _Thread(target=self._run, name="simulated", daemon=True)
         self._thread.start()
 
     @property

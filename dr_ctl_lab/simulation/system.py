@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from dr_ctl_lab.simulation.wires import SimulatedWires
 
 T = TypeVar("T")
 
-BEGINS: Final = datetime(2026, 11, 21, 2, 0, tzinfo=UTC)
+BEGINS: Final = datetime(2027, 3, 14, 10, 0, tzinfo=UTC)
 UP_S: Final = 86_400.0  # as a machine that has been up for a day
 
 
@@ -46,6 +47,12 @@ class Simulation:
 
     def start(self, work: Callable[[], T], name: str) -> Work[T]:
         return _Work(self._scheduler, self._scheduler.start(work, name))
+
+    def interrupt(self, signum: int) -> None:
+        """A signal to this process: heard by its first task, where that waits now or next."""
+        handler = signal.getsignal(signum)
+        if callable(handler):
+            self._scheduler.interrupt(lambda: handler(signum, None))
 
     def end(self) -> None:
         self._scheduler.end()

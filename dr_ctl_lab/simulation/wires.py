@@ -38,10 +38,11 @@ class _Adapter(BaseAdapter):
     ) -> requests.Response:
         del stream, verify, cert, proxies
         where = urlsplit(str(request.url))
-        body = request.body if isinstance(request.body, bytes) else b""
+        given = request.body if isinstance(request.body, str | bytes) else b""
+        body = given.encode() if isinstance(given, str) else given
         headers = {name.lower(): str(text) for name, text in request.headers.items()}
         asked = Asked(str(request.method), where.path, headers, body)
-        connect_s, answer_s = timeout
+        connect_s, answer_s = timeout if isinstance(timeout, tuple) else (timeout, timeout)
         try:
             page = self._network.ask(
                 str(where.hostname), where.port or 80, asked, connect_s=connect_s, answer_s=answer_s

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from dr_ctl.core.system import Condition, system
-from dr_ctl_lab.twin.network import Network, NetworkDoors
+from dr_ctl.core.system import Condition
+from dr_ctl_lab.twin.network import NetworkDoors, network
 from dr_ctl_lab.twin.parts import Peer, Visitor
 from dr_ctl_lab.twin.sockets import SocketDoors
 
@@ -44,5 +44,5 @@ class Doors(Protocol):
 
 def doors(changed: Condition, clock: Clock, name: str) -> Doors:
     """Behind the sockets of this machine, unless the system that this process runs on has a network of its own."""
-    wires = system().wires
-    return NetworkDoors(wires, changed, clock, name) if isinstance(wires, Network) else SocketDoors(changed, name)
+    wires = network()
+    return NetworkDoors(wires, changed, clock, name) if wires is not None else SocketDoors(changed, name)

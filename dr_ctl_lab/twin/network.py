@@ -12,12 +12,13 @@ import itertools
 import math
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from dr_ctl.core.system import Condition, Stream, Work, beside, system
-from dr_ctl_lab.twin.console import Asked, Console, Page
+from dr_ctl_lab.twin.console import Asked, Console, Hung, Page
 from dr_ctl_lab.twin.parts import Peer, Visitor
 
 if TYPE_CHECKING:
@@ -36,6 +37,13 @@ class Network:
     def __init__(self) -> None:
         self._places: dict[int, tuple[NetworkDoors, str]] = {}
         self._numbers = itertools.count(FIRST_PORT)
+        self._programs: dict[tuple[str, ...], dict[Path, Callable[[], int]]] = {}
+
+    def program(self, words: Sequence[str], folder: Path) -> Callable[[], int] | None:
+        return self._programs.get(tuple(words), {}).get(folder.resolve())
+
+    def add_program(self, words: Sequence[str], folder: Path, program: Callable[[], int]) -> None:
+        self._programs.setdefault(tuple(words), {})[folder.resolve()] = program
 
     def reserve(self, doors: NetworkDoors, name: str) -> int:
         number = next(self._numbers)
@@ -69,6 +77,12 @@ class Network:
         if doors is None or not doors.is_open(name):
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
         return doors, name
+
+
+def network() -> Network | None:
+    """That of the system which this process runs on, where it has one of its own."""
+    wires: object = system().wires
+    return wires if isinstance(wires, Network) else None
 
 
 def _is_number(host: str) -> bool:
@@ -155,9 +169,12 @@ class NetworkDoors:
 
         def serve() -> Page:
             try:
-                return console.respond(asked, visit)
+                page = console.respond(asked, visit)
+                if not visit.live:
+                    raise Hung
             finally:
                 console.left(visit)
+            return page
 
         return beside(serve, f"console of {self._name}")
 

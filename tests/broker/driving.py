@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
@@ -18,9 +17,10 @@ from typing import Any
 
 import yaml
 
-from dr_ctl.core.clock import SystemClock
+from dr_ctl.core.clock import SystemClock, growing_s
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.patience import Patience
+from dr_ctl.core.system import system
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.registry import opened
 from dr_ctl_lab.lab.clients.dialling import Dialler
@@ -117,10 +117,10 @@ def state_of(lab: Lab) -> Mapping[str, Any]:
 
 def until(condition: Callable[[], object], *, within_s: float = 30.0, why: str = "") -> None:
     """Wait for a condition; fails saying which."""
-    end = time.monotonic() + within_s
+    end = growing_s() + within_s
     while not condition():
-        assert time.monotonic() < end, f"not within {within_s} s: {why or condition}"
-        time.sleep(0.02)
+        assert growing_s() < end, f"not within {within_s} s: {why or condition}"
+        system().sleep(0.02)
 
 
 def execute(lab: Lab, site: str, bean: str, operation: str, *arguments: Any) -> Any:
@@ -279,14 +279,14 @@ def _business(lab: Lab, site: str) -> list[str]:
 
 def settle(lab: Lab) -> None:
     """Wait until nothing is under way. A link that was cut in its handshake can hang attached: it is restarted."""
-    end = time.monotonic() + 10.0
+    end = growing_s() + 10.0
     while not (_settled(lab, "london") and _settled(lab, "paris")):
-        if time.monotonic() > end:
+        if growing_s() > end:
             for site in ("london", "paris"):
                 for word in ("stop", "start"):
                     execute(lab, site, "", f"{word}BrokerConnection(java.lang.String)", lab.state.other(site).name)
             break
-        time.sleep(0.02)
+        system().sleep(0.02)
     until(lambda: _settled(lab, "london") and _settled(lab, "paris"), why="outflows empty")
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,13 +16,11 @@ import yaml
 import tests.documents
 import tests.patience
 from dr_ctl.cli.app import run
-from dr_ctl.cli.session import Time
-from dr_ctl.core.clock import SystemClock
-from dr_ctl.engine.stopping import StopRequest
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.console import ADMIN
 from dr_ctl_lab.twin.site import PAIR
 from tests.cli.installation import PASSWORD, QUEUES, Installation, listen
+from tests.simulated import interrupt
 
 SECRET = {"env": "DR_CTL_TEST_PASSWORD"}
 
@@ -52,13 +48,6 @@ class Ended:
         return [finding["id"] for finding in self.document["findings"]]
 
 
-class Hasty(SystemClock):
-    """Two looks one after the other need no time between them here."""
-
-    def sleep(self, seconds: float) -> None:
-        super().sleep(min(seconds, 0.01))
-
-
 @dataclass
 class Shell:
     """A shell in an empty folder: call it with the words after `dr-ctl`."""
@@ -72,7 +61,7 @@ class Shell:
 
     def __call__(self, *words: str) -> Ended:
         self.capture.readouterr()
-        code = run(list(words), Time(Hasty(), tests.patience.PATIENCE))
+        code = run(list(words), tests.patience.time_now())
         told = self.capture.readouterr()
         ended = Ended(code, told.out, told.err)
         tests.documents.no_none(told.out + told.err)
@@ -102,6 +91,11 @@ class Shell:
         return path
 
 
+@pytest.fixture(autouse=True)
+def simulated(system_of_test: None) -> None:
+    """Every test here."""
+
+
 @pytest.fixture
 def dr_ctl(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
     for name in ("DR_CTL_CONFIG", "NO_COLOR", "FORCE_COLOR"):
@@ -128,22 +122,13 @@ def installation(dr_ctl: Shell, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ins
 
 
 @pytest.fixture
-def twice(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """For `after_change`: two signals to this process once a door is closed. Two at the same moment are one, so the
-    second waits until the first was heard."""
-    heard, ask = threading.Event(), StopRequest.ask
-
-    def hear(request: StopRequest, signum: int) -> None:
-        ask(request, signum)
-        heard.set()
+def twice() -> Callable[[str], None]:
+    """For `after_change`: two signals to this process once a door is closed."""
 
     def signals(operation: str) -> None:
         if operation == "stop()":
-            os.kill(os.getpid(), signal.SIGINT)
-            assert heard.wait(10)
-            os.kill(os.getpid(), signal.SIGINT)
+            interrupt(times=2)
 
-    monkeypatch.setattr(StopRequest, "ask", hear)
     return signals
 
 

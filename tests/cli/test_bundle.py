@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from dr_ctl.core.system import system
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from dr_ctl_lab.twin.console import ADMIN
@@ -77,7 +78,7 @@ def test_no_byte_of_it_tells_a_password_in_any_form(
         "spark": {"master": f"sc://ada:{TOKENS[2]}@127.0.0.1:9/;token={TOKENS[2]}", "conf": {"fs.key": TOKENS[1]}},
     }
     dr_ctl.settings(*installation.urls.values(), FORMS["env"], drain={"poll": "5ms"}, **more)
-    began = datetime.now(UTC)
+    began = system().now()
     write([look(began - timedelta(minutes=5))], dr_ctl.folder / "history")
     assert swapover(dr_ctl, "--yes").code == 0
 

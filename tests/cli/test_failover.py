@@ -17,12 +17,13 @@ import pytest
 import yaml
 
 from dr_ctl.cli.asking import moment
-from dr_ctl.core.clock import stamp
+from dr_ctl.core.clock import SystemClock, stamp
+from dr_ctl.core.system import system
 from dr_ctl.engine.runbook import shipped
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.topologies.mirror.view import BrokerView
-from tests.cli.conftest import Ended, Hasty, Shell
+from tests.cli.conftest import Ended, Shell
 from tests.cli.installation import NOT_NOW
 from tests.cli.sites import Sites, sites
 from tests.cli.test_gone_on_with import begun
@@ -241,6 +242,7 @@ class TestAlive:
         assert (ended.code, ended.document["outcome"], sites.changes) == (12, "serving_site_alive", [])
         assert "dr-ctl swapover --to paris" in ended.document["findings"][0]["remedy"]
 
+    @pytest.mark.wire
     @pytest.mark.parametrize("sure", [[], ["--presume-down", "london", "--reason", "so"]])
     def test_nor_is_one_that_takes_the_connection_and_says_nothing(
         self, dr_ctl: Shell, sites: Sites, sure: list[str]
@@ -348,6 +350,7 @@ class TestSignsOfLife:
 
         assert failover(dr_ctl, "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown").code == 0
 
+    @pytest.mark.wire
     def test_another_door_that_the_survivor_knows_of_is_one(self, dr_ctl: Shell, sites: Sites) -> None:
         sites.lose()
         greeted = "stomp://{}:{}".format(*sites.paris.host.stomp)
@@ -370,6 +373,7 @@ class TestSignsOfLife:
 
 
 class TestBackAgain:
+    @pytest.mark.wire
     def test_a_site_that_is_back_before_the_doors_open_is_seen_whatever_was_spent(
         self, dr_ctl: Shell, sites: Sites, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -618,7 +622,7 @@ class TestBack:
 @pytest.fixture
 def since(dr_ctl: Shell, sites: Sites) -> datetime:
     """Looks at ten messages a second, the last one ten minutes ago, with seven to ship; then silence."""
-    last = datetime.now(UTC).replace(microsecond=0) - timedelta(minutes=10)
+    last = system().now().replace(microsecond=0) - timedelta(minutes=10)
     rows = []
     for second, depth, added in ((-10, 0, 0), (-5, 3, 50), (0, 7, 100)):
         at = last + timedelta(seconds=second)
@@ -648,7 +652,7 @@ class TestWord:
         assert "--silent-since T --reason TEXT" in finding["remedy"]
         quoted, until = re.findall(r"--accept-loss (\d+) \(good until ([^)]+)\)", finding["remedy"])[0]
         assert int(quoted) > refused.document["data"]["bounds"]["lost"]["at_most"] + 10 * 300
-        assert datetime.fromisoformat(until) > datetime.now(UTC) + timedelta(minutes=4)
+        assert datetime.fromisoformat(until) > system().now() + timedelta(minutes=4)
         ended_by = re.findall(r"With 107 accepted london must have ended by (\S+):", finding["remedy"])[0]
         assert since + timedelta(seconds=4.8) <= datetime.fromisoformat(ended_by) <= since + timedelta(seconds=5)
         assert (served.code, served.document["data"]["bounds"]["lost"]["at_most"]) == (0, 107)
@@ -757,14 +761,14 @@ class TestClock:
     def test_it_shrinks_no_bound_and_is_said(
         self, dr_ctl: Shell, since: datetime, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(Hasty, "now", lambda self: datetime.now(UTC) - timedelta(seconds=50))
+        monkeypatch.setattr(SystemClock, "now", lambda self: system().now() - timedelta(seconds=50))
 
         refused = failover(
             dr_ctl, "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown", "--dry-run", *TestWord.SURE
         )
         ended = failover(dr_ctl, "--yes", "--accept-loss", "100000", *DOUBLES, "--dry-run", *TestWord.SURE)
 
-        passed_s = int((datetime.now(UTC) - since).total_seconds())
+        passed_s = int((system().now() - since).total_seconds())
         assert ended.code == 0, ended.document
         assert ended.document["data"]["bounds"]["lost"]["at_most"] >= 7 + 10 * (passed_s - 5)
         assert refused.code == 11  # what is known is not accepted as unknown

@@ -13,8 +13,9 @@ import pytest
 from dr_ctl.engine.plan import Ask, Plan, PlannedStep
 from tests.cli.conftest import Shell
 from tests.cli.installation import Installation
-from tests.cli.test_swapover import Terminal, interrupt, person, swapover
+from tests.cli.test_swapover import Terminal, person, swapover
 from tests.report.scribe import NAME, Scribe
+from tests.simulated import interrupt
 
 __all__ = ["person"]  # a fixture
 
@@ -115,9 +116,7 @@ class TestGoneOnWith:
     def test_a_signal_does_not_stop_an_undo_half_way(
         self, dr_ctl: Shell, installation: Installation, signum: signal.Signals
     ) -> None:
-        installation.london.before_change = lambda operation: (
-            os.kill(os.getpid(), signum) if operation == "start()" else None
-        )
+        installation.london.before_change = lambda operation: interrupt(signum) if operation == "start()" else None
 
         ended = dr_ctl("abort", "--yes", "--json")
 
@@ -164,7 +163,7 @@ class TestGoneOnWith:
     def test_a_question_can_be_interrupted(
         self, dr_ctl: Shell, installation: Installation, person: Callable[[str], Terminal], verb: str
     ) -> None:
-        person("paris\n").at_question = lambda: interrupt(2)
+        person("paris\n").at_question = lambda: interrupt(times=2)
 
         ended = dr_ctl(verb, "--json")
 

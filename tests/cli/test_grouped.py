@@ -51,6 +51,7 @@ def test_control_characters_of_names_reach_no_terminal() -> None:
 
 
 @pytest.mark.usefixtures("installation")
+@pytest.mark.wire
 def test_validate_is_as_wide_as_its_terminal() -> None:
     with at_terminal("validate", columns=50) as terminal:
         text = terminal.until("reinstate to paris: nothing to do")

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from dr_ctl.core.clock import stamp
+from dr_ctl.core.system import system
 from dr_ctl.engine.plan import Ask, PlannedStep
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
@@ -289,7 +290,7 @@ class TestLooks:
 class TestOutOfALostSite:
     def test_a_failover_reads_the_looks_at_its_end(self, dr_ctl: Shell, sites: Sites) -> None:
         sites.lose()
-        now = datetime.now(UTC)
+        now = system().now()
         back = now - timedelta(seconds=60)
         served, down = back + timedelta(seconds=20), back + timedelta(seconds=23)
         looks(dr_ctl, "london", ("serving", back, served), ("down", down, now))

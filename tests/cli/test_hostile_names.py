@@ -104,6 +104,7 @@ def command(words: Sequence[str], shell: Shell, redirect: str = "", **more: str)
     )
 
 
+@pytest.mark.wire
 def test_a_stream_that_cannot_write_a_name_does_not_end_the_command(dr_ctl: Shell, hostile: Installation) -> None:
     text = command(["status"], dr_ctl, PYTHONIOENCODING="latin-1")
     told = command(["status", "--json"], dr_ctl, PYTHONIOENCODING="latin-1")
@@ -113,6 +114,7 @@ def test_a_stream_that_cannot_write_a_name_does_not_end_the_command(dr_ctl: Shel
     assert "größe→.in" in json.dumps(json.loads(told.stdout), ensure_ascii=False)
 
 
+@pytest.mark.wire
 def test_progress_goes_nowhere_where_standard_error_is_closed(dr_ctl: Shell, installation: Installation) -> None:
     ended = command(["swapover", "--to", "paris", "--yes", "--json"], dr_ctl, "2>&-")
 

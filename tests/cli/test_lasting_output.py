@@ -15,6 +15,8 @@ import pytest
 from tests.cli.conftest import Shell
 from tests.cli.installation import Installation, Site
 
+pytestmark = pytest.mark.wire
+
 DR_CTL = (sys.executable, "-m", "dr_ctl")
 MOVE = ("swapover", "--to", "paris", "--yes")
 WITHIN_S = 60

@@ -60,6 +60,7 @@ def ended(*commands: str) -> list[dict[str, Any]]:
     return documents
 
 
+@pytest.mark.wire
 def test_a_failover_works_without_the_packages_that_read_the_history(dr_ctl: Shell, sites: Sites) -> None:
     looked(dr_ctl.folder)
     sites.lose()

@@ -16,6 +16,8 @@ from dr_ctl_lab.twin.kinds import KINDS, MIRROR
 from tests.cli.conftest import Shell
 from tests.twin.subject import until
 
+pytestmark = pytest.mark.wire
+
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[Path]:

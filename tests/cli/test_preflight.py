@@ -31,6 +31,8 @@ from tests.cli.test_gone_on_with import begun as killed_after
 from tests.rpo.test_estimate import history
 from tests.rpo.test_stored import answer
 
+pytestmark = pytest.mark.wire
+
 WITHIN_S = 60.0
 DEAF = """
 import os, signal, subprocess, sys, time

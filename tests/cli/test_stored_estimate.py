@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from dr_ctl.application import at_stake
 from dr_ctl.application.estimates import StoredEstimate
+from dr_ctl.core.system import system
 from dr_ctl.engine.outcome import Done, NotNeeded
 from dr_ctl.rpo.estimate.result import LossClass, LossLimit, Objectives
 from dr_ctl.rpo.estimate.stored import place, store
@@ -22,7 +23,7 @@ from tests.rpo.test_stored import answer
 
 def keep(dr_ctl: Shell, *, minutes_ago: float = 3, lost: int = 7) -> None:
     (dr_ctl.folder / "history").mkdir(exist_ok=True)
-    store(Place.at(dr_ctl.folder / "history"), answer(lost=lost), datetime.now(UTC) - timedelta(minutes=minutes_ago))
+    store(Place.at(dr_ctl.folder / "history"), answer(lost=lost), system().now() - timedelta(minutes=minutes_ago))
 
 
 def test_status_shows_it_with_its_age(dr_ctl: Shell, installation: Installation) -> None:
@@ -102,7 +103,7 @@ def test_a_failovers_estimate_is_the_stored_one_and_asks_nobody(dr_ctl: Shell, i
     assert isinstance(outcome, Done)
     estimate = outcome.evidence["estimate"]
     assert isinstance(estimate, dict)
-    assert estimate["made_at"] < datetime.now(UTC).isoformat()
+    assert estimate["made_at"] < system().now().isoformat()
     assert outcome.text.endswith("the bounds hold now")
     assert "messages lost" not in outcome.text
 

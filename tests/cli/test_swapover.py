@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import io
 import json
-import os
 import signal
 import stat
 import sys
@@ -24,6 +23,7 @@ from dr_ctl_lab.twin.faults import Fault, FaultKind, When
 from tests.cli.conftest import Ended, Shell
 from tests.cli.installation import NOT_NOW, Installation
 from tests.patience import impatient
+from tests.simulated import interrupt
 from tests.twin.subject import until
 
 MOVE = ["pause()", "pause()", "stop()", "resume()", "resume()", "start()"]
@@ -54,11 +54,6 @@ def person(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Terminal]:
         return terminal
 
     return typing
-
-
-def interrupt(times: int = 1) -> None:
-    for _ in range(times):
-        os.kill(os.getpid(), signal.SIGINT)
 
 
 def swapover(dr_ctl: Shell, *words: str, to: str = "paris") -> Ended:
@@ -195,9 +190,7 @@ class TestUndone:
         self, dr_ctl: Shell, installation: Installation, signum: signal.Signals, code: int
     ) -> None:
         before = installation.settable
-        installation.london.before_change = lambda operation: (
-            os.kill(os.getpid(), signum) if operation == "stop()" else None
-        )
+        installation.london.before_change = lambda operation: interrupt(signum) if operation == "stop()" else None
 
         ended = swapover(dr_ctl, "--yes")
 

@@ -8,6 +8,8 @@ from tests.cli.conftest import Shell
 from tests.cli.installation import Installation
 from tests.cli.terminal import at_terminal
 
+pytestmark = pytest.mark.wire
+
 
 @pytest.mark.usefixtures("dr_ctl")
 def test_a_name_that_was_typed_before_the_question_is_no_yes(installation: Installation) -> None:

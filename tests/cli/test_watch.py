@@ -9,8 +9,9 @@ from collections.abc import Callable
 
 import pytest
 
+from dr_ctl.core.clock import SystemClock
 from dr_ctl.core.errors import Stopped
-from tests.cli.conftest import Hasty, Shell
+from tests.cli.conftest import Shell
 from tests.cli.installation import Installation
 from tests.cli.terminal import at_terminal
 
@@ -24,14 +25,14 @@ def stop(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], list[float]]:
     def stopped(looks: int, signum: int) -> list[float]:
         waits: list[float] = []
 
-        def sleep(clock: Hasty, seconds: float) -> None:
+        def sleep(clock: SystemClock, seconds: float) -> None:
             if seconds < LEAST_S:
                 return  # within a look
             waits.append(seconds)
             if len(waits) == looks:
                 raise Stopped(signum)
 
-        monkeypatch.setattr(Hasty, "sleep", sleep)
+        monkeypatch.setattr(SystemClock, "sleep", sleep)
         return waits
 
     return stopped
@@ -81,6 +82,7 @@ def test_an_interval_is_a_duration_and_of_a_watch(
     assert dr_ctl("status", *words).code == 2
 
 
+@pytest.mark.wire
 def test_at_a_terminal_it_is_in_place_and_its_last_look_stays(dr_ctl: Shell, installation: Installation) -> None:
     with at_terminal("status", "--watch", "--every", "100ms") as terminal:
         first = terminal.until("link london attached")
@@ -99,6 +101,7 @@ def test_at_a_terminal_it_is_in_place_and_its_last_look_stays(dr_ctl: Shell, ins
     assert "DR-INTERRUPTED" not in terminal.drawn
 
 
+@pytest.mark.wire
 def test_what_does_not_fit_is_counted_and_what_matters_fits(dr_ctl: Shell, installation: Installation) -> None:
     installation.london.keep_out()
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
 from dr_ctl.core.clock import stamp
+from dr_ctl.core.system import system
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from tests.cli.conftest import Shell
@@ -19,7 +20,7 @@ EVERY_S = 5.0
 
 def looked(dr_ctl: Shell, ago_s: float) -> datetime:
     """A history whose newest look is so old: London served, and its link was attached."""
-    at = (datetime.now(UTC) - timedelta(seconds=ago_s)).replace(microsecond=0)
+    at = (system().now() - timedelta(seconds=ago_s)).replace(microsecond=0)
     rows = [
         Row(site="london", ts=at, pair="orders-1", kind="site", name="serving", took_ms=10),
         Row(site="london", ts=at, pair="orders-1", kind="mixed", name="*", added=0, depth=0, link=True),

@@ -15,7 +15,7 @@ from dr_ctl_lab.twin.kinds import CONTINUITY, KINDS, MIRROR
 from tests.conftest import Command
 from tests.twin.conftest import prompt
 
-ALL = [pytest.param(each, marks=() if each == MIRROR else pytest.mark.deep) for each in KINDS]
+ALL = [*KINDS]
 
 
 @pytest.fixture

@@ -6,13 +6,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dr_ctl.core.model import Role
+from dr_ctl.core.system import system
 from dr_ctl.rpo.bounds.bounds import bounds, latest_end
 from dr_ctl.rpo.bounds.result import Bounds
 from dr_ctl.rpo.history.files import write
@@ -207,7 +208,7 @@ def _until(looks: Iterator[Look], moment_s: float) -> Iterator[Look]:
 
 def died_ago(folder: Path, delay_s: int, change: Change) -> None:
     """A history of the same death, by the real clock, so long ago; its monitor looks on."""
-    later = datetime.now(UTC) - at(DIED_S + delay_s)
+    later = system().now() - at(DIED_S + delay_s)
 
     def moved(looks: Iterable[Look]) -> Iterator[Look]:
         for second, rows in looks:

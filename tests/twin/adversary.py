@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import shlex
 import signal
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -19,7 +18,9 @@ from pathlib import Path
 import pytest
 
 from dr_ctl.agents.monitor import recording
+from dr_ctl.core.clock import growing_s
 from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.system import system
 from dr_ctl.settings.loader import load
 from dr_ctl_lab.lab.clients.client import ID_HEADER
 from dr_ctl_lab.played import PlayedTwin
@@ -174,9 +175,9 @@ class Siege:
 
     def _work(self, count: str) -> None:
         """Clients work for a while, if they are served."""
-        end, wanted = time.monotonic() + 0.6, self.traffic.counts().sent + int(count)
-        while self.traffic.counts().sent < wanted and time.monotonic() < end:
-            time.sleep(0.01)
+        end, wanted = growing_s() + 0.6, self.traffic.counts().sent + int(count)
+        while self.traffic.counts().sent < wanted and growing_s() < end:
+            system().sleep(0.01)
 
     def _no(self, _: str) -> None:
         self.traffic.pause_producing()
@@ -235,7 +236,7 @@ class Siege:
         self.commands += 1
         if manner and manner[0] == "killed":
             process = Operator(self.stage, self.states[who]).start(*typed)
-            time.sleep(int(manner[1]) / 1000)
+            system().sleep(int(manner[1]) / 1000)
             if process.poll() is None:
                 process.send_signal(signal.SIGKILL)
             process.communicate()

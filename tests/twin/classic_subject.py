@@ -16,6 +16,7 @@ from dr_ctl.stomp_io.knock import knock
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.state import SiteState
 from dr_ctl_lab.played import PlayedTwin
+from tests.twin.posting import post
 from tests.twin.subject import SITES, Client, other, until
 
 TEXT = "java.lang.String"
@@ -84,7 +85,7 @@ class ClassicSubject:
         """Send a document as it is."""
         who = self.place(site).admin
         url = f"http://127.0.0.1:{self.place(site).ports['http']}/api/jolokia/"
-        return requests.post(url, json=body, auth=(who.user, password or who.password), headers=headers, timeout=10)
+        return post(url, body, Login(who.user, password or who.password), headers)
 
     def ask(self, site: str, **request: Any) -> dict[str, Any]:
         """One request, what is always in its answer."""

@@ -23,6 +23,11 @@ BOTH = pytest.mark.parametrize("topology", [MIRROR, *OTHERS])
 LATER = pytest.mark.parametrize("topology", [MIRROR, *(pytest.param(each, marks=pytest.mark.deep) for each in OTHERS)])
 
 
+@pytest.fixture(autouse=True)
+def simulated(system_of_test: None) -> None:
+    """Every test here."""
+
+
 @pytest.fixture(scope="session")
 def real_pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     with Lab.up(tmp_path_factory.mktemp("contract") / "lab") as lab:
@@ -57,9 +62,16 @@ def prompt(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-@pytest.fixture(params=["twin", pytest.param("brokers", marks=[pytest.mark.broker, pytest.mark.deep])])
+BROKERS = pytest.param("brokers", marks=[pytest.mark.broker, pytest.mark.deep])
+# What keeps the wire honest: the same twin behind sockets, asked the same.
+ON_THE_WIRE_TOO = pytest.mark.parametrize(
+    "subject", ["twin", pytest.param("sockets", marks=pytest.mark.wire), BROKERS], indirect=True
+)
+
+
+@pytest.fixture(params=["twin", BROKERS])
 def subject(request: pytest.FixtureRequest) -> Subject:
-    if request.param == "twin":
+    if request.param in ("twin", "sockets"):
         return Subject(request.getfixturevalue("twin"))
     lab: Lab = request.getfixturevalue("real_pair")
     for site in ("london", "paris"):

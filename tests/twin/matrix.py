@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +13,8 @@ from uuid import uuid4
 
 import pytest
 
+from dr_ctl.core.clock import growing_s
+from dr_ctl.core.system import system
 from dr_ctl.jolokia.client import Answer, Wire
 from dr_ctl.topologies.continuity.patience import PluginPatience
 from dr_ctl.topologies.mirror.patience import MirrorPatience
@@ -287,12 +288,12 @@ def opens(twin: PlayedTwin, change: Change, site: str) -> bool:
 
 def at_rest(twin: PlayedTwin) -> dict[str, Any]:
     """The scene once it has stayed the same for a while: the end of a run does not wait for the last confirmation."""
-    end = time.monotonic() + RESTS_WITHIN_S
-    now, since = scene(twin), time.monotonic()
-    while time.monotonic() - since < RESTS_S and time.monotonic() < end:
-        time.sleep(0.01)
+    end = growing_s() + RESTS_WITHIN_S
+    now, since = scene(twin), growing_s()
+    while growing_s() - since < RESTS_S and growing_s() < end:
+        system().sleep(0.01)
         if (seen := scene(twin)) != now:
-            now, since = seen, time.monotonic()
+            now, since = seen, growing_s()
     return now
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import time
 import uuid
 from collections.abc import Callable
 from typing import Self
 
+from dr_ctl.core.clock import growing_s
 from dr_ctl.stomp_io.connection import Connection, ConnectionLost
 from dr_ctl.stomp_io.dialect import ARTEMIS, Dialect
 from dr_ctl.stomp_io.frames import Frame
@@ -109,12 +109,12 @@ class Client:
             raise TimeoutError(f"no receipt of {command} in time")
 
     def _frame(self, wanted: Callable[[Frame], bool], within_s: float) -> Frame | None:
-        end = time.monotonic() + within_s
+        end = growing_s() + within_s
         while True:
             for each in self._frames:
                 if wanted(each):
                     self._frames.remove(each)
                     return each
-            if time.monotonic() > end:
+            if growing_s() > end:
                 return None
             self._frames += self._connection.receive(0.02)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import requests
 
+from dr_ctl.core.clock import growing_s
+from dr_ctl.core.system import system
 from dr_ctl.jolokia.client import Account, Reader, Wire
 from dr_ctl.stomp_io.address import Login
 from dr_ctl.stomp_io.connection import Connection
@@ -23,6 +24,7 @@ from dr_ctl_lab.lab.artemis.admin import jolokia
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.state import SiteState
 from dr_ctl_lab.played import PlayedTwin
+from tests.twin.posting import post
 
 SITES = ("london", "paris")
 CONFIG = Config(("clients",), ("mirror",), None)
@@ -61,13 +63,7 @@ class Subject:
     def post(self, site: str, body: Any, login: Login | None = None, *, raw: bool = False) -> requests.Response:
         """Send a document as it is."""
         who = login or self.place(site).admin
-        return requests.post(
-            jolokia(self.place(site)),
-            auth=(who.user, who.password),
-            headers={"Origin": "http://127.0.0.1"},
-            timeout=10,
-            **{"data" if raw else "json": body},
-        )
+        return post(jolokia(self.place(site)), body, who, {"Origin": "http://127.0.0.1"}, raw=raw)
 
     def ask(self, site: str, **request: Any) -> dict[str, Any]:
         """One request, its whole answer without its echo."""
@@ -173,18 +169,18 @@ class Client:
 
     def frame(self, command: str, wanted: Callable[[Frame], bool] = lambda _: True, *, within_s: float = 5.0) -> Frame:
         """The next frame of a kind; what comes before it is kept."""
-        end = time.monotonic() + within_s
+        end = growing_s() + within_s
         while True:
             for one in self._frames:
                 if one.cmd == command and wanted(one):
                     self._frames.remove(one)
                     return one
-            assert time.monotonic() < end, f"no {command} within {within_s} s, but {self._frames}"
+            assert growing_s() < end, f"no {command} within {within_s} s, but {self._frames}"
             self._frames += self.connection.receive(0.05)
 
     def nothing_for(self, seconds: float) -> None:
-        end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
+        end = growing_s() + seconds
+        while (left := end - growing_s()) > 0:
             self._frames += self.connection.receive(left)
         assert not [one for one in self._frames if one.cmd == "MESSAGE"]
 
@@ -215,15 +211,15 @@ def other(site: str) -> str:
 
 def comes(read: Callable[[], object], wanted: object, *, within_s: float = 10.0) -> None:
     """Wait until what is read is as it should be; else show what it is."""
-    end = time.monotonic() + within_s
-    while (told := read()) != wanted and time.monotonic() < end:
-        time.sleep(0.01)
+    end = growing_s() + within_s
+    while (told := read()) != wanted and growing_s() < end:
+        system().sleep(0.01)
     assert told == wanted
 
 
 def until(condition: Callable[[], object], *, within_s: float = 10.0) -> None:
     """Wait for a condition."""
-    end = time.monotonic() + within_s
+    end = growing_s() + within_s
     while not condition():
-        assert time.monotonic() < end, f"not within {within_s} s"
-        time.sleep(0.01)
+        assert growing_s() < end, f"not within {within_s} s"
+        system().sleep(0.01)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
@@ -13,6 +12,7 @@ import pytest
 import yaml
 
 from dr_ctl.core.model import ExitCode
+from dr_ctl.core.system import beside, system
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.bridges.clients import work_off
 from dr_ctl_lab.twin.kinds import BRIDGES
@@ -145,19 +145,18 @@ def test_a_site_that_still_ships_is_not_taken_for_down(twin: PlayedTwin, dr_ctl:
 @contextmanager
 def sending(twin: PlayedTwin, site: str, queue: str) -> Iterator[None]:
     """A client sends all the time."""
-    over = threading.Event()
+    over = system().event()
 
     def send() -> None:
         while not over.wait(0.01):
             put(twin, queue, 1, site)
 
-    client = threading.Thread(target=send)
-    client.start()
+    client = beside(send, "client")
     try:
         yield
     finally:
         over.set()
-        client.join()
+        client.result()
 
 
 @pytest.mark.parametrize(
@@ -239,7 +238,7 @@ def test_a_move_of_one_queue_that_cannot_finish_is_escalated_beside_the_queues_t
 @contextmanager
 def replying(twin: PlayedTwin, site: str) -> Iterator[None]:
     """Clients make temporary queues for replies, and leave them, all the time."""
-    over = threading.Event()
+    over = system().event()
 
     def reply() -> None:
         number, broker = 0, at(twin, site)
@@ -254,10 +253,9 @@ def replying(twin: PlayedTwin, site: str) -> Iterator[None]:
             with twin.still():
                 broker.destroy_queue(name)
 
-    client = threading.Thread(target=reply)
-    client.start()
+    client = beside(reply, "client")
     try:
         yield
     finally:
         over.set()
-        client.join()
+        client.result()

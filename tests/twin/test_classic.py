@@ -386,6 +386,7 @@ def test_whatever_happens_on_the_way_both_sites_end_with_the_same(acts: list[tup
         for number, (act, site) in enumerate(acts):
             with sites.brokers[site].lock:
                 sites.do(act, site, number, wanted)
+            system().sleep(0.001)  # what an agent is told at once it hears before anything else happens
         for site, way in sites.ways.items():
             way.set(Mode.OPEN)
             with sites.brokers[site].lock:

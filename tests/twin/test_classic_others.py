@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 from typing import Any, TypeVar
 
 import pytest
 import yaml
 
+from dr_ctl.processes.hooks import Place
 from dr_ctl.stomp_io.address import Login
 from dr_ctl.stomp_io.answers import Closed, Connected, Silent
 from dr_ctl.stomp_io.client import greet
@@ -64,7 +64,8 @@ def test_a_broker_that_is_kept_comes_back_by_itself_and_any_is_started_by_a_comm
     london = at(twin, "london", SharedStoreBroker)
 
     def ran(what: str) -> int:
-        return subprocess.run(words[what], cwd=twin.directory, timeout=10, check=False).returncode
+        done = Place(twin.directory, frozenset()).run(what, words[what], 10, {})
+        return int(str(done.evidence["exit_code"]))
 
     def stop() -> None:
         with twin.still():

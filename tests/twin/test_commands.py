@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
 
 from dr_ctl.agents.monitor import recording
+from dr_ctl.core.clock import growing_s
 from dr_ctl.settings.loader import load
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.rehearsal import ANY_FIGURE
@@ -34,7 +34,10 @@ def test_acknowledgements_that_the_plugin_loses_double_nothing(twin: PlayedTwin,
     for broker in twin.brokers(ContinuityBroker):
         broker.ack_loss = 0.2
     with twin.load(RATE, work_ms=1) as traffic:
+        # They get lost where those of several flows come at once, as after a link that hung.
+        twin.cut("london", "hang")
         traffic.wait_for(200)
+        twin.heal()
         moved = dr_ctl("swapover", "--to", "paris", "--yes")
         traffic.wait_for(traffic.counts().sent + 50)
         verdict = traffic.stop()
@@ -212,9 +215,9 @@ def test_a_site_in_a_black_hole_adds_no_more_than_it_is_given(
             else:
                 twin.swallow("london")
                 refused = dr_ctl(*words)
-            began = time.monotonic()
+            began = growing_s()
             ended = dr_ctl(*words, "--presume-down", "london", "--reason", "its rack is dark")
-            took_s[how] = time.monotonic() - began
+            took_s[how] = growing_s() - began
 
             assert ended.code == 0, ended.document
             assert [debt["kind"] for debt in ended.document["debts"]] == ["fence", "quarantine"]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dr_ctl.core.system import beside
 from dr_ctl.topologies.common.view import Peer
 from dr_ctl.topologies.continuity import copies, fence
 from dr_ctl.topologies.continuity.patience import PluginPatience
@@ -69,10 +69,9 @@ def test_a_command_that_comes_late_is_found_and_its_effect_taken_back(
         with twin.still():
             plugin(twin, "london").service.tell("deactivate-site")
 
-    late = threading.Thread(target=tell)
-    late.start()
+    late = beside(tell, "late")
     ended = dr_ctl("swapover", "--to", "paris", "--yes")
-    late.join()
+    late.result()
 
     done(ended)
     assert plugin(twin, "paris").serves
@@ -94,10 +93,9 @@ def test_a_site_that_is_about_to_deliver_is_not_activated_over_and_over(
         with twin.still():
             plugin(twin, "paris").service.deactivate()
 
-    late = threading.Thread(target=obey)
-    late.start()
+    late = beside(obey, "late")
     dr_ctl("swapover", "--to", "paris", "--yes")
-    late.join()
+    late.result()
 
     until(lambda: plugin(twin, "paris").serves)
     activations = [each for each in twin.changes() if each.operation.startswith("activateSite(")]
@@ -107,7 +105,7 @@ def test_a_site_that_is_about_to_deliver_is_not_activated_over_and_over(
 def test_bridges_that_try_seldom_are_waited_for_and_taken_for_nothing_else(
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(beans, "INTERVAL", "1000")
+    monkeypatch.setattr(beans, "INTERVAL", "3000")
     impatient(monkeypatch, PluginPatience, watch_intervals=1, watch_at_most_s=0.5)
 
     ended = done(dr_ctl("swapover", "--to", "paris", "--yes"))

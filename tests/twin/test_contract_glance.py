@@ -31,6 +31,8 @@ from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, MIRROR
 from tests.twin.subject import until
 
+pytestmark = pytest.mark.wire
+
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 GLANCING = pytest.mark.parametrize("topology", [MIRROR, CONTINUITY, BRIDGES, BROKERSYNC])
 

@@ -15,7 +15,10 @@ from dr_ctl.topologies.artemis.limits import SERVER, of_addresses
 from dr_ctl.topologies.artemis.look import MOVING, find_broker
 from dr_ctl.topologies.common.names import OUTFLOW_PREFIX
 from dr_ctl.topologies.mirror.look import Size, look_again
+from tests.twin.conftest import ON_THE_WIRE_TOO
 from tests.twin.subject import SITES, Subject, until
+
+pytestmark = ON_THE_WIRE_TOO
 
 ILLEGAL = "java.lang.IllegalArgumentException"
 NO_BEAN = "javax.management.InstanceNotFoundException"

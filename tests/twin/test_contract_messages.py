@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import socket
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -10,9 +10,13 @@ import pytest
 from dr_ctl.stomp_io.answers import Closed, Connected, Refused
 from dr_ctl.stomp_io.client import greet
 from dr_ctl.stomp_io.connection import ConnectionLost
+from dr_ctl.stomp_io.stream import connected
 from dr_ctl.topologies.mirror.origins import browsed
 from tests.stomp_io.encoding import encode
+from tests.twin.conftest import ON_THE_WIRE_TOO
 from tests.twin.subject import SITES, Subject, comes, until
+
+pytestmark = ON_THE_WIRE_TOO
 
 
 def test_what_is_sent_appears_at_the_peer_under_the_same_origin(subject: Subject) -> None:
@@ -189,9 +193,9 @@ def test_a_wrong_frame_is_answered_with_an_error_and_the_end(
 def test_heart_beats_are_agreed_upon(subject: Subject, asked: str | None, told: str | None) -> None:
     at = subject.place("london")
     hello = {"accept-version": "1.2", "host": "x", "login": at.app.user, "passcode": at.app.password}
-    with socket.create_connection((at.stomp.host, at.stomp.port), timeout=5) as sock:
-        sock.sendall(encode("CONNECT", {**hello, **({"heart-beat": asked} if asked else {})}))
-        said = sock.recv(4096).decode()
+    with closing(connected(at.stomp, None, within_s=5)) as stream:
+        stream.send(encode("CONNECT", {**hello, **({"heart-beat": asked} if asked else {})}), 5)
+        said = (stream.receive(5) or b"").decode()
 
     assert said.startswith("CONNECTED\n")
     assert (f"\nheart-beat:{told}\n" in said) if told else ("heart-beat" not in said)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ import pytest
 from dr_ctl.core.clock import SystemClock
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.patience import Patience
+from dr_ctl.core.system import all_ended, beside, system
 from dr_ctl.engine.lease import LOCK, Store, look_at, next_epoch
 from dr_ctl.engine.stores import FolderStore
 from dr_ctl.settings.loader import load
@@ -119,19 +120,18 @@ def test_a_second_creation_is_refused_and_changes_nothing(shelf: Shelf) -> None:
 def test_of_several_that_create_at_the_same_moment_one_gets_it(shelf: Shelf) -> None:
     """Also while somebody reads: there is a whole document or none."""
     runs = 4
-    start, got, seen = threading.Barrier(runs + 1), dict[int, bool](), list[str]()
+    start, got, seen = system().event(), dict[int, bool](), list[str]()
 
     def create(run: int, store: Store) -> None:
         start.wait()
         got[run] = store.create(LOCK, 1, str(run) * 5_000)
 
-    threads = [threading.Thread(target=create, args=(run, shelf.way())) for run in range(runs)]
-    for thread in threads:
-        thread.start()
+    creating = [beside(partial(create, run, shelf.way()), f"run {run}") for run in range(runs)]
     reader = shelf.way()
-    start.wait()
-    while any(thread.is_alive() for thread in threads):
+    start.set()
+    while not all_ended(creating, 0):
         seen += [text for _, text in reader.read(LOCK)[1]]
+        system().sleep(0.001)
     seen += [text for _, text in reader.read(LOCK)[1]]
 
     [winner] = [run for run, created in got.items() if created]

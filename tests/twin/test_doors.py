@@ -12,6 +12,8 @@ from dr_ctl_lab.twin import sockets as module
 from dr_ctl_lab.twin.parts import Visitor
 from dr_ctl_lab.twin.sockets import SocketDoors
 
+pytestmark = pytest.mark.wire
+
 SOUNDS = 100_000  # far more than wait in a socket's buffer
 
 

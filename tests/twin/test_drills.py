@@ -6,7 +6,7 @@ import itertools
 import re
 import shlex
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ import tests.patience
 from dr_ctl.cli.app import run
 from dr_ctl.cli.session import Time
 from dr_ctl.core.clock import SystemClock, stamp
+from dr_ctl.core.system import system
 from dr_ctl.rpo.core.quantities import Quantity
 from dr_ctl.rpo.estimate.result import EstimateAnswer, Verdict
 from dr_ctl.rpo.estimate.stored import store
@@ -85,7 +86,7 @@ def person(
 
 def recorded(twin: PlayedTwin, role: str, *, ago_s: float, link: bool = True, rate: float = 10.0) -> datetime:
     """A minute of looks at London, the last so long ago; gives the moment of the last."""
-    last = datetime.now(UTC) - timedelta(seconds=ago_s)
+    last = system().now() - timedelta(seconds=ago_s)
     rows = []
     for number in range(13):
         at = last - timedelta(seconds=5 * (12 - number))
@@ -132,7 +133,7 @@ def estimated(twin: PlayedTwin) -> None:
     store(
         Place.at(Path(twin.settings_path).parent / "history"),
         EstimateAnswer(made),
-        datetime.now(UTC) - timedelta(seconds=90),
+        system().now() - timedelta(seconds=90),
     )
 
 

@@ -4,10 +4,7 @@ the next return succeeds."""
 from __future__ import annotations
 
 import json
-import os
 import signal
-import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from dr_ctl.core.system import beside, system
 from dr_ctl.topologies.mirror.acts import reinstate
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.played import PlayedTwin
@@ -24,6 +22,7 @@ from dr_ctl_lab.twin.mirror.broker import MirrorBroker
 from dr_ctl_lab.twin.mirror.outflow import Event
 from tests.broker.driving import Ended
 from tests.conftest import Command
+from tests.simulated import interrupt
 from tests.twin.matrix import ACCEPTED, done, put
 from tests.twin.subject import Client, until
 from tests.twin.test_crashes import Died
@@ -38,11 +37,10 @@ class Consumer:
 
     def __init__(self, stage: PlayedTwin | Lab) -> None:
         self.got: list[str] = []
-        self._stop = threading.Event()
+        self._stop = system().event()
         self._client = Client(stage.site("paris"), {})
         self._client.subscribe("orders.in")
-        self._thread = threading.Thread(target=self._work)
-        self._thread.start()
+        self._working = beside(self._work, "consumer")
 
     def _work(self) -> None:
         while not self._stop.is_set():
@@ -53,7 +51,7 @@ class Consumer:
 
     def end(self) -> None:
         self._stop.set()
-        self._thread.join()
+        self._working.result()
         self._client.connection.close(politely=False)
 
 
@@ -142,7 +140,7 @@ def stalls(half: Half, dr_ctl: Command) -> Ended:
 
 
 def is_interrupted(half: Half, dr_ctl: Command) -> Ended:
-    half.stopped = lambda: os.kill(os.getpid(), signal.SIGINT)
+    half.stopped = lambda: interrupt(signal.SIGINT)
     ended = dr_ctl("reinstate", "london", "--yes")
     assert ended.code == 130, ended.document
     return ended
@@ -183,7 +181,7 @@ def test_what_came_in_ahead_of_its_acknowledgement_is_taken_out(
 
     told_of_it(ended)
     assert not any(queue.paused for queue in twin.host("paris").broker.queues.values())
-    time.sleep(0.2)  # whoever has it now gets it at once
+    system().sleep(0.2)  # whoever has it now gets it at once
     assert consumer.got == []
     next_one_succeeds(half, consumer, dr_ctl)
     assert "DR-RECONCILE-003" in dr_ctl("status").told

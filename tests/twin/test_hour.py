@@ -14,6 +14,8 @@ from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.clock import Clock
 from tests.twin.hour import BEGIN
 
+pytestmark = pytest.mark.wire
+
 PACE, HOUR_S, RATE = 15.0, 3600.0, 40
 
 

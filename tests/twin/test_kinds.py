@@ -17,6 +17,8 @@ from dr_ctl_lab.twin.kinds import KINDS
 from dr_ctl_lab.twin.mirror.broker import MirrorBroker
 from dr_ctl_lab.twin.site import Twin
 
+pytestmark = pytest.mark.wire
+
 
 def test_a_kind_that_is_registered_makes_twins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(KINDS.modules, "folders", "tests.twin.registered")

@@ -4,7 +4,7 @@ every command says the same."""
 from __future__ import annotations
 
 from contextlib import closing
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 from dr_ctl.agents.monitor import Monitor
 from dr_ctl.core.clock import SystemClock, stamp
 from dr_ctl.core.patience import Patience
+from dr_ctl.core.system import system
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.loader import load
@@ -111,7 +112,7 @@ def test_without_a_link_status_says_since_when_and_shows_no_old_estimate(person:
     twin.cut("london")
     until(lambda: not twin.host("london").broker.attached)
     put(twin, "london", "orders.in", 12)
-    last = datetime.now(UTC) - timedelta(minutes=11)
+    last = system().now() - timedelta(minutes=11)
     more = {"pair": PAIR, "start": "1", "added": 0, "removed": 0}
     write([Row(site="london", ts=last, kind="mixed", name="*", depth=0, link=True, **more)],
           Path(twin.settings_path).parent / "history")  # fmt: skip

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import random
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dr_ctl.core.system import system
 from dr_ctl_lab.played import PlayedTwin
 from tests.broker.driving import Operator, end_all
 from tests.twin.matrix import Judge, paused, serving
+
+pytestmark = pytest.mark.wire
 
 OTHER = {"london": "paris", "paris": "london"}
 ROUNDS_IN_CI, ROUNDS = 3, 100
@@ -44,7 +46,7 @@ def test_of_two_that_start_together_one_moves(
             started = []
             for operator, target in zip(operators, targets, strict=True):
                 started.append(operator.start("swapover", "--to", target, "--yes"))
-                time.sleep(chance.random() * 0.2)  # how far apart they start is what differs from round to round
+                system().sleep(chance.random() * 0.2)  # how far apart they start is what differs from round to round
 
             ended = [each.wait(process) for each, process in zip(operators, started, strict=True)]
 

@@ -223,6 +223,7 @@ def test_a_store_that_nobody_takes_ends_with_a_command_that_helps(
     assert done(dr_ctl("status")).document["data"]["pairs"][0]["serving"] == "paris"
 
 
+@pytest.mark.wire
 def test_two_dead_processes_are_no_answer_and_the_command_that_is_named_starts_one(
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

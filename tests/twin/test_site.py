@@ -24,6 +24,7 @@ from dr_ctl_lab.twin.site import Twin
 from tests.twin.conftest import LATER
 
 
+@pytest.mark.wire
 def test_nothing_is_left_of_it(tmp_path: Path) -> None:
     before = set(threading.enumerate())
     ports: list[int] = []

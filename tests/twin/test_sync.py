@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 
 from dr_ctl.agents.sync import Standing, SyncAgent
 from dr_ctl.cli.app import run
+from dr_ctl.core.system import beside, system
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.classic.brokersync.broker import BrokerSyncBroker
 from dr_ctl_lab.twin.kinds import BROKERSYNC, MIRROR
@@ -276,12 +276,16 @@ def test_an_agent_works_for_no_lost_site_while_the_other_is_silent(
     work(pair, 10, 4)
     failed_over(pair, twin, dr_ctl)
     twin.freeze("paris")
-    thaw = threading.Timer(6.0, lambda: twin.thaw("paris"))
-    thaw.start()
+
+    def thaw() -> None:
+        system().sleep(6.0)
+        twin.thaw("paris")
+
+    thawing = beside(thaw, "thaw")
 
     _, (*_, last) = follow(capsys, "--for", "12s")
 
-    thaw.join()
+    thawing.result()
     assert pair.depth("paris", ORDERS) == 17
     assert [each["id"] for each in last["findings"]] == ["DR-AGENT-005"]
 

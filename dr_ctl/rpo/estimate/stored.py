@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.model import Finding, Json
+from dr_ctl.core.system import system
 from dr_ctl.engine.runs import write
 from dr_ctl.rpo.findings import ESTIMATE_UNREADABLE
 from dr_ctl.settings.model import Place
@@ -81,7 +82,7 @@ def stored(history: Path | Place, site: str) -> Found:
     if isinstance(history, Path):
         return _read(history, site)
     found = _read(history.near, site)
-    now = datetime.now(UTC)
+    now = system().now()
     if history.folder is not None or (found.stored is not None and found.stored.age_s(now) < FRESH_S):
         return found
     from dr_ctl.rpo.history.sources import read  # noqa: PLC0415 - what reads Parquet takes a tenth of a second

@@ -4,10 +4,15 @@ start."""
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Final
 
+from dr_ctl.core.system import system
+from dr_ctl_lab.twin.network import network
+
 FOLDER: Final = "processes"
+NOT_RUNNING: Final = 3
 # Asks by a file, which is gone once it runs.
 _ASK: Final = """
 import pathlib, sys, time
@@ -24,8 +29,11 @@ class ProcessFiles:
     def __init__(self, home: Path | None, name: str) -> None:
         self._runs = home and home / FOLDER / name
         self._asked = home and home / FOLDER / f"{name}.start"
-        if self._runs is not None:
+        if home is not None and self._runs is not None and self._asked is not None:
             self._runs.parent.mkdir(exist_ok=True)
+            if (wires := network()) is not None:
+                wires.add_program(state(name), home, partial(_told, self._runs))
+                wires.add_program(start(name), home, partial(_started, self._asked))
 
     def tell(self, *, running: bool) -> None:
         if self._runs is not None and running:
@@ -41,6 +49,17 @@ class ProcessFiles:
     def answer(self) -> None:
         if self._asked is not None:
             self._asked.unlink(missing_ok=True)
+
+
+def _told(runs: Path) -> int:
+    return 0 if runs.exists() else NOT_RUNNING
+
+
+def _started(asked: Path) -> int:
+    asked.touch()
+    while asked.exists():
+        system().sleep(0.02)
+    return 0
 
 
 def state(name: str) -> list[str]:

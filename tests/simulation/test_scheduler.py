@@ -1,0 +1,263 @@
+"""Time that jumps: who is next, who is woken, what ends, and what is told where nobody will ever go on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import pytest
+
+from dr_ctl.core.system import all_ended, beside, system, together
+from dr_ctl_lab.simulation import scheduler
+from dr_ctl_lab.simulation.scheduler import Standstill
+from dr_ctl_lab.simulation.system import Simulation, simulated
+
+
+@pytest.fixture
+def simulation() -> Iterator[Simulation]:
+    with simulated() as simulation:
+        yield simulation
+
+
+@pytest.fixture
+def noted(simulation: Simulation) -> Callable[[str, float], Callable[[], None]]:
+    """Work that notes when it is done with a wait; `order` has what was noted."""
+    begins = simulation.monotonic()
+
+    def after(what: str, seconds: float) -> Callable[[], None]:
+        def work() -> None:
+            system().sleep(seconds)
+            order.append((what, round(simulation.monotonic() - begins, 6)))
+
+        return work
+
+    order: list[tuple[str, float]] = []
+    after.order = order  # type: ignore[attr-defined]
+    return after
+
+
+def test_who_waits_goes_on_by_time_and_at_one_time_by_order(
+    noted: Callable[[str, float], Callable[[], None]],
+) -> None:
+    works = [noted(what, s) for what, s in (("slow", 3600.0), ("first", 1.0), ("second", 1.0), ("at once", 0.0))]
+
+    together(works, "work", most=4)
+
+    assert noted.order == [("at once", 0.0), ("first", 1.0), ("second", 1.0), ("slow", 3600.0)]  # type: ignore[attr-defined]
+
+
+def test_the_wall_clock_goes_with_it(simulation: Simulation) -> None:
+    before, began = simulation.now(), simulation.monotonic()
+
+    system().sleep(86_400.0)
+
+    assert (simulation.now() - before).total_seconds() == simulation.monotonic() - began == 86_400.0
+
+
+def test_an_event_wakes_who_waits_and_a_time_limit_does(simulation: Simulation) -> None:
+    event, began = system().event(), simulation.monotonic()
+    waiting = [beside(partial(event.wait, 5.0), "waits"), beside(partial(event.wait, 1.0), "gives up")]
+
+    system().sleep(2.0)
+    event.set()
+
+    assert [each.result() for each in waiting] == [True, False]
+    assert simulation.monotonic() - began == 2.0
+    assert event.wait(0)
+
+
+def test_a_mutex_is_handed_over_in_the_order_in_which_it_was_asked_for(simulation: Simulation) -> None:
+    mutex, held = system().mutex(), list[int]()
+
+    def hold(number: int) -> None:
+        with mutex:
+            held.append(number)
+            system().sleep(1.0)
+
+    with mutex:
+        holding = [beside(partial(hold, number), "holds") for number in range(3)]
+        system().sleep(1.0)
+        assert not mutex.acquire(blocking=False)
+        assert held == []
+    for each in holding:
+        each.wait()
+
+    assert held == [0, 1, 2]
+    assert mutex.acquire(blocking=False)
+
+
+def test_a_condition_is_looked_at_again_each_time_something_changes(simulation: Simulation) -> None:
+    changed, count = system().condition(), [0]
+
+    def counts() -> None:
+        for _ in range(3):
+            system().sleep(1.0)
+            count[0] += 1
+            with changed:
+                changed.notify_all()
+
+    counting, began = beside(counts, "counts"), simulation.monotonic()
+    with changed:
+        assert changed.wait_for(lambda: count[0] == 2, 10.0)
+        assert not changed.wait_for(lambda: count[0] == 99, 0.5)
+    counting.result()
+
+    assert simulation.monotonic() - began == 3.0
+
+
+def test_who_gave_up_waiting_is_not_woken_out_of_the_next_wait(simulation: Simulation) -> None:
+    work, event = beside(partial(system().sleep, 5.0), "work"), system().event()
+    assert not work.wait(1.0)
+    began = simulation.monotonic()
+
+    assert not event.wait(30.0)
+
+    assert simulation.monotonic() - began == 30.0
+    assert all_ended([work], 0)
+
+
+def test_an_error_is_raised_where_the_result_is_asked_for() -> None:
+    def fails() -> None:
+        raise ValueError("no")
+
+    with simulated():
+        with pytest.raises(ValueError, match="no"):
+            beside(fails, "fails").result()
+        ignored = beside(partial(open, "/nowhere/at/all"), "away")
+        ignored.wait()
+
+
+def test_a_defect_that_nobody_asked_for_is_raised_at_the_end() -> None:
+    def fails() -> None:
+        raise ValueError("a defect")
+
+    with pytest.raises(ValueError, match="a defect"), simulated():
+        beside(fails, "fails").wait()
+
+
+def test_what_still_waits_at_the_end_is_ended() -> None:
+    ended = []
+
+    def waits() -> None:
+        try:
+            system().event().wait()
+        finally:
+            ended.append("tidied up")
+            system().sleep(1.0)
+            ended.append("never")
+
+    before = threading.active_count()
+    with simulated():
+        beside(waits, "waits")
+        system().sleep(1.0)
+        beside(waits, "never begins")
+
+    assert ended == ["tidied up"]
+    assert threading.active_count() == before
+
+
+def test_a_wait_for_what_will_never_happen_is_told(simulation: Simulation) -> None:
+    beside(system().event().wait, "waits too")
+
+    with pytest.raises(Standstill, match=r"nobody will ever go on.*waits too"):
+        system().event().wait()
+
+
+def test_a_loop_in_which_no_time_passes_is_told(simulation: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduler, "MOST_TURNS", 100)
+
+    def spins() -> None:
+        while True:
+            system().sleep(0)
+
+    beside(spins, "spins")
+    with pytest.raises(Standstill, match=r"time does not pass.*spins"):
+        system().sleep(1.0)
+
+
+def test_what_goes_on_for_ever_beside_a_wait_without_an_end_is_told(simulation: Simulation) -> None:
+    def goes_on() -> None:
+        while True:
+            system().sleep(60.0)
+
+    beside(goes_on, "goes on")
+    with pytest.raises(Standstill, match="does not happen"):
+        system().event().wait()
+
+
+def test_a_thread_that_the_simulation_has_not_started_may_not_wait_in_it(simulation: Simulation) -> None:
+    errors: list[Exception] = []
+
+    def waits() -> None:
+        try:
+            system().sleep(1.0)
+        except RuntimeError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=waits)
+    thread.start()
+    thread.join()
+
+    assert "is no task of the simulation" in str(errors[0])
+
+
+class Interrupted(Exception):
+    pass
+
+
+def test_a_signal_is_heard_in_the_middle_of_a_wait_which_goes_on(simulation: Simulation) -> None:
+    heard: list[float] = []
+    began = simulation.monotonic()
+
+    def signals() -> None:
+        system().sleep(1.0)
+        simulation._scheduler.interrupt(lambda: heard.append(simulation.monotonic() - began))
+
+    beside(signals, "signals")
+    system().sleep(5.0)
+
+    assert heard == [1.0]
+    assert simulation.monotonic() - began == 5.0
+
+
+def test_a_signal_may_end_a_wait_by_what_it_sets_or_raises(simulation: Simulation) -> None:
+    event, began = system().event(), simulation.monotonic()
+
+    def raises() -> None:
+        raise Interrupted
+
+    def signals() -> None:
+        for handler in (event.set, raises):
+            system().sleep(1.0)
+            simulation._scheduler.interrupt(handler)
+
+    beside(signals, "signals")
+
+    assert event.wait(60.0)
+    assert simulation.monotonic() - began == 1.0
+    with pytest.raises(Interrupted):
+        system().sleep(60.0)
+    assert simulation.monotonic() - began == 2.0
+    system().sleep(60.0)  # what was left of the other wait wakes nobody
+    assert simulation.monotonic() - began == 62.0
+
+
+def test_the_same_is_played_the_same_each_time() -> None:
+    def played() -> list[tuple[str, float]]:
+        told: list[tuple[str, float]] = []
+        with simulated() as simulation:
+            mutex = system().mutex()
+
+            def work(name: str, seconds: float) -> None:
+                for _ in range(20):
+                    system().sleep(seconds)
+                    with mutex:
+                        system().sleep(0.01)
+                        told.append((name, simulation.monotonic()))
+
+            works = [partial(work, f"{number}", 0.01 * (number % 3)) for number in range(8)]
+            together(works, "work", most=5)
+        return told
+
+    assert played() == played()
