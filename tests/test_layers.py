@@ -30,7 +30,7 @@ HOMES = {
     "pyspark": ("rpo/spark/session.py", "rpo/spark/tasks.py"),
     "rich": ("cli/progress.py", "cli/watching.py"),
     "click": (),
-    "requests": ("jolokia/http.py",),
+    "requests": ("jolokia/http.py", "dr_ctl_lab/simulation/wires.py"),
     "urllib3": (),
 }
 CONTRACT = ("topologies.topology", "topologies.proposing", "topologies.registry")
