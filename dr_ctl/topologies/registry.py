@@ -52,7 +52,7 @@ _PROBES: Final[Mapping[Family, str]] = {
     Family.CLASSIC: "dr_ctl.topologies.classic.probing",
 }
 # Packages that several topologies share, what goes around any of them, and the agent of one.
-_SHARED: Final = ("common", "classic", "workloads", "brokersync.sync")
+_SHARED: Final = ("common", "artemis", "classic", "workloads", "brokersync.sync")
 
 
 def finding_kinds() -> Mapping[str, FindingKind]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import paho.mqtt.client as paho
 import pytest
+from paho.mqtt.enums import CallbackAPIVersion
 
 from dr_ctl_lab.lab.clients.client import Speaks
 from dr_ctl_lab.lab.lab import Lab
-from tests.broker.driving import Operator, until
+from tests.broker.driving import Operator, execute, on_queue, until
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
 
@@ -50,3 +54,61 @@ def compared(operator: Operator) -> int:
     told: list[dict[str, Any]] = [entry["evidence"] for entry in operator.journal() if entry["kind"] == "step"]
     [by_pair] = [each for each in told if "orders-1" in each]
     return int(by_pair["orders-1"]["ids_compared"])
+
+
+def test_what_mqtt_retains_and_the_sessions_it_keeps_are_said_to_stay(lab: Lab, operator: Operator) -> None:
+    """The queue of a kept session moves with what waits in it; a new subscriber at the other site gets no state."""
+    with mqtt(lab, "london", "meter") as meter:
+        meter.subscribe("plant/+/temp", 1)
+        until(lambda: "meter.plant.*.temp" in lab.admin("london").depths())
+    with mqtt(lab, "london", "plc", keeps=False) as plc:
+        plc.publish("plant/1/state", "RUNNING", 1, retain=True).wait_for_publish(10)
+        for value in ("17", "18"):
+            plc.publish("plant/1/temp", value, 1).wait_for_publish(10)
+    until(lambda: lab.admin("paris").depths().get("meter.plant.*.temp") == 2)
+    stays = ("1 retained message(s) of MQTT (plant.1.state)", "the session state of 2 client(s) of MQTT")
+
+    validated, planned = operator.run("validate"), operator.run("plan", "swapover", "--to", "paris")
+    moved = operator.run("swapover", "--to", "paris", "--yes")
+
+    [told] = [each for each in validated.document["findings"] if each["id"] == "DR-MQTT-001"]
+    assert all(part in told["text"] for part in stays), told["text"]
+    assert set(stays) <= {*planned.document["data"]["plan"]["not_replicated"]}
+    assert moved.code == 0, moved.told
+    came: list[str] = []
+    with mqtt(lab, "paris", "meter", came) as meter:
+        meter.subscribe("plant/+/temp", 1)
+        until(lambda: sorted(came) == ["17", "18"])
+        answered: list[bool] = []
+        meter.on_unsubscribe = lambda *_: answered.append(True)
+        meter.subscribe("plant/+/state", 1)
+        meter.unsubscribe("nothing")  # is answered after what is retained
+        until(lambda: answered)
+        assert sorted(came) == ["17", "18"]
+    back = operator.run("swapover", "--to", "london", "--yes")
+    assert back.code == 0, back.told
+    with mqtt(lab, "london", "plc", keeps=False) as plc:  # retained at home, however old
+        plc.publish("plant/1/state", "", 1, retain=True).wait_for_publish(10)
+    for kept in ("meter.plant.*.temp", "meter.plant.*.state"):
+        execute(lab, "london", "", "destroyQueue(java.lang.String,boolean)", kept, True)
+    until(lambda: not [name for name in lab.admin("paris").depths() if name.startswith("meter.")])
+    on_queue(lab, "london", "$sys.mqtt.sessions", "removeAllMessages()")
+
+
+@contextmanager
+def mqtt(lab: Lab, site: str, name: str, came: list[str] | None = None, *, keeps: bool = True) -> Iterator[paho.Client]:
+    """A client of MQTT 3.1.1 with a session that outlives it, or with none."""
+    client = paho.Client(CallbackAPIVersion.VERSION2, client_id=name, clean_session=not keeps)
+    target = lab.target()
+    client.username_pw_set(target.login.user, target.login.password)
+    if came is not None:
+        client.on_message = lambda _client, _data, message: came.append(message.payload.decode())
+    address = dict(target.sites)[site]
+    client.connect(address.host, address.port)
+    client.loop_start()
+    try:
+        until(client.is_connected)
+        yield client
+    finally:
+        client.disconnect()
+        client.loop_stop()

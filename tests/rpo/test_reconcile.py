@@ -449,10 +449,10 @@ def test_what_brokers_keep_for_themselves_is_held_by_nobody_and_what_is_staged_b
 
 
 def test_the_names_of_brokers_own_queues_are_those_that_topologies_know() -> None:
-    from dr_ctl.topologies.common.names import OTHERS  # noqa: PLC0415
+    from dr_ctl.topologies.common.names import BROKERS, OURS  # noqa: PLC0415
     from dr_ctl.topologies.continuity.view import PREFIX  # noqa: PLC0415
 
-    assert all(any(name.startswith(own) for own in exports.OWN) for name in (*OTHERS, f"{PREFIX}.in"))
+    assert all(any(name.startswith(own) for own in exports.OWN) for name in (*BROKERS, *OURS, f"{PREFIX}.in"))
 
 
 def test_a_staged_message_that_was_browsed_is_held_of_its_queue_and_an_outflow_of_none(tmp_path: Path) -> None:

@@ -19,7 +19,9 @@ from dr_ctl.topologies.sharedstore import named as sharedstore
 
 TOPOLOGIES = Path(mirror.__file__).parents[1]
 # The family whose checks a topology makes too.
-FAMILIES = dict.fromkeys(("brokersync", "fanout", "sharedstore"), ("classic",))
+FAMILIES = dict.fromkeys(("brokersync", "fanout", "sharedstore"), ("classic",)) | dict.fromkeys(
+    ("mirror", "continuity", "bridges"), ("artemis",)
+)
 # A broker that did not answer has no check that holds; a name that is taken is looked at where something is written.
 NOT_A_CHECK = {"DR-SITE-001", "DR-LOCK-005"}
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from dr_ctl.topologies.artemis import mqtt
 from dr_ctl.topologies.artemis.document_queue import IN_USER, Papers
 from dr_ctl.topologies.artemis.fence import DoorsAndRoles
 from dr_ctl.topologies.artemis.group import ALONE, Group
@@ -39,6 +41,10 @@ class ArtemisBroker(Broker):
     def document_queue(self) -> Papers:
         """The way in which documents of dr-ctl are kept at it."""
         return IN_USER
+
+    @property
+    def stays(self) -> Sequence[str]:
+        return mqtt.stays(self)
 
     @property
     def requests(self) -> ArtemisRequests:

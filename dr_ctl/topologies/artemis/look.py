@@ -13,7 +13,7 @@ from dr_ctl.jolokia.errors import BadValue, NoSuchBean, OperationFailed
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.document_queue import Papers
-from dr_ctl.topologies.common.names import DOCUMENT, OUTFLOW_PREFIX
+from dr_ctl.topologies.common.names import BROKERS, DOCUMENT
 from dr_ctl.topologies.common.view import Acceptor, Broker, Connection, Consumer, Grants, Queue
 
 ACCEPTOR: Final = ("Name", "Started", "Parameters")
@@ -144,7 +144,7 @@ def queue(bean: str, fields: Fields) -> Queue:
         removed=bare.acked + fields.number("MessagesExpired") + fields.number("MessagesKilled"),
         durable=fields.flag("Durable"),
         temporary=fields.flag("Temporary"),
-        internal=fields.flag("InternalQueue") if fields.has("InternalQueue") else bare.name.startswith(OUTFLOW_PREFIX),
+        internal=fields.flag("InternalQueue") if fields.has("InternalQueue") else bare.name.startswith(BROKERS),
         ring=fields.has("RingSize") and fields.number("RingSize") >= 0,
         last_value=fields.has("LastValue") and fields.flag("LastValue"),
         dead_letter_address=_kept_once(fields.optional_text("DeadLetterAddress")),

@@ -9,6 +9,7 @@ from typing import Final
 from dr_ctl.core.model import Finding, Severity, some
 from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.ports import Move
+from dr_ctl.topologies.artemis import checks as artemis
 from dr_ctl.topologies.artemis.fence import ASIDE
 from dr_ctl.topologies.bridges.findings import (
     ALL_BRIDGES_GONE,
@@ -201,6 +202,7 @@ def of_both(rules: Rules, seen: Seen[BrokerView], move: Move, here: BrokerView, 
     """Compare the two brokers of a pair, for the queues that are to move."""
     del rules, seen
     yield from of_pair(here, there, move.ask.includes)
+    yield from artemis.of_both(here, there)
     if not any(queue.consumers for queue in there.arrived):
         yield IDS_NOT_TAKEN(
             f"{there.site}/{there.pair}: nothing applies the processed ids that arrive there",

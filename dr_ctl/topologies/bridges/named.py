@@ -7,6 +7,7 @@ from typing import Final
 
 from dr_ctl.core.model import some
 from dr_ctl.core.printable import if_known
+from dr_ctl.topologies.artemis.findings import MQTT_STAYS
 from dr_ctl.topologies.bridges.findings import (
     ALL_BRIDGES_GONE,
     BRIDGE_STOPPED,
@@ -89,4 +90,5 @@ BY_PAIR: Final[Sequence[Named[BrokerView]]] = (
     Named(COPY_OPEN_TO_CLIENTS, _closed),
     Named(COPY_TAKES_SENDS, _closed),
     Named(COPY_HOLDS_PROCESSED, _copies),
+    Named(MQTT_STAYS, lambda view: f"{view.site} {some(view.stays) or 'nothing'}"),
 )

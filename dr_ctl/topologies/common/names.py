@@ -14,10 +14,13 @@ CLUSTER_PREFIX: Final = "$.artemis.internal.sf."
 # Only documents have these words in their names; queues of messages that dr-ctl keeps aside do not.
 DOCUMENT: Final = re.compile(r"dr-ctl\.(lock|debt|receipt)\.")
 QUARANTINE_PREFIX: Final = f"{OWN}quarantine."
-# Names that brokers keep for themselves, and names of dr-ctl's own: no client's queues.
 REHEARSAL: Final = "rehearsal.dr-ctl."
 """Of a rehearsal's queue, which the peer has to get: the filters of mirrors leave out what begins with `dr-ctl.`"""
-OTHERS: Final = ("activemq.management", "activemq.notifications", "$.artemis.", "$sys.", OUTFLOW_PREFIX, OWN, REHEARSAL)
+OURS: Final = (OWN, REHEARSAL)
+MQTT_RETAINED: Final = "$sys.mqtt.retain."
+"""Of queues that hold what MQTT retains for new subscribers: the broker calls them none of its own, nobody consumes."""
+# Names that brokers keep for themselves. Which queues are its own a broker says itself, but for versions before 2.34.
+BROKERS: Final = ("activemq.management", "activemq.notifications", "$.artemis.", "$sys.mqtt.sessions", OUTFLOW_PREFIX)
 
 
 def quarantine_queue(site: str, queue: str) -> str:

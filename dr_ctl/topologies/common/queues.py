@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from dr_ctl.core.patterns import matches
 from dr_ctl.settings.model import Queues
-from dr_ctl.topologies.common.names import OTHERS
+from dr_ctl.topologies.common.names import BROKERS, MQTT_RETAINED, OURS
 from dr_ctl.topologies.common.view import Broker, Queue
 
 
@@ -23,7 +23,9 @@ def selects(queues: Queues, name: str) -> bool:
 def selects_all(queues: Queues, beginning: str) -> bool:
     """Say whether every queue whose name begins so is a client's that the settings speak of, whoever creates it."""
     heads = [re.split(r"[*#]", pattern)[0] for pattern in queues.exclude]
-    if any(beginning.startswith(each) or each.startswith(beginning) for each in (*OTHERS, *heads)):
+    if any(
+        beginning.startswith(each) or each.startswith(beginning) for each in (*BROKERS, *OURS, MQTT_RETAINED, *heads)
+    ):
         return False
     # `orders.#` has all that begins with `orders.`, where no other word of it is a pattern.
     whole = [each[:-1] for each in queues.include if each == "#" or (each.endswith(".#") and "*" not in each)]

@@ -117,6 +117,7 @@ class Recipe(Generic[V]):
             *self._lost_on_the_way,
         ]
         for view in seen.views(move.source):
+            lacks += view.stays
             kinds = {
                 "non-durable queues": [queue.name for queue in view.business.values() if not queue.durable],
                 "queues left out of quiesce and parity by the settings (they move too)": [

@@ -16,7 +16,7 @@ from dr_ctl.rpo.history.row import Row
 from dr_ctl.topologies.common.calls import Requests, queues_of
 from dr_ctl.topologies.common.fence import Fence
 from dr_ctl.topologies.common.link import AnyLink
-from dr_ctl.topologies.common.names import OTHERS
+from dr_ctl.topologies.common.names import MQTT_RETAINED, OURS
 from dr_ctl.topologies.topology import Obstacle
 
 
@@ -52,8 +52,13 @@ class Queue:
 
     @property
     def business(self) -> bool:
-        """Say whether clients' messages lie in it: neither the broker's own nor dr-ctl's."""
-        return not self.internal and not self.name.startswith(OTHERS)
+        """Say whether clients' messages lie in it: neither the broker's own nor dr-ctl's, nor what MQTT retains."""
+        return not self.internal and not self.name.startswith(OURS) and not self.retained
+
+    @property
+    def retained(self) -> bool:
+        """Say whether it holds what MQTT retains."""
+        return self.name.startswith(MQTT_RETAINED)
 
     def row(self, broker: Broker, at: datetime, *, acked: int | None = None) -> Row:
         """The queue as the history keeps it. `acked` is only known for a queue of clients."""
@@ -241,6 +246,11 @@ class Broker(ABC):
             if each.address in aside or each.ring or each.last_value or each.temporary or not each.durable
         }
         return frozenset({*drop, *filter(None, aside)})
+
+    @property
+    def stays(self) -> Sequence[str]:
+        """What lies there, is no queue of clients, and does not come to the other site, in words."""
+        return ()
 
     @property
     @abstractmethod

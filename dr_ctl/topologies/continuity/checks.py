@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dr_ctl.core.model import Finding, some
 from dr_ctl.engine.ports import Move
+from dr_ctl.topologies.artemis import checks as artemis
 from dr_ctl.topologies.common import checks as common
 from dr_ctl.topologies.common.checks import of_doors, of_pair, of_queues
 from dr_ctl.topologies.common.findings import PLUGIN_BRIDGE_AWAY, PLUGIN_NOT_STARTED
@@ -124,6 +125,7 @@ def _flows(name: str, view: SiteView) -> Iterator[Finding]:
 def of_both(source: SiteView, target: SiteView) -> Iterator[Finding]:
     here, there = source.service, target.service
     yield from of_pair(source, target)
+    yield from artemis.of_both(source, target)
     if here is None or there is None:
         return
     if here.site_id == there.site_id:

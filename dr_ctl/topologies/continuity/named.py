@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from dr_ctl.core.model import some
+from dr_ctl.topologies.artemis.findings import MQTT_STAYS
 from dr_ctl.topologies.common.findings import PLUGIN_BRIDGE_AWAY, PLUGIN_NOT_STARTED
 from dr_ctl.topologies.common.named import Named, doors
 from dr_ctl.topologies.continuity.findings import (
@@ -80,4 +82,5 @@ BY_PAIR: Final[Sequence[Named[SiteView]]] = (
     Named(FLOWS_DIFFER, _flows_read),
     Named(COUNTED_NOT_NAMED, _flows_read),
     Named(CLOCKS_BEYOND_STAGING, lambda view: f"{view.site} {view.now_ms}"),
+    Named(MQTT_STAYS, lambda view: f"{view.site} {some(view.stays) or 'nothing'}"),
 )

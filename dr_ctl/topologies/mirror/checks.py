@@ -10,6 +10,7 @@ from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.findings import COUNTS_DIFFER
 from dr_ctl.engine.ports import Move
 from dr_ctl.settings.model import Queues
+from dr_ctl.topologies.artemis import checks as artemis
 from dr_ctl.topologies.common import checks as common
 from dr_ctl.topologies.common import failover
 from dr_ctl.topologies.common.checks import of_doors, of_pair, of_queues
@@ -54,7 +55,8 @@ def of_move(rules: Rules, seen: MirrorSeen, move: Move) -> list[Finding]:
 
 
 def of_both(rules: Rules, seen: MirrorSeen, move: Move, here: BrokerView, there: BrokerView) -> Iterator[Finding]:
-    return _pair(here, there, seen, rules.queues, move.ask.accept_difference)
+    yield from _pair(here, there, seen, rules.queues, move.ask.accept_difference)
+    yield from artemis.of_both(here, there)
 
 
 def of_return(seen: MirrorSeen, move: Move) -> Iterator[Finding]:

@@ -7,6 +7,7 @@ from typing import Final
 
 from dr_ctl.core.model import some
 from dr_ctl.engine.findings import COUNTS_DIFFER
+from dr_ctl.topologies.artemis.findings import MQTT_STAYS
 from dr_ctl.topologies.common.findings import (
     LINK_DOOR_UNKNOWN,
     LINK_NEVER_MIRRORED,
@@ -81,4 +82,5 @@ BY_PAIR: Final[Sequence[Named[BrokerView]]] = (
     Named(CLOCKS_DIFFER, lambda view: f"{view.site} {view.now_ms}"),
     Named(COUNTS_DIFFER, _holding, "the queues hold the same"),
     Named(COUNTS_MAY_DIFFER, _holding),
+    Named(MQTT_STAYS, lambda view: f"{view.site} {some(view.stays) or 'nothing'}"),
 )
