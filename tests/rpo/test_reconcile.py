@@ -275,6 +275,56 @@ def test_an_export_and_a_snapshot_become_ledgers(tmp_path: Path) -> None:
     assert browsed == [("orders", "m1", "paris"), ("orders", "m3", "paris")]
 
 
+# As Artemis exports and shows the same messages: of a CORE client; of AMQP clients whose ids are text and numbers, for
+# which the export makes up a `user-id`; and of one that gives none.
+NATIVE = """<activemq-journal><messages>
+  <message id="2" type="text" user-id="5e4c7e3c-e951-11f1-8130-02fc00000001">
+    <queues><queue name="q"/></queues></message>
+  <message id="3" type="text" user-id="3a9998b4-e961-11f1-939e-02fc00000001"><properties>
+    <property name="NATIVE_MESSAGE_ID" value="ID:AMQP_NO_PREFIX:my-id-1" type="simple-string"/>
+    <property name="order_id" value="m1" type="simple-string"/></properties><queues><queue name="q"/></queues></message>
+  <message id="4" type="text" user-id="3a99bfc5-e961-11f1-939e-02fc00000001"><properties>
+    <property name="NATIVE_MESSAGE_ID" value="ID:AMQP_ULONG:4711" type="simple-string"/></properties>
+    <queues><queue name="q"/></queues></message>
+  <message id="5" type="text"><properties>
+    <property name="x-opt-amq-bkr-id" value="node" type="simple-string"/>
+    <property name="x-opt-amq-mr-id" value="77" type="long"/></properties><queues><queue name="q"/></queues></message>
+</messages></activemq-journal>
+"""
+SHOWN = [
+    {"messageID": 12, "protocol": "CORE", "userID": "ID:5e4c7e3c-e951-11f1-8130-02fc00000001"},
+    {
+        "messageID": 13,
+        "protocol": "AMQP",
+        "userID": "ID:my-id-1",
+        "StringProperties": {"applicationProperties.order_id": "m1", "extraProperties._AMQ_AD": "q"},
+    },
+    {"messageID": 14, "protocol": "AMQP", "userID": "ID:4711"},
+    {
+        "messageID": 15,
+        "protocol": "AMQP",
+        "userID": "",
+        "StringProperties": {"extraProperties.x-opt-amq-bkr-id": "node", "applicationProperties.x-opt-amq-bkr-id": "x"},
+        "LongProperties": {"extraProperties.x-opt-amq-mr-id": 77, "messageAnnotations.x-opt-amq-mr-id": 5},
+    },
+]
+
+
+def test_a_message_of_any_protocol_has_one_id_in_an_export_and_a_snapshot(tmp_path: Path) -> None:
+    snapshot = {**BROWSED, "request": {"mbean": 'address="q",queue="q"'}, "value": SHOWN}
+    named = {**snapshot, "value": SHOWN[1:2]}
+    for name, text in (("export.xml", NATIVE), ("all.json", json.dumps(snapshot)), ("one.json", json.dumps(named))):
+        (tmp_path / name).write_text(text)
+
+    exported = stored(tmp_path, f"london={tmp_path}/export.xml@{NOON}")
+    shown = stored(tmp_path, f"paris={tmp_path}/all.json")
+    by_name = stored(tmp_path, f"paris={tmp_path}/one.json", property_name="order_id")
+
+    assert [ident for _, ident, _ in exported] == [ident for _, ident, _ in shown]
+    assert [ident for _, ident, _ in shown][1:] == ["ID:my-id-1", "ID:4711", "node:77"]
+    assert by_name == [("q", "m1", "paris")]
+
+
 @pytest.mark.spark
 def test_an_export_of_an_empty_site_says_that_all_is_gone(spark: SparkSession, tmp_path: Path) -> None:
     told = as_lines([Event("m1", "sent", 0), Event("m2", "sent", 0), Event("m2", "consumed", 1)], tmp_path / "l.jsonl")

@@ -1,8 +1,9 @@
 """Turns the brokers' own lists of messages into ledgers: `artemis data exp` and browse snapshots.
 
 An export or a snapshot lists the messages of a site at one moment. Ids must be the same at both sites: a property that
-the sender set (`property_name`), else the client's message id (`user-id`) or the origin that a mirror notes. The
-broker's own number differs between sites and is never taken.
+the sender set (`property_name`), else the client's message id or the origin that a mirror notes. The broker's own
+number differs between sites and is never taken; nor is the `user-id` that an export makes up for a message of AMQP,
+whose id stands beside it.
 
 Brokers keep more in queues than clients' messages. A message that the continuity plugin has staged for a queue counts
 as held there. Messages under way to the other broker, and the broker's own, are only counted.
@@ -11,8 +12,9 @@ as held there. Messages under way to the other broker, and the broker's own, are
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -37,6 +39,12 @@ SCHEMA: Final = pa.schema(
 )
 BORN, NUMBER = "x-opt-amq-bkr-id", "x-opt-amq-mr-id"
 _BATCH: Final = 50_000
+# An export says of an id of AMQP which type it has, and a browse does not.
+_NATIVE: Final = "NATIVE_MESSAGE_ID"
+_ID: Final = "ID:"  # begins each id in a browse, as at its clients, and in an export only some
+_TYPE: Final = re.compile("^ID:AMQP_(NO_PREFIX|UUID|ULONG):")
+# A browse shows a message of AMQP by sections: what its sender wrote, and what the broker did.
+_SENT, _BY_BROKER = "applicationProperties.", "extraProperties."
 _PROPERTIES: Final = ("StringProperties", "LongProperties", "IntProperties")
 Held = tuple[str, str]  # queue, id
 STAGED: Final = ".in.mirror"
@@ -133,7 +141,9 @@ def _exported(source: Path, export: Export, property_name: str | None) -> Iterat
                 continue
             places = {export.place(str(queue.get("name"))) for queue in element.iter("queue")} - {None}
             properties = {each.get("name"): each.get("value") for each in element.iter("property")}
-            ident = _identity(properties, element.get("user-id"), property_name)
+            native = properties.get(_NATIVE)
+            user_id = _TYPE.sub(_ID, native) if native is not None else element.get("user-id")
+            ident = _identity(properties, properties, user_id, property_name)
             if ident is None and places:
                 raise _no_id(f"{source}: message {element.get('id')}", property_name)
             yield from ((place, str(ident)) for place in sorted(map(str, places)))
@@ -181,7 +191,9 @@ def _browsed(
                 if (held := export.place(queue)) is None:
                     continue
                 properties = {name: each for part in _PROPERTIES for name, each in (row.get(part) or {}).items()}
-                ident = _identity(properties, row.get("userID"), property_name)
+                sections = (_SENT, _BY_BROKER) if row.get("protocol") == "AMQP" else ("", "")
+                sender, broker = (_section(properties, each) for each in sections)
+                ident = _identity(sender, broker, row.get("userID"), property_name)
                 if ident is None:
                     raise _no_id(f"{place}: message {row.get('messageID')}", property_name)
                 yield held, ident
@@ -197,13 +209,19 @@ def _queue_of(mbean: str) -> str:
     return name[1:].partition('"')[0] if name.startswith('"') else name.partition(",")[0]
 
 
-def _identity(properties: dict[Any, Any], user_id: Any, property_name: str | None) -> str | None:
+def _section(properties: Mapping[str, Any], section: str) -> Mapping[str, Any]:
+    return {name.removeprefix(section): value for name, value in properties.items() if name.startswith(section)}
+
+
+def _identity(
+    sender: Mapping[Any, Any], broker: Mapping[Any, Any], user_id: Any, property_name: str | None
+) -> str | None:
     if property_name is not None:
-        value = properties.get(property_name)
+        value = sender.get(property_name)
         return None if value is None else str(value)
     if user_id:
-        return str(user_id)
-    born, number = properties.get(BORN), properties.get(NUMBER)
+        return f"{_ID}{str(user_id).removeprefix(_ID)}"
+    born, number = broker.get(BORN), broker.get(NUMBER)
     return f"{born}:{number}" if born is not None and number is not None else None
 
 
