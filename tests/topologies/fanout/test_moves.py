@@ -215,17 +215,19 @@ def test_trim_removes_at_the_waiting_site_what_was_consumed(twin: PlayedTwin, dr
     assert at(twin, "london").serves
 
 
+@pytest.mark.parametrize("sites", [SITES, SITES[:1], SITES[1:]])
 def test_messages_without_an_id_and_listings_that_are_cut_end_a_move_before_the_fence(
-    twin: PlayedTwin, dr_ctl: Command
+    twin: PlayedTwin, dr_ctl: Command, sites: Sequence[str]
 ) -> None:
-    send(twin, "a", "b")
+    send(twin, "a", "b", "c")
+    consume(twin, "london", "c")  # Paris holds as many, whatever came to London alone
     for site in SITES:
         at(twin, site).browse_page = 1
     cut = dr_ctl("swapover", "--to", "paris", "--yes")
     for site in SITES:
         at(twin, site).browse_page = 400
     with twin.still():
-        for site in SITES:
+        for site in sites:
             at(twin, site).route(Message(at(twin, site).next_number(), Q, b"who?", text=True, headers={}))
     nameless = dr_ctl("swapover", "--to", "paris", "--yes")
 

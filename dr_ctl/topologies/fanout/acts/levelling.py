@@ -74,7 +74,8 @@ def even(tools: FanoutTools, way: Way, move: Move, hand: Hand, *, copied: bool, 
     }
     store = tools.comparing.store
     if store is not None and not copied:
-        for name, (_, there) in queues.items():
+        for name, (here, there) in queues.items():
+            ids.listed(way[0], here, name)  # a message without an id ends a move here, and not behind the fence
             if (refused := remove(tools, way[1], name, ids.consumed(store, way[1], there), hand)) is not None:
                 return refused
         return None
