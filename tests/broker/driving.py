@@ -14,6 +14,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import yaml
 
@@ -23,7 +24,8 @@ from dr_ctl.core.patience import Patience
 from dr_ctl.core.system import system
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.registry import opened
-from dr_ctl_lab.lab.clients.dialling import Dialler
+from dr_ctl_lab.lab.clients.client import Confirmed, Outgoing, Speaks, Traits
+from dr_ctl_lab.lab.clients.dialling import Dialler, Opener
 from dr_ctl_lab.lab.clients.stomp import StompClient
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.played import PlayedTwin
@@ -163,6 +165,25 @@ def send_as_client(lab: Lab, queue: str, count: int, at: str | None = None, **mo
             until(lambda: any(frame.cmd == "RECEIPT" for frame in connection.receive(0.1)), why="it is confirmed")
     finally:
         connection.close()
+
+
+def send_speaking(
+    lab: Lab, speaks: Speaks, site: str, queue: str, count: int, traits: Traits | None = None
+) -> list[str]:
+    """Send durable messages in that protocol, each confirmed; their ids."""
+    target = lab.target()
+    opener = Opener(target.dialect, target.home)
+    client = opener.open(speaks, dict(target.sites)[site], target.login)
+    assert client is not None
+    idents = [f"{uuid4()}" for _ in range(count)]
+    try:
+        for ident in idents:
+            client.send(Outgoing(ident, queue, f"{ident} by {speaks.value}", traits or Traits()), confirm=ident)
+            until(lambda: [each for each in client.receive(0.1) if isinstance(each, Confirmed)], why="it is confirmed")
+    finally:
+        client.close()
+        opener.close()
+    return idents
 
 
 @contextmanager

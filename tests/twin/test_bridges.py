@@ -72,7 +72,7 @@ def state(pair: Subject, address: str = IN) -> tuple[bool, bool]:
 
 
 def buffer(pair: Subject, address: str = IN, site: str = "london", peer: str = "paris") -> str:
-    return pair.queue(site, f"mirror.{peer}.{address}", f"mirror.{address}", "multicast")
+    return pair.queue(site, f"mirror.{peer}.{address}", f"mirror.{address}", "anycast")
 
 
 def waiting(pair: Subject, address: str = IN) -> tuple[int, int]:

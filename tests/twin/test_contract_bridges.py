@@ -58,7 +58,7 @@ class BridgesSubject(Subject):
         return f'{self.server(site)},component=addresses,address="{name}"'
 
     def buffer(self, site: str, address: str) -> str:
-        return self.queue(site, f"mirror.{other(site)}.{address}", f"mirror.{address}", "multicast")
+        return self.queue(site, f"mirror.{other(site)}.{address}", f"mirror.{address}", "anycast")
 
     def buffered(self, site: str, address: str) -> Any:
         return self.read(site, self.buffer(site, address), "MessageCount", "ConsumerCount")

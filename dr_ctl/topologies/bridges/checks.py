@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from shlex import quote
 from typing import Final
+from xml.sax.saxutils import quoteattr
 
 from dr_ctl.core.model import Finding, Severity, some
 from dr_ctl.engine.plan import Ask
@@ -23,11 +24,14 @@ from dr_ctl.topologies.bridges.findings import (
     IDS_NOT_SHIPPED,
     IDS_NOT_TAKEN,
     NO_QUEUE_THERE,
+    NOT_BUFFERED,
+    NOT_DUE,
     NOTHING_COPIED,
     ONE_ADDRESS_FORBIDDEN,
     ORIGIN_NOT_TOLD,
     QUEUE_WITHOUT_DIVERT,
 )
+from dr_ctl.topologies.bridges.messages import COMPARED
 from dr_ctl.topologies.bridges.view import ORIGIN, BrokerView, Flow
 from dr_ctl.topologies.common import checks as common
 from dr_ctl.topologies.common import failover
@@ -73,6 +77,7 @@ def of_broker(view: BrokerView, ask: Ask | None = None) -> Iterator[Finding]:
     for flow in view.carrying:
         if ask is None or flow is view.ids or ask.includes(flow.unit):
             yield from _flow(name, view, flow)
+            yield from _buffered(name, view, flow, ask)
     yield from _forwarded(name, view, ask)
     yield from _fence(name, view)
     yield from of_queues(name, view)
@@ -139,6 +144,38 @@ def _flow(name: str, view: BrokerView, flow: Flow) -> Iterator[Finding]:
     yield from _origin(name, flow)
 
 
+def _buffered(name: str, view: BrokerView, flow: Flow, ask: Ask | None = None) -> Iterator[Finding]:
+    """A message for which no buffer was is counted by its address, whose count begins anew with the broker. Where its
+    queue is too deep to be compared, nothing else would tell of it."""
+    unit, lost, buffer = flow.unit, view.uncopied(flow), flow.buffer
+    if buffer is None:
+        return
+    begun = f"{lost} message(s) for {unit} found no queue at {flow.divert.to} since that broker's start"
+    if view.repels(flow) and (lost or any("AMQP" in door.protocols for door in view.doors)):
+        kind = "anycast" if buffer.routing == "multicast" else "multicast"
+        yield NOT_BUFFERED(
+            f"{name}: the buffer {buffer.name} is {buffer.routing} and {unit} is {kind}: what JMS clients send by AMQP "
+            f"is not copied" + (f"; {begun}" if lost else ""),
+            f"In broker.xml of {view.site}: `<address name={quoteattr(buffer.address)}><{kind}><queue "
+            f"name={quoteattr(buffer.name)}/></{kind}></address>`, which the broker reads again by itself.",
+            severity=Severity.ERROR if lost else Severity.WARNING,
+        )
+    elif lost:
+        deep = any(queue.depth > COMPARED for queue in view.queues_of(unit))
+        accepted = not deep or ask is None or ask.accept_difference.get(unit, 0) >= lost
+        yield NOT_BUFFERED(
+            f"{name}: {begun}: what of them still lies in {unit} has no copy",
+            f"Compare {unit} at both sites before it moves. "
+            + (
+                f"More than {COMPARED} lie there, which dr-ctl does not compare: `--accept-difference "
+                f"{quote(unit)}={lost}` moves all the same."
+                if deep
+                else ""
+            ),
+            severity=Severity.WARNING if accepted else Severity.ERROR,
+        )
+
+
 def _origin(name: str, flow: Flow) -> Iterator[Finding]:
     """A message that does not say where it comes from is sent back, and comes again."""
     taken = flow.divert.filter or ""
@@ -194,7 +231,11 @@ def _fence(name: str, view: BrokerView) -> Iterator[Finding]:
 
 def of_ways(view: BrokerView, peer: BrokerView | None) -> Iterator[Finding]:
     """Find the bridges that ship nothing: stopped, refused, or gone. While its peer is away no bridge is connected."""
-    found = {BRIDGE_STOPPED.id, *((ALL_BRIDGES_GONE.id, COPY_WITHOUT_WAY.id, LINK_NOT_ATTACHED.id) if peer else ())}
+    found = {
+        BRIDGE_STOPPED.id,
+        NOT_BUFFERED.id,
+        *((ALL_BRIDGES_GONE.id, COPY_WITHOUT_WAY.id, LINK_NOT_ATTACHED.id) if peer else ()),
+    }
     yield from (each for each in of_broker(view) if each.id in found)
 
 
@@ -211,6 +252,7 @@ def of_both(rules: Rules, seen: Seen[BrokerView], move: Move, here: BrokerView, 
     units = here.among(move.moves)
     for unit in units:
         yield from _copy(unit, here, there)
+        yield from _delayed(unit, here, there, move.ask)
         yield from _only_here(unit, here, there, move.ask)
     yield from _not_captured(here, there, move)
     yield from _refused(here, there)
@@ -254,6 +296,18 @@ def of_paused_copy(unit: str, here: BrokerView, there: BrokerView) -> Iterator[F
     """Find a copy of what this site serves, to which clients may send at the other: only a pause closes it there."""
     if there.gated(unit) and _takes_sends(unit, here, there):
         yield _sends(unit, there)
+
+
+def _delayed(unit: str, here: BrokerView, there: BrokerView, ask: Ask) -> Iterator[Finding]:
+    """Find what a bridge does not ship yet: a drain behind the fence would wait for it in vain."""
+    flow = here.flow(unit)
+    if flow is not None and ask.accept_difference.get(unit, 0) < flow.not_due:
+        yield NOT_DUE(
+            f"{here.site}/{here.pair}: {flow.not_due} delayed message(s) of {unit} are shipped when they are due, not "
+            "before",
+            f"Wait until then; or `--accept-difference {quote(f'{unit}={flow.not_due}')}` moves before: they come to "
+            f"{there.site} when they are due, as long as {here.site} runs.",
+        )
 
 
 def _takes_sends(unit: str, here: BrokerView, there: BrokerView) -> bool:

@@ -64,6 +64,17 @@ COPY_WITHOUT_WAY: Final = FindingKind(
     "Messages that were sent meanwhile were not copied, or were lost where a divert fed no queue.",
     check="each copy has a buffer and a bridge",
 )
+NOT_BUFFERED: Final = FindingKind(
+    "DR-BRIDGE-019",
+    Severity.ERROR,
+    "Messages that a divert copied found no queue at its other end, or will find none: the buffer is multicast and the "
+    "queue anycast, or the other way round. A client of JMS over AMQP marks each message for one of the two; a divert "
+    "strips that mark from messages of other protocols alone.",
+    "Give the buffer the routing type of its queue, in broker.xml; the broker reads that again by itself. Without such "
+    "a fault, compare the queue at both sites.",
+    "What was sent before is not copied: a failover loses what of it still lies there.",
+    check="each buffer takes what its divert copies",
+)
 ORIGIN_NOT_TOLD: Final = FindingKind(
     "DR-BRIDGE-007",
     Severity.ERROR,
@@ -147,6 +158,16 @@ FORWARDED_BY_CLIENTS: Final = FindingKind(
     "The client is deployed anew.",
     undo="The client as it was.",
     check="no client writes where a message comes from",
+)
+NOT_DUE: Final = FindingKind(
+    "DR-BRIDGE-020",
+    Severity.ERROR,
+    "Delayed messages of a queue that is to move lie in its buffer: a bridge ships a message when it is due, so that "
+    "the move would wait behind its fence until then.",
+    "Wait until they are due, or move with `--accept-difference QUEUE=N`.",
+    "With it they come to the target when they are due, and are lost there if the source is lost before.",
+    undo="A move back before they are due: then nothing of them was shipped.",
+    check="no delayed message waits to be shipped",
 )
 IDS_LACKING: Final = FindingKind(
     "DR-BRIDGE-018",

@@ -149,11 +149,14 @@ class BridgesLink(Link["BrokerView"]):
         return sum(now.removed - was.removed for now, was in pairs if now is not None and was is not None) / took_s
 
     def rows(self, peer: BrokerView | None, at: datetime) -> Iterator[Row]:
-        """The messages by unit; the ids together, as their buffer is one."""
+        """The messages by unit; the ids together, as their buffer is one. What found no buffer waits for ever."""
         view = self.view
         for flow in view.flows:
             if flow.buffer is not None and flow.buffer.counted:
-                yield replace(flow.buffer.row(view, at), kind="mirror", name=flow.unit, link=flow.attached)
+                uncopied = view.uncopied(flow)
+                depth, added = flow.buffer.depth + uncopied, flow.buffer.added + uncopied
+                row = replace(flow.buffer.row(view, at), kind="mirror", name=flow.unit, link=flow.attached)
+                yield replace(row, depth=depth, added=added)
         if view.ids is not None and view.ids.buffer is not None and view.ids.buffer.counted:
             pending = peer.link.unapplied if peer is not None else None
             row = view.ids.buffer.row(view, at)
@@ -161,9 +164,9 @@ class BridgesLink(Link["BrokerView"]):
 
     def stake(self, peer: BrokerView | None) -> Stake:
         duplicates = total((self.view.ids_to_ship, peer.link.unapplied if peer is not None else None))
-        lost = {flow.unit: flow.to_ship for flow in self.view.flows}
+        lost = {flow.unit: total((flow.to_ship, self.view.uncopied(flow))) for flow in self.view.flows}
         queues = {unit: (depth, None) for unit, depth in lost.items() if depth is not None}
-        return Stake(self.to_ship, duplicates, queues if len(queues) == len(lost) else None)
+        return Stake(total(lost.values()) if lost else None, duplicates, queues if len(queues) == len(lost) else None)
 
     @property
     def residue(self) -> Residue | None:

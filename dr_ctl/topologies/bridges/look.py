@@ -19,12 +19,12 @@ from dr_ctl.topologies.common.names import ANY_ADDRESS
 from dr_ctl.topologies.common.view import Config, Queue
 
 _SERVER: Final = ("Active", "Version", "NodeID", "CurrentTimeMillis", *limits.SERVER, *group.SERVER)
-_QUEUE: Final = (*parts.QUEUE, "FirstMessageAge")
+_QUEUE: Final = (*parts.QUEUE, "FirstMessageAge", "RoutingType")
 _BRIDGE: Final = (
     "Name", "QueueName", "ForwardingAddress", "Started", "Connected",
     "TransformerPropertiesAsJSON",
 )  # fmt: skip
-_DIVERT: Final = ("UniqueName", "Address", "ForwardingAddress", "Filter", "Exclusive")
+_DIVERT: Final = ("UniqueName", "Address", "ForwardingAddress", "Filter", "Exclusive", "RoutingType")
 _ADDRESS: Final = ("RolesAsJSON", "UnRoutedMessageCount")
 _EVERYTHING: Final = ("", -1, -1)
 # Buffers are found by the bridge that reads them; where a broker has stopped its bridges, by this.
@@ -58,7 +58,7 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
     usual = post.ask(Ask(server, Listing.ROLES, (ANY_ADDRESS,)))
     post.send(reader, timeout_s=timeout_s)
     fields = itself.fields()
-    listed = [_aged(parts.queue(bean, row), row) for bean, row in parts.found(queueing.answer())]
+    listed = [_queue(parts.queue(bean, row), row) for bean, row in parts.found(queueing.answer())]
     bridges = [_bridge(bean, row) for bean, row in parts.found(bridging.answer())]
     flows = joined([_divert(row) for _, row in parts.found(diverting.answer())], listed, bridges)
     ids = next((flow for flow in flows if flow.divert.exclusive), None)
@@ -106,7 +106,7 @@ def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
     post.send(reader, timeout_s=timeout_s)
     fields = itself.fields()
     queues = {
-        queue.bean: replace(parts.queue(queue.bean, counts.fields()), internal=queue.internal)
+        queue.bean: replace(parts.queue(queue.bean, counts.fields()), internal=queue.internal, routing=queue.routing)
         for queue, counts in counting
     }
 
@@ -168,10 +168,13 @@ def _divert(fields: Fields) -> Divert:
         fields.text("ForwardingAddress"),
         fields.optional_text("Filter"),
         fields.flag("Exclusive"),
+        fields.optional_text("RoutingType") if fields.has("RoutingType") else None,
     )
 
 
-def _aged(queue: Queue, fields: Fields) -> Queue:
-    """Add how old the oldest is; the broker says null where it cannot tell, and nothing where nothing lies there."""
+def _queue(queue: Queue, fields: Fields) -> Queue:
+    """Add how old the oldest is; the broker says null where it cannot tell, and nothing where nothing lies there. Its
+    bean keeps the routing type in its name that it was made with, whatever broker.xml says since."""
     age = fields.optional_number("FirstMessageAge") if fields.has("FirstMessageAge") and queue.depth else None
-    return replace(queue, oldest_ms=age) if age is not None and age >= 0 else queue
+    routing = fields.text("RoutingType").lower() if fields.has("RoutingType") else queue.routing
+    return replace(queue, oldest_ms=age if age is not None and age >= 0 else None, routing=routing)

@@ -19,6 +19,7 @@ from dr_ctl.topologies.common.view import Queue
 
 NUMBER: Final = "_AMQ_ORIG_MESSAGE_ID"
 PAGE: Final = 1000  # messages of one answer
+COMPARED: Final = PAGE  # messages of a queue that are looked for in its copy, one by one
 _DIVERTED: Final = "_AMQ_ORIG_ADDRESS"
 
 Origin = tuple[str, int]

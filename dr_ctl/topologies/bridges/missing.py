@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from dr_ctl.topologies.bridges.access import Access
-from dr_ctl.topologies.bridges.messages import PAGE, Message, Origin, pages
+from dr_ctl.topologies.bridges.messages import COMPARED, Message, Origin, pages
 from dr_ctl.topologies.common.view import Queue
 
-COMPARED: Final = PAGE  # messages of a queue that are looked for in its copy, one by one
 PAGES: Final = 20  # of the copy: each page of a deep queue takes longer than the one before
 
 
@@ -23,17 +22,17 @@ class Side:
 
 
 def missing(here: Side, there: Side, *, timeout_s: float) -> int | None:
-    """How many messages lie here, are not there, and are in no id store. None where that cannot be told: they are too
-    many, a broker does not show where one comes from, or nothing says what was processed there. Raises
-    `BrokerError`."""
+    """How many messages lie here, are not there, and are in no id store; without the delayed ones, which no listing
+    has. None where that cannot be told: they are too many, a broker does not show where one comes from, or nothing says
+    what was processed there. Raises `BrokerError`."""
     queue, copy = here.queue, there.queue
     assert queue is not None
     if copy is None:
         return queue.depth
-    if queue.depth > COMPARED or queue.scheduled:  # delayed messages are in no listing
+    if queue.depth > COMPARED:
         return None
     lying = [each for page in pages(here.access.reader(), queue, here.origin, timeout_s=timeout_s) for each in page]
-    if len(lying) != queue.depth or not all(each.named for each in lying):
+    if len(lying) + queue.scheduled != queue.depth or not all(each.named for each in lying):
         return None
     forwarded = sum(each.forwarded for each in lying)
     wanted, oldest, looked = [each for each in lying if not each.forwarded], None, 0
@@ -47,7 +46,8 @@ def missing(here: Side, there: Side, *, timeout_s: float) -> int | None:
         wanted = [each for each in wanted if not each.origins & found]
         numbers = [each.copied[1] for each in page if each.copied is not None and each.copied[0] == here.origin]
         oldest = min([*numbers, *([oldest] if oldest is not None else [])], default=None)
-    if wanted and looked == PAGES:
+    # A delay that AMQP tells in milliseconds begins anew at the copy, which is in no listing until then.
+    if wanted and (looked == PAGES or copy.scheduled):
         return None
     if not wanted:
         return forwarded

@@ -20,6 +20,8 @@ from dr_ctl.topologies.bridges.findings import (
     IDS_NOT_SHIPPED,
     IDS_NOT_TAKEN,
     NO_QUEUE_THERE,
+    NOT_BUFFERED,
+    NOT_DUE,
     NOTHING_COPIED,
     ONE_ADDRESS_FORBIDDEN,
     ORIGIN_NOT_TOLD,
@@ -77,6 +79,7 @@ BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
     Named(OUTFLOW_PAUSED, _buffers),
     Named(QUEUE_WITHOUT_DIVERT, lambda view: f"{len(view.business)} queue(s)"),
     Named(COPY_WITHOUT_WAY, _buffers),
+    Named(NOT_BUFFERED, lambda view: f"{sum(map(view.uncopied, view.carrying))} message(s) found no buffer"),
     Named(ORIGIN_NOT_TOLD, _bridges),
     Named(FORWARDED_BY_CLIENTS, _forwarded),
     Named(CLIENTS_ROLES_UNKNOWN, _fenced),
@@ -90,5 +93,6 @@ BY_PAIR: Final[Sequence[Named[BrokerView]]] = (
     Named(COPY_OPEN_TO_CLIENTS, _closed),
     Named(COPY_TAKES_SENDS, _closed),
     Named(COPY_HOLDS_PROCESSED, _copies),
+    Named(NOT_DUE, lambda view: f"{view.site} {sum(flow.not_due for flow in view.flows)} delayed"),
     Named(MQTT_STAYS, lambda view: f"{view.site} {some(view.stays) or 'nothing'}"),
 )

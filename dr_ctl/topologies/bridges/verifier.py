@@ -61,9 +61,11 @@ class BridgesVerifier(Verifier[BrokerView]):
         compared = 0
         for queue in lying(here, move.moves):
             depths[queue.name] = queue.depth
-            lacks = self._lacks(here, there, queue)
-            unread += [queue.name] if lacks is None else []
-            compared += queue.depth if lacks is not None else 0
+            lacks, flow = self._lacks(here, there, queue), here.flow(queue.address)
+            not_due = flow.not_due if flow is not None else 0
+            unread += [queue.name] if lacks is None or queue.scheduled > not_due else []
+            compared += queue.depth - queue.scheduled if lacks is not None else 0
+            lacks = (lacks or 0) + not_due
             if lacks and lacks != move.ask.accept_difference.get(queue.name):
                 text = f"{lacks} message(s) of {queue.name} lie at {here.site} and not at {there.site}"
                 remedy = "Find out why before moving; --accept-difference QUEUE=N moves with exactly that difference."
@@ -73,7 +75,10 @@ class BridgesVerifier(Verifier[BrokerView]):
             return Refused(duplicates[0].text, findings=duplicates)
         if unread:
             text = f"not looked for in their copies, one by one: the messages of {some(unread)}"
-            remedy = "They are too many, or no id store says what was processed; that all buffers are empty was seen."
+            remedy = (
+                "They are too many, or some are delayed, or no id store says what was processed; that nothing more was "
+                "to ship was seen."
+            )
             found.append(TOO_MANY_TO_COMPARE(text, remedy))
         figures: dict[str, Json] = {"ids_compared": compared, "depths": depths, "not_compared": [*unread]}
         return Done("the gate holds", figures, tuple(found))
@@ -120,8 +125,8 @@ def _shipped(view: BrokerView, move: Move) -> Iterator[str]:
             continue
         if not flow.attached:
             yield f"{view.site}: the bridge of {flow.unit} is not connected"
-        if flow.to_ship != 0:
-            yield f"{view.site}: {'an unknown number' if flow.to_ship is None else flow.to_ship} to ship of {flow.unit}"
+        if (left := flow.to_ship_now(move.ask.accept_difference)) != 0:
+            yield f"{view.site}: {said(left)} to ship of {flow.unit}"
     for queue in (each for unit in view.among(move.moves) for each in view.queues_of(unit) if each.consumers):
         who = next((each.told for each in view.consumers if each.queue == queue.name), "somebody")
         yield f"{view.site} has a consumer of {queue.name}: {who}"

@@ -41,13 +41,15 @@ class Bridge:
 
 @dataclass(frozen=True, slots=True)
 class Divert:
-    """A divert: messages sent to `address` go `to` another one as well, or only there if it is `exclusive`."""
+    """A divert: messages sent to `address` go `to` another one as well, or only there if it is `exclusive`. `routing`
+    is what it makes of their routing type, None where the version does not tell."""
 
     name: str
     address: str
     to: str
     filter: str | None
     exclusive: bool
+    routing: str | None = "STRIP"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,16 @@ class Flow:
     def to_ship(self) -> int | None:
         """Messages in the buffer, in delivery to the bridge included. A bridge's own counters are never asked."""
         return self.buffer.depth if self.buffer is not None and self.buffer.counted else None
+
+    @property
+    def not_due(self) -> int:
+        """Delayed messages: a bridge ships one when it is due."""
+        return self.buffer.scheduled if self.buffer is not None else 0
+
+    def to_ship_now(self, accepted: Mapping[str, int]) -> int | None:
+        """What a move waits for: delayed messages too, but where a person lets so many be behind."""
+        later = self.not_due if accepted.get(self.unit, 0) >= self.not_due else 0
+        return self.to_ship - later if self.to_ship is not None else None
 
 
 class Requests(ArtemisRequests):
@@ -125,6 +137,20 @@ class BrokerView(ArtemisBroker):
 
     def flow(self, unit: str) -> Flow | None:
         return self._flows.get(unit)
+
+    def uncopied(self, flow: Flow) -> int:
+        """How many messages of a unit its divert put where no queue took them, since the broker's start."""
+        return self.unrouted.get(flow.divert.to, 0) if flow.buffer is not None else 0
+
+    def repels(self, flow: Flow) -> bool:
+        """Say whether its buffer takes no message whose client wrote what kind of queue it is for, as JMS over AMQP
+        does: what a divert strips from other messages stays in these."""
+        ids = self.arrived if flow is self.ids else ()
+        kinds = {queue.routing for queue in (*self.queues_of(flow.unit), *ids)}
+        buffer, told = flow.buffer, flow.divert.routing
+        if buffer is None or not kinds or told is None:
+            return False
+        return buffer.routing not in {*kinds, told.lower()}
 
     def queues_of(self, unit: str) -> Sequence[Queue]:
         """The queues from which clients take what is sent to a unit's address."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from dr_ctl.engine.plan import Call
@@ -20,18 +21,26 @@ UNDER_WAY: Final = "messages and processed ids under way between the sites"
 
 class Direction:
     """Messages and ids of some units under way from one site to the other. Messages count until the buffers are empty;
-    with a barrier, only messages that lay there at its start count. Ids count until all noted ones are applied."""
+    with a barrier, only messages that lay there at its start count. Ids count until all noted ones are applied.
+    `accepted`: how many delayed messages of a unit may come later."""
 
     def __init__(
-        self, here: Access, there: Access, chosen: Chosen, ids: IdBarrier, messages: MessageBarrier | None = None
+        self,
+        here: Access,
+        there: Access,
+        chosen: Chosen,
+        ids: IdBarrier,
+        messages: MessageBarrier | None = None,
+        *,
+        accepted: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         self.here, self.there, self.chosen = here, there, chosen
-        self._ids, self._messages = ids, messages
+        self._ids, self._messages, self._accepted = ids, messages, accepted
 
     def left(self, here: BrokerView, there: BrokerView) -> int | None:
         if self._messages is not None:
             return total((self._messages.left(here, self.chosen), self._ids.left(here, there)))
-        flows = [flow.to_ship for flow in here.flows if self.chosen(flow.unit)]
+        flows = [flow.to_ship_now(self._accepted) for flow in here.flows if self.chosen(flow.unit)]
         return total((*flows, self._ids.left(here, there)))
 
     def why(self, here: BrokerView, there: BrokerView) -> list[str]:

@@ -84,7 +84,7 @@ def configured(xml: str, make: Make) -> str:
     )
     buffers = "".join(
         f"\n         <address name={quoteattr(f'mirror.{name}')}>"
-        f"<multicast><queue name={quoteattr(buffer(peer, name))}/></multicast></address>"
+        f"<anycast><queue name={quoteattr(buffer(peer, name))}/></anycast></address>"
         for name in copied
     )
     told = f'\n         <address name="{IDS}"><anycast><queue name="{IDS}"/></anycast></address>'
@@ -128,20 +128,17 @@ def _bridge(make: Make, address: str) -> str:
             <user>{BRIDGE}</user>
             <password>{site.others[BRIDGE]}</password>
             <static-connectors><connector-ref>{peer}</connector-ref></static-connectors>
-            <routing-type>ANYCAST</routing-type>
          </bridge>"""
 
 
 def _divert(site: str, address: str) -> str:
-    """Ids that a consumer tells here are for the peer alone: ids leave the address, messages stay. A client of JMS over
-    AMQP marks a message for a queue: without a routing type of its own the copy would find no queue in the buffer."""
+    """Ids that a consumer tells here are for the peer alone: ids leave the address, messages stay."""
     return f"""
          <divert name={quoteattr(f"divert.{address}")}>
             <address>{escape(address)}</address>
             <forwarding-address>mirror.{escape(address)}</forwarding-address>
             <filter string={quoteattr(own(site))}/>
             <exclusive>{str(address == IDS).lower()}</exclusive>
-            <routing-type>MULTICAST</routing-type>
          </divert>"""
 
 
@@ -229,11 +226,11 @@ class BridgesAdmin(Admin):
         if not serving:
             self.close_queue(name)
         site, peer = self._site.name, self._peer()
-        queue = {"name": buffer(peer, name), "address": f"mirror.{name}", "routing-type": "MULTICAST", "durable": True}
+        queue = {"name": buffer(peer, name), "address": f"mirror.{name}", "routing-type": "ANYCAST", "durable": True}
         self._on_broker(f"createQueue({TEXT},boolean)", json.dumps({**queue, "auto-create-address": True}), True)
         self._create_bridge(bridge(peer, name), name, self._site.others[BRIDGE])
         divert = {"name": f"divert.{name}", "address": name, "forwarding-address": f"mirror.{name}", "exclusive": False}
-        divert |= {"filter-string": own(site), "routing-type": "MULTICAST"}
+        divert["filter-string"] = own(site)
         self._on_broker(f"createDivert({TEXT})", json.dumps(divert))
 
     def _create_bridge(self, bridge: str, queue: str, password: str) -> None:
@@ -245,7 +242,6 @@ class BridgesAdmin(Admin):
             "forwarding-address": queue,
             "transformer-configuration": {"class-name": TRANSFORMER, "properties": {ORIGIN: site}},
             "static-connectors": [peer],
-            "routing-type": "ANYCAST",
             "user": BRIDGE,
             "password": password,
         }

@@ -26,7 +26,7 @@ GRANTS: Final[Mapping[str, Grants]] = {
 
 
 def buffer(peer: str, address: str) -> dict[str, Any]:
-    return {"name": f"mirror.{peer}.{address}", "address": f"mirror.{address}", "routing-type": "MULTICAST"}
+    return {"name": f"mirror.{peer}.{address}", "address": f"mirror.{address}", "routing-type": "ANYCAST"}
 
 
 def divert(site: str, address: str) -> dict[str, Any]:

@@ -12,7 +12,8 @@ from dr_ctl.core.patience import Patience
 from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.ports import Move
 from dr_ctl.settings.model import Drain, Queues
-from dr_ctl.topologies.bridges.checks import SKIPS_PER_S, of_move
+from dr_ctl.topologies.bridges.checks import SKIPS_PER_S, of_broker, of_move
+from dr_ctl.topologies.bridges.messages import COMPARED
 from dr_ctl.topologies.bridges.view import BrokerView, Flow
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.view import Config
@@ -60,6 +61,15 @@ def filtered(text: str | None) -> BrokerView:
     return with_flow(LONDON, "orders", told)
 
 
+def multicast(routing: str | None = "STRIP", speaks: str = "CORE", unrouted: int = 0) -> BrokerView:
+    """London, whose buffer of orders does not take what clients marked for a queue."""
+    flow = orders(buffer=buffer("london", "orders", routing="multicast"))
+    told = with_flow(flow, "orders", lambda each: replace(each, divert=replace(each.divert, routing=routing)))
+    clients, *others = told.acceptors
+    doors = (replace(clients, protocols=frozenset({speaks})), *others)
+    return replace(told, acceptors=doors, unrouted={"mirror.orders": unrouted})
+
+
 def without_bridges(view: BrokerView) -> BrokerView:
     """As a broker is whose peer refused one of them: all are gone, the buffers are there."""
     assert view.ids is not None
@@ -82,6 +92,24 @@ ONE = [
     (replace(LONDON, queues=(*LONDON.queues, queue("loose"))), PARIS, "DR-BRIDGE-005", WARNING, "copies loose"),
     (orders(buffer=None), PARIS, "DR-BRIDGE-006", ERROR, "where no queue is"),
     (orders(bridges=()), PARIS, "DR-BRIDGE-006", ERROR, "no bridge reads mirror.paris.orders"),
+    (multicast(speaks="AMQP"), PARIS, "DR-BRIDGE-019", WARNING, "is multicast and orders is anycast"),
+    (multicast(unrouted=3), PARIS, "DR-BRIDGE-019", ERROR, '<anycast><queue name="mirror.paris.orders"/></anycast>'),
+    (multicast(unrouted=3), PARIS, "DR-BRIDGE-019", ERROR, "3 message(s) for orders found no queue at mirror.orders"),
+    (replace(LONDON, unrouted={"mirror.orders": 3}), PARIS, "DR-BRIDGE-019", WARNING, "has no copy"),
+    (
+        with_queue(replace(LONDON, unrouted={"mirror.orders": 3}), "orders", depth=COMPARED + 1),
+        PARIS,
+        "DR-BRIDGE-019",
+        ERROR,
+        "`--accept-difference orders=3`",
+    ),
+    (
+        orders(buffer=buffer("london", "orders", 5, scheduled=2)),
+        PARIS,
+        "DR-BRIDGE-020",
+        ERROR,
+        "`--accept-difference orders=2`",
+    ),
     (bridged(origin=None), PARIS, "DR-BRIDGE-007", ERROR, "writes no ARTEMIS_MESSAGE_ORIGIN"),
     (bridged(origin="paris"), PARIS, "DR-BRIDGE-007", ERROR, "or of nobody"),
     (filtered(None), PARIS, "DR-BRIDGE-007", ERROR, "its filter is missing"),
@@ -122,6 +150,21 @@ def test_one_thing_wrong_is_one_finding(
     assert [(each.id, each.severity) for each in mine] == [(id_, severity)]
     assert words in mine[0].text + mine[0].remedy
     assert mine[0].remedy
+
+
+@pytest.mark.parametrize("routing", ["MULTICAST", None])
+def test_a_buffer_of_another_kind_takes_what_its_divert_marks_anew(routing: str | None) -> None:
+    assert findings(multicast(routing, "AMQP"), PARIS) == []
+
+
+def test_what_found_no_buffer_is_left_behind_where_a_person_says_so() -> None:
+    deep = with_queue(replace(LONDON, unrouted={"mirror.orders": 3}), "orders", depth=COMPARED + 1)
+
+    def told(accepted: int) -> list[Severity]:
+        ask = Ask("swapover", "paris", accept_difference={"orders": accepted})
+        return [each.severity for each in of_broker(deep, ask) if each.id == "DR-BRIDGE-019"]
+
+    assert (told(4), told(3), told(2)) == ([WARNING], [WARNING], [ERROR])
 
 
 def test_a_look_tells_of_a_copy_that_takes_sends_and_names_the_command_that_closes_it() -> None:

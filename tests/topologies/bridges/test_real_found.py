@@ -169,7 +169,7 @@ def test_a_way_back_under_load_finds_what_was_sent_while_a_divert_was_away(
     until(lambda: shipped(bridges_lab, "paris"), why="the copies are there")
     before = depths(bridges_lab, "FOO")
     name = "mirror.london.FOO"
-    buffer = f'component=addresses,address="mirror.FOO",subcomponent=queues,routing-type="multicast",queue="{name}"'
+    buffer = f'component=addresses,address="mirror.FOO",subcomponent=queues,routing-type="anycast",queue="{name}"'
     execute(bridges_lab, "paris", 'component=bridges,name="bridge.mirror.london.FOO"', "stop()")
     send_as_client(bridges_lab, "FOO", 7, at="paris")
     execute(bridges_lab, "paris", buffer, "removeAllMessages()")

@@ -148,6 +148,18 @@ def test_what_is_under_way_is_what_the_buffers_hold() -> None:
     assert (view.link.stake(None).lost, view.link.stake(PARIS).duplicates) == (7, 5)
 
 
+def test_what_found_no_buffer_is_lost_with_its_site_and_stays_unshipped_in_the_history() -> None:
+    view = replace(with_flow(LONDON, "orders", lambda _: flow("london", "orders", 7)), unrouted={"mirror.orders": 3})
+    bare = with_flow(LONDON, "orders", lambda _: flow("london", "orders", 7))
+
+    assert (view.link.stake(None).lost, view.link.stake(None).queues) == (
+        10,
+        {"orders": (10, None), "audit": (0, None)},
+    )
+    [row, before] = [next(iter(each.link.rows(None, datetime(2026, 11, 21, tzinfo=UTC)))) for each in (view, bare)]
+    assert (row.name, row.depth, row.added) == ("orders", 10, (before.added or 0) + 3)
+
+
 def test_what_cannot_be_read_is_not_zero() -> None:
     no_buffer = with_flow(LONDON, "orders", lambda each: replace(each, buffer=None))
     below = with_flow(LONDON, "orders", lambda each: replace(each, buffer=buffer("london", "orders", -1)))

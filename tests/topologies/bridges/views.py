@@ -30,7 +30,7 @@ def queue(name: str, depth: int = 0, *, site: str = "london", **more: Any) -> Qu
 
 
 def buffer(site: str, unit: str, depth: int = 0, **more: Any) -> Queue:
-    usual = {"address": f"mirror.{unit}", "routing": "multicast", "internal": True, "consumers": 1}
+    usual = {"address": f"mirror.{unit}", "routing": "anycast", "internal": True, "consumers": 1}
     return queue(f"mirror.{PEERS[site]}.{unit}", depth, site=site, **{**usual, **more})
 
 

@@ -68,7 +68,11 @@ def _ids_lost(tools: BridgesTools, move: Move, before: Mapping[str, Lacking], un
 
 def drain(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
     gate = tools.gate
-    ways = [Direction(*way, move.moves, gate.barrier(move.source, way[0].pair)) for way in tools.observer.ways(move)]
+    accepted = move.ask.accept_difference
+    ways = [
+        Direction(*way, move.moves, gate.barrier(move.source, way[0].pair), accepted=accepted)
+        for way in tools.observer.ways(move)
+    ]
     waiting = wait(tools, ways, hand)
     limits = step.limits
     failed = waiting.until(
