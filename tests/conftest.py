@@ -25,6 +25,10 @@ settings.register_profile("side by side", deadline=None)
 settings.load_profile("side by side")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--accept", action="store_true", help="Write what is played into the record and the scenarios.")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:

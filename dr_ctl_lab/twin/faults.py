@@ -83,6 +83,11 @@ class Faults:
     def clear(self) -> None:
         self._armed.clear()
 
+    @property
+    def untried(self) -> list[Fault]:
+        """Those that have not struck yet."""
+        return [fault for fault, left in self._armed if left[1] == (-1 if fault.times is None else fault.times)]
+
     def due(self, requests: Sequence[Request]) -> list[tuple[Fault, list[Request]]]:
         """The faults that strike this POST, with their requests; counts them down."""
         found = []

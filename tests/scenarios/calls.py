@@ -1,0 +1,60 @@
+"""A changing request in few words, and texts without what differs from run to run and from machine to machine."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any, Final
+
+from dr_ctl_lab.twin.jolokia import Request
+from dr_ctl_lab.twin.names import keys_of
+
+
+def call(request: Request) -> str:
+    """What is changed, by which operation, with which arguments."""
+    keys = {key: value.strip('"') for key, value in keys_of(request.bean).items()}
+    thing = next((keys[key] for key in ("queue", "destinationName", "connectorName", "name") if key in keys), "broker")
+    arguments = [_argument(each) for each in request.arguments]
+    own = next((each for each in arguments if each.startswith("dr-ctl.")), None)
+    return " ".join([request.verb, own] if own is not None else [request.verb, thing, *arguments])
+
+
+def _argument(value: Any) -> str:
+    """A document is told by its name: what stands in it differs from run to run."""
+    text = str(value)
+    try:
+        told = json.loads(text)
+    except ValueError:
+        return text
+    return str(told["name"]) if isinstance(told, dict) and "name" in told else text
+
+
+class Normal:
+    """Makes texts of one scenario comparable: the same run has the same name in all of them."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = str(home)
+        self._runs: dict[str, str] = {}
+
+    def __call__(self, text: str) -> str:
+        text = text.replace(self._home + "/", "").replace(self._home, ".")
+        text = _RUN.sub(self._run, text)
+        for pattern, words in _DIFFER:
+            text = pattern.sub(words, text)
+        return text
+
+    def _run(self, found: re.Match[str]) -> str:
+        return self._runs.setdefault(found[0], f"RUN{len(self._runs) + 1}-{found[1]}")
+
+
+_RUN: Final = re.compile(r"\d{8}T\d{6}Z-([a-z]+(?:-[a-z]+)*)-[0-9a-f]{4}")
+_DIFFER: Final = (
+    (re.compile(r"\d{4}-\d\d-\d\d[T ][\d:.]+Z?"), "TIME"),
+    (re.compile(r"\b\d+\.\d+ (?=(?:ms|s|min)\b)"), "N "),
+    (re.compile(r"\b\d+ ms\b"), "N ms"),
+    (re.compile(r"(?<=127\.0\.0\.1:)\d+"), "PORT"),
+    (re.compile(r"(?<=process )\d+"), "PID"),
+    (re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "ID"),
+    (re.compile(r"\b[0-9a-f]{64}\b"), "SHA256"),
+)

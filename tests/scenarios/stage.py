@@ -1,0 +1,365 @@
+"""What a scenario's lines mean: two simulated sites, what befalls them, and what is to be seen of them."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final, Self
+
+import pytest
+import yaml
+
+from dr_ctl.core.system import system
+from dr_ctl.settings.durations import seconds
+from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.twin import console, jolokia
+from dr_ctl_lab.twin.broker import DEAD_LETTERS, EXPIRED, Broker
+from dr_ctl_lab.twin.faults import Fault, FaultKind, When
+from dr_ctl_lab.twin.host import Host
+from dr_ctl_lab.twin.jolokia import Answer, Management, Request, failed
+from dr_ctl_lab.twin.kinds import CONTINUITY, MIRROR
+from dr_ctl_lab.twin.site import PAIR
+from tests.scenarios.calls import call
+from tests.simulated import interrupt, nothing_real
+from tests.twin.conftest import prompt
+from tests.twin.matrix import at_rest, documents, let_in, put, take
+from tests.twin.subject import Client
+from tests.twin.test_crashes import Death
+
+QUEUES: Final = ("orders.in", "orders.audit")
+SETTLES_S: Final = 1.0
+
+
+class Unmet(AssertionError):
+    """A line said what did not come about."""
+
+
+@dataclass
+class Hook:
+    """What happens at a call: before it, after it, or instead of it, so often."""
+
+    when: str
+    place: str
+    call: str
+    do: Callable[[], object]
+    times: int | None = 1
+    struck: bool = False
+
+    def due(self, when: str, place: str, made: str) -> bool:
+        is_due = (self.when, self.place) == (when, place) and made.startswith(self.call) and self.times != 0
+        if is_due:
+            self.struck = True
+            self.times = None if self.times is None else self.times - 1
+        return is_due
+
+
+class Stage:
+    """Two sites, of which London serves unless a line says otherwise. `calls` are those of the command that runs."""
+
+    def __init__(self, home: Path, patch: pytest.MonkeyPatch, until_the_end: ExitStack) -> None:
+        self.home, self.patch = home, patch
+        self.calls: list[str] = []
+        self.answers: list[str] = []
+        self.at_question: list[tuple[str, Callable[[], object]]] = []
+        self.death: Death | None = None
+        self._until_the_end = until_the_end
+        self._twin: PlayedTwin | None = None
+        self._places: dict[str, Host] = {}
+        self._hooks: list[Hook] = []
+        self._clients: dict[str, Client] = {}
+
+    @classmethod
+    @contextmanager
+    def set(cls) -> Iterator[Self]:
+        """An empty one, in a folder of its own, in simulated time."""
+        with ExitStack() as until_the_end:
+            home = Path(until_the_end.enter_context(TemporaryDirectory(prefix="dr-ctl-scenario-"))).resolve()
+            patch = until_the_end.enter_context(pytest.MonkeyPatch.context())
+            tried = until_the_end.enter_context(nothing_real())
+            (home / "no-java").mkdir()
+            for name in ("FORCE_COLOR", "JAVA_HOME", "DR_CTL_LOG"):
+                patch.delenv(name, raising=False)
+            environment = {"DR_CTL_STATE_DIR": str(home / "state"), "DR_CTL_CONFIG": str(home / "orders/dr-ctl.yaml")}
+            environment |= {"XDG_CONFIG_HOME": str(home / "none"), "LOGNAME": "ada", "COLUMNS": "120"}
+            environment |= {"NO_COLOR": "1", "TERM": "dumb"}
+            for name, value in environment.items():
+                patch.setenv(name, value)
+            patch.setenv("PATH", f"{home / 'no-java'}:/usr/bin:/bin")
+            patch.setattr("shutil.which", lambda *_, **__: None)
+            patch.setattr(socket, "gethostname", lambda: "ops-1")
+            patch.chdir(home)
+            yield cls(home, patch, until_the_end)
+            assert tried == []
+
+    # the lines
+
+    def do(self, line: str) -> None:
+        """Do what a line says, and let it come about."""
+        act = self._meant(line)
+        act()
+        if line.split(maxsplit=1)[0] not in _SETTLED:
+            system().sleep(SETTLES_S)
+
+    def _meant(self, line: str) -> Callable[[], object]:
+        for pattern, method in _WORDS:
+            if (found := pattern.fullmatch(line)) is not None:
+                said = {name: text for name, text in found.groupdict().items() if text is not None}
+                return lambda: method(self, **said)
+        raise Unmet(f"no line of a scenario: {line!r}")
+
+    @property
+    def twin(self) -> PlayedTwin:
+        if self._twin is None:
+            self.set_up(MIRROR)
+        assert self._twin is not None
+        return self._twin
+
+    def set_up(self, topology: str, queues: str = "", serving: str = "london", pairs: str = "") -> None:
+        """Make the sites; the first line that needs them makes those of a mirror."""
+        if self._twin is not None:
+            raise Unmet("the topology stands before all that is done")
+        if topology == CONTINUITY:
+            prompt(self.patch)
+        twin = self._twin = self._until_the_end.enter_context(
+            PlayedTwin.up(
+                self.home / "orders",
+                topology=topology,
+                queues=tuple(queues.split()) or QUEUES,
+                serving=None if serving == "nobody" else serving,
+                pairs=tuple(pairs.split()) or (PAIR,),
+            )
+        )
+        brokers = {f"{site}/{pair}": twin.host(site, pair) for site in twin.sites for pair in twin.pairs}
+        alone = len(twin.pairs) == 1
+        self._places = {place.partition("/")[0] if alone else place: host for place, host in brokers.items()}
+        for host in self._places.values():
+            for name in (DEAD_LETTERS, EXPIRED):  # no scenario speaks of them
+                if name in host.broker.queues:
+                    host.broker.destroy_queue(name, here_only=True)
+        self.setting("objectives")
+        self.setting("drain.poll", "50ms")
+        self._listen()
+
+    def host(self, place: str) -> Host:
+        if place not in self.places:
+            raise Unmet(f"{place} is none of {', '.join(self.places)}")
+        return self.places[place]
+
+    @property
+    def places(self) -> dict[str, Host]:
+        """The brokers, each by its site, or where there are several by site and pair."""
+        assert self.twin
+        return self._places
+
+    def _broker(self, place: str) -> Broker:
+        return self.host(place).broker
+
+    def each(self, place: str, method: str, *words: Any) -> None:
+        """The same at a broker, or at each of a site."""
+        self.host(place) if place not in self.twin.sites else None
+        site, _, pair = place.partition("/")
+        getattr(self.twin, method)(site, *words, *([pair] if pair else []))
+
+    def put(self, count: str, queue: str, place: str) -> None:
+        self.host(place)
+        put(self.twin, place, queue, int(count))
+
+    def take(self, count: str, queue: str, place: str) -> None:
+        self.host(place)
+        for _ in range(int(count)):
+            take(self.twin, place, queue)
+
+    def make_queue(self, queue: str, place: str) -> None:
+        told = {"name": queue, "address": queue, "routing-type": "ANYCAST", "durable": True}
+        self._broker(place).create_queue(told, here_only=True)
+
+    def pause(self, queue: str, place: str, paused: bool) -> None:
+        self._broker(place).queues[queue].paused = paused
+
+    def door(self, door: str, place: str, is_open: bool) -> None:
+        broker = self._broker(place)
+        (broker.open_door if is_open else broker.close_door)(broker.acceptors[door])
+
+    def client(self, name: str, place: str, queue: str) -> None:
+        """A client that stays."""
+        client = Client(self.twin.site(place), {"client-id": name})
+        client.subscribe(queue)
+        self._clients[name] = client
+        self._until_the_end.callback(client.connection.close, politely=False)
+
+    def leave(self, name: str) -> None:
+        self._clients.pop(name).connection.close(politely=False)
+
+    def lie(self, place: str, attribute: str, value: str) -> None:
+        fault = Fault(FaultKind.LIE, attribute=attribute, value=yaml.safe_load(value), times=None)
+        self.host(place).faults.add(fault)
+
+    def fault(self, kind: str, place: str, call: str, times: str = "1", after: str = "") -> None:
+        """At a call that is written as the runner writes it, without its arguments; `a look` is none that changes."""
+        verb, _, thing = call.partition(" ")
+        when = When(False) if call == "a look" else When(True, None if verb == "any" else verb, thing or None)
+        lasting = None if times == "always" else int(times.split(maxsplit=1)[0])
+        later = seconds(after) if after else None
+        self.host(place).faults.add(Fault(FaultKind(kind), when, lasting, back_after_s=later))
+
+    def password(self, place: str, word: str) -> None:
+        broker = self._broker(place)
+        broker.users = {**broker.users, console.ADMIN: word}
+
+    def setting(self, path: str, value: str | None = None) -> None:
+        """Change one key of the settings; without a value it goes."""
+        file = self.twin.settings_path
+        told = yaml.safe_load(file.read_text(encoding="utf-8"))
+        *way, last = path.split(".")
+        at = told
+        for key in way:
+            at = at[int(key)] if isinstance(at, list) else at.setdefault(key, {})
+        if value is None:
+            at.pop(last, None)
+        else:
+            at[int(last) if isinstance(at, list) else last] = yaml.safe_load(value)
+        file.write_text(yaml.safe_dump(told, sort_keys=False), encoding="utf-8")
+
+    def write(self, path: str, text: Sequence[str]) -> None:
+        file = self.home / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("".join(f"{line}\n" for line in text), encoding="utf-8")
+        file.chmod(0o700 if text and text[0].startswith("#!") else 0o600)
+
+    def state(self, name: str) -> None:
+        """From here on another machine's STATE."""
+        self.patch.setenv("DR_CTL_STATE_DIR", str(self.home / name))
+
+    def dies(self, when: str, number: str) -> None:
+        self.death = Death(int(number), after=when == "after")
+
+    def hook(self, when: str, place: str, call: str, line: str) -> None:
+        self.host(place)
+        self._hooks.append(Hook(when, place, call, self._meant(line)))
+
+    def refuse(self, place: str, call: str, always: str = "") -> None:
+        self.host(place)
+        self._hooks.append(Hook("instead", place, call, lambda: None, None if always else 1))
+
+    def question(self, line: str) -> None:
+        self.at_question.append((line, self._meant(line)))
+
+    # what is heard and seen
+
+    def _listen(self) -> None:
+        """Hear every request, and write down each that changes something."""
+        mine = {id(host.management): place for place, host in self._places.items()}
+
+        def asked(at: Management, request: Request) -> Answer:
+            if not request.changes:
+                return jolokia.answer(at, request)
+            place, made = mine[id(at)], call(request)
+            self._strike("before", place, made)
+            if self._strike("instead", place, made):
+                return failed("java.lang.IllegalStateException", "not now", 500)
+            return jolokia.answer(at, request)
+
+        self.patch.setattr(console, "answer", asked)
+        for place, host in self._places.items():
+            self.patch.setattr(host, "note", self._noting(host, place))
+
+    def _noting(self, host: Host, place: str) -> Callable[[Request, int], None]:
+        note = host.note
+
+        def noted(request: Request, status: int) -> None:
+            note(request, status)
+            made = call(request)
+            self.calls.append(f"{place} {made}{'' if status == 200 else f' -> {status}'}")
+            self._strike("after", place, made)
+
+        return noted
+
+    def _strike(self, when: str, place: str, made: str) -> bool:
+        due = [each for each in self._hooks if each.due(when, place, made)]
+        for each in due:
+            each.do()
+        return bool(due)
+
+    def untouched(self) -> list[str]:
+        """What was to happen and has not; a scenario whose fault never struck has shown nothing."""
+        hooks = [f"{each.when} {each.place} {each.call}" for each in self._hooks if not each.struck]
+        armed = [
+            f"{fault.kind.value} at {place}" for place, host in self._places.items() for fault in host.faults.untried
+        ]
+        return [*hooks, *armed, *(f"at the question: {line}" for line, _ in self.at_question), *self.answers]
+
+    def situation(self) -> list[str]:
+        """How everything is, once it rests; a line for each broker, and one for what dr-ctl keeps there."""
+        at_rest(self.twin)
+        width = max(map(len, self.places))
+        kept = sorted(re.sub(r"^dr-ctl\.", "", name) for name in documents(self.twin))
+        lines = [f"{place:<{width}}  {self._told(host.broker)}" for place, host in self.places.items()]
+        return [*lines, *([f"{'kept':<{width}}  {', '.join(kept)}"] if kept else [])]
+
+    def _told(self, broker: Broker) -> str:
+        own = [queue for name, queue in sorted(broker.queues.items()) if not name.startswith("dr-ctl.")]
+        depths = [f"{each.name} {len(each.messages)}" for each in own if each.name in self.twin.queues or each.messages]
+        if not broker.alive:
+            return f"down; {', '.join(depths) or 'no queue'}"
+        door = broker.acceptors[broker.clients_door].started
+        reached = let_in(broker, self.twin.queues) if door else set()
+        clients = "clients are in" if reached == {*self.twin.queues} else f"clients are in {', '.join(sorted(reached))}"
+        others = [each for each in broker.acceptors.values() if each.name != broker.clients_door]
+        parts = {
+            "closed": ", ".join(each.name for each in others if not each.started),
+            "stopped": ", ".join(name for name, value in broker.settable.items() if value is False),
+            "paused": ", ".join(each.name for each in own if each.paused),
+        }
+        more = [f"{word}: {what}" for word, what in parts.items() if what]
+        frozen = ["frozen"] if broker.frozen else []
+        return "; ".join([*frozen, clients if reached else "clients are out", ", ".join(depths) or "no queue", *more])
+
+
+_SETTLED: Final = frozenset({"wait", "set", "unset", "env", "before", "after", "at", "run", "answer", "state"})
+_AT: Final = r"(?P<place>[\w/.-]+)"
+_TWIN: Final = r"(; queues (?P<queues>[^;]+))?(; pairs (?P<pairs>[^;]+))?(; (?P<serving>\w+) serves)?"
+_LASTS: Final = r"(, (?P<times>always|\d+ times))?(, back after (?P<after>\w+))?"
+_SAID: Final[Sequence[tuple[str, Callable[..., object]]]] = (
+    (rf"topology (?P<topology>[^;\s]+){_TWIN}", Stage.set_up),
+    (rf"put (?P<count>\d+) (?P<queue>\S+) at {_AT}", Stage.put),
+    (rf"take (?P<count>\d+) (?P<queue>\S+) at {_AT}", Stage.take),
+    (rf"queue (?P<queue>.+) at {_AT} alone", Stage.make_queue),
+    (rf"pause (?P<queue>.+) at {_AT}", lambda stage, queue, place: stage.pause(queue, place, True)),
+    (rf"resume (?P<queue>.+) at {_AT}", lambda stage, queue, place: stage.pause(queue, place, False)),
+    (rf"open (?P<door>\S+) at {_AT}", lambda stage, door, place: stage.door(door, place, True)),
+    (rf"close (?P<door>\S+) at {_AT}", lambda stage, door, place: stage.door(door, place, False)),
+    (rf"client (?P<name>\S+) reads (?P<queue>\S+) at {_AT}", Stage.client),
+    (r"client (?P<name>\S+) leaves", Stage.leave),
+    (rf"lose {_AT}", lambda stage, place: stage.each(place, "kill")),
+    (rf"start {_AT}", lambda stage, place: stage.each(place, "start")),
+    (rf"freeze {_AT}", lambda stage, place: stage.each(place, "freeze")),
+    (rf"thaw {_AT}", lambda stage, place: stage.each(place, "thaw")),
+    (rf"sicken {_AT}", lambda stage, place: stage.each(place, "sicken")),
+    (rf"swallow {_AT}", lambda stage, place: stage.each(place, "swallow")),
+    (rf"cut the link of {_AT}", lambda stage, place: stage.twin.cut(place)),
+    (rf"hang the link of {_AT}", lambda stage, place: stage.twin.cut(place, "hang")),
+    (rf"stop the link of {_AT}", lambda stage, place: stage.host(place).broker.stop_link()),
+    (r"heal the links", lambda stage: stage.twin.heal()),
+    (rf"{_AT}'s clock is off by (?P<ms>-?\d+) ms", lambda stage, place, ms: stage.twin.skew(place, int(ms))),
+    (rf"{_AT}'s password is (?P<word>\S+)", Stage.password),
+    (rf"{_AT} reports (?P<attribute>\w+) as (?P<value>.+)", Stage.lie),
+    (rf"fault at {_AT}: (?P<kind>[a-z ]+) at (?P<call>[^,]+){_LASTS}", Stage.fault),
+    (rf"{_AT} (?P<always>always )?refuses (?P<call>.+)", Stage.refuse),
+    (r"set (?P<path>\S+) (?P<value>.+)", Stage.setting),
+    (r"unset (?P<path>\S+)", Stage.setting),
+    (r"env (?P<name>\w+)=(?P<value>.*)", lambda stage, name, value: stage.patch.setenv(name, value)),
+    (r"state (?P<name>\w+)", Stage.state),
+    (r"wait (?P<time>\w+)", lambda stage, time: system().sleep(seconds(time))),
+    (r"answer (?P<text>.+)", lambda stage, text: stage.answers.append(text)),
+    (r"at the question: (?P<line>.+)", Stage.question),
+    (r"signal (?P<name>[A-Z]+)", lambda stage, name: interrupt(signal.Signals[f"SIG{name}"])),
+    (r"run dies (?P<when>before|after) change (?P<number>\d+)", Stage.dies),
+    (rf"(?P<when>before|after) {_AT} (?P<call>[^:]+): (?P<line>.+)", Stage.hook),
+)
+_WORDS: Final = [(re.compile(pattern), method) for pattern, method in _SAID]
