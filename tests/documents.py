@@ -16,6 +16,7 @@ from dr_ctl.application.documents.parts import Envelope, Nothing
 from dr_ctl.application.documents.schema import data_types, schema_of
 
 _NONE = re.compile(r"\bNone\b")
+_TRACEBACK = re.compile(r"^Traceback \(most.*\n(?: .*\n)*", re.MULTILINE)
 
 
 def hold(document: dict[str, Any], command: str | None = None) -> None:
@@ -26,8 +27,8 @@ def hold(document: dict[str, Any], command: str | None = None) -> None:
 
 
 def no_none(text: str) -> None:
-    """What is not known is said in words, wherever dr-ctl says something."""
-    found = _NONE.search(text)
+    """What is not known is said in words, wherever dr-ctl says something; lines of its source are none of that."""
+    found = _NONE.search(_TRACEBACK.sub("", text))
     assert found is None, text[max(0, found.start() - 100) : found.end() + 100] if found else ""
 
 

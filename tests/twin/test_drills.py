@@ -109,6 +109,7 @@ def test_london_is_killed_and_a_limit_was_given(person: Person) -> None:
 
     first = person.types("status")
     asked = person.types(first.names(first.remedy("DR-ROLE-016"))[0])
+    agreed = person.types(f"failover --to paris --yes --accept-loss 100 {DOUBLES}")
     ended = person.types(
         f"failover --to paris --yes --accept-loss 100 {DOUBLES} --silent-since {stamp(last + timedelta(seconds=1))} "
         "--reason 'the pager'"
@@ -118,7 +119,9 @@ def test_london_is_killed_and_a_limit_was_given(person: Person) -> None:
     assert re.search(r"It is refused without .*--accept-loss \d+.*likely \d+, at most \d+", first.remedy("DR-ROLE-016"))
     assert asked.code == 11
     assert "Whoever owns that limit decides" in asked.remedy("DR-LOSS-001")
-    assert "--silent-since T --reason TEXT" in asked.remedy("DR-LOSS-001")
+    assert agreed.code == 11
+    assert "With 100 accepted london must have ended by" in agreed.remedy("DR-LOSS-001")
+    assert "--silent-since T --reason TEXT" in agreed.remedy("DR-LOSS-001")
     assert (ended.code, serving(person.twin)) == (0, ("paris",)), ended.out
     assert "Second copy: none while london is away" in ended.out
     assert person.types("status").out.splitlines()[-1] == "paris serves"

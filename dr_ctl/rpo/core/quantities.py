@@ -19,7 +19,7 @@ UNITS: Final = {"loss": 1, "age_ms": 1000, "duplicates": 1, "drain": 1000}
 
 @dataclass(frozen=True, slots=True)
 class Quantiles:
-    """A figure at the last look and over the history. None: not known, never zero."""
+    """A figure at the last look and over the history; null where it is not known, never zero."""
 
     now: Number | None = None
     p50: Number | None = None

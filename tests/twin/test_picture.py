@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import shlex
 from pathlib import Path
 
-from tests.cli.conftest import Shell
-from tests.cli.installation import Installation
+from tests.twin.test_drills import Person, person
+
+__all__ = ["person"]  # a fixture
 
 README = Path(__file__).parents[2] / "README.md"
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
@@ -18,13 +18,13 @@ def plain(line: str) -> str:
     return NUMBER.sub("N", line).strip()
 
 
-def test_each_line_of_the_picture_is_printed_in_that_order(dr_ctl: Shell, installation: Installation) -> None:
+def test_each_line_of_the_picture_is_printed_in_that_order(person: Person) -> None:
     shown = README.read_text("utf-8").partition("```text\n")[2].partition("```")[0]
     commands = [part.splitlines() for part in shown.split("$ dr-ctl ")[1:]]
 
     assert len(commands) == 3
     for words, *lines in commands:
-        ended = dr_ctl(*shlex.split(words))
+        ended = person.types(words)
         printed = iter([plain(line) for line in (ended.err + ended.out).splitlines()])
 
         assert ended.code == 0, words
