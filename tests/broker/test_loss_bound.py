@@ -22,7 +22,7 @@ from dr_ctl.settings.loader import load
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.traffic import Load
 from dr_ctl_lab.rehearsal import ANY_FIGURE
-from tests.broker.driving import Operator, changed_settings, end_all, until
+from tests.broker.driving import Operator, changed_settings, end_all, execute, on_queue, send, until
 
 Consumers = Literal["keep up", "slow down", "drain"]
 
@@ -193,6 +193,57 @@ def test_what_was_lost_lies_under_the_bound(lab: Lab, tmp_path: Path, seeds: ran
     ratios = [told.lost_at_most / told.lost for told in found if told.lost > JUDGED_ABOVE]
     assert ratios, "none of them lost enough to judge how wide the bound is"
     assert median(ratios) < LOOSE
+
+
+def test_after_a_monitor_was_started_again_the_bound_is_near_the_truth(lab: Lab, tmp_path: Path) -> None:
+    """What came while nobody looked is no burst."""
+    rate = 100
+    history = {"path": str(tmp_path / "history")}
+    settings = changed_settings(lab, tmp_path / "settings", lambda told: told.update(history=history))
+    operator = Operator(lab, tmp_path / "state", settings)
+    with lab.load(rate, work_ms=2.0) as traffic:
+        for lasts_s in (20, 12):
+            with recording(load(operator.settings), every_s=EVERY_S):
+                traffic.wait_for(traffic.counts().sent + lasts_s * rate)
+                if lasts_s == 12:
+                    lab.kill("london")
+                    moved = operator.run("failover", "--to", "paris", "--yes", *ANY_FIGURE)
+            if lasts_s == 20:
+                traffic.wait_for(traffic.counts().sent + 30 * rate)
+        assert moved.code == 0, moved.document
+        verdict = traffic.stop()
+    lab.start("london")
+    assert operator.run("reinstate", "london", "--yes").code == 0
+
+    bounds, lost = moved.document["data"]["bounds"], len(verdict.lost)
+    print(f"lost {lost}, likely {bounds['lost']['likely']}, at most {bounds['lost']['at_most']} at {rate}/s")
+    assert lost <= bounds["lost"]["at_most"] <= 2 * lost + 5 * rate  # thirty seconds and more were not looked at
+    assert len(verdict.duplicates) <= bounds["duplicates"]["at_most"]
+
+
+def test_what_the_link_did_not_bring_is_no_loss_of_none(lab: Lab, tmp_path: Path) -> None:
+    """Messages that are gone at the other site, and no outflow says anything of it."""
+    history = {"path": str(tmp_path / "history")}
+    settings = changed_settings(lab, tmp_path / "settings", lambda told: told.update(history=history))
+    operator = Operator(lab, tmp_path / "state", settings)
+    send(lab, "london", "orders.in", 4)
+    until(lambda: lab.admin("paris").depth("orders.in") == 4, why="they are mirrored")
+    execute(lab, "paris", "", "stopBrokerConnection(java.lang.String)", "london")
+    on_queue(lab, "paris", "orders.in", "removeAllMessages()")
+    on_queue(lab, "paris", "$ACTIVEMQ_ARTEMIS_MIRROR_london", "removeAllMessages()")
+    execute(lab, "paris", "", "startBrokerConnection(java.lang.String)", "london")
+    with recording(load(operator.settings), every_s=EVERY_S):
+        time.sleep(6 * EVERY_S)
+        before = [operator.run("status"), operator.run("plan", "failover", "--to", "paris", "--as-if-lost", "london")]
+        lab.kill("london")
+        refused = operator.run("failover", "--to", "paris", "--yes", "--accept-loss", "0")
+
+    for ended in (*before, refused):
+        assert ended.document["data"]["bounds"]["lost"]["at_most"] is None
+        [text] = [each["text"] for each in ended.document["findings"] if each["id"] == "DR-PARITY-001"]
+        assert "orders.in: 4 at london, 0 at paris" in text
+    assert refused.code == 11
+    lab.start("london")
 
 
 DEFAULT_EVERY_S = 5.0

@@ -145,6 +145,8 @@ class Life:
         self.died += round(self.ago_s / STEP_S)
         self.cut = self.died - round(cut_s / STEP_S) if cut_s else steps
         self.came = round(self.over_s / STEP_S) if self.event in ("move", "failover") else 0
+        # Clients that came are seen some rounds long: what they do was done before.
+        self.round_s = self.ago_s / 3 if self.came else 30.0
         if self.event == "failover":
             self.cut = self.came
         self.gaps = self._gaps()
@@ -184,6 +186,7 @@ class Life:
 
     def _sends(self, steps: int) -> Ints:
         per_s, period_s = int(self.dice.integers(10, 400)), float(self.dice.choice([0.7, 1, 2, 3, 5, 7, 10, 12]))
+        period_s = min(period_s, self.round_s)
         phase = (np.arange(steps) * STEP_S + self.dice.uniform(0, period_s)) % period_s
         kind = self.dice.choice(["even", "ragged", "waves", "bursts"], p=[0.35, 0.3, 0.2, 0.15])
         even = np.diff(np.floor(np.arange(steps + 1) * per_s * STEP_S)).astype(np.int64)
@@ -193,7 +196,7 @@ class Life:
         if kind == "waves":
             return np.where(phase < period_s / 2, 2 * even, 0)
         if kind == "ragged":  # the same half minute again and again
-            part = self.dice.poisson(per_s * STEP_S, round(30 / STEP_S))
+            part = self.dice.poisson(per_s * STEP_S, round(min(30, self.round_s) / STEP_S))
             return np.resize(part, steps).astype(np.int64)
         return even
 
@@ -203,7 +206,9 @@ class Life:
         if kind == "even":
             return np.full(steps, usual)
         if kind == "in batches":
-            phase = (np.arange(steps) * STEP_S + self.dice.uniform(0, 5)) % self.dice.choice([0.5, 2.0, 5.0])
+            phase = (np.arange(steps) * STEP_S + self.dice.uniform(0, 5)) % min(
+                self.round_s, self.dice.choice([0.5, 2.0, 5.0])
+            )
             return np.where(phase < STEP_S, MANY, 0)
         if kind == "drained":
             begin, lasts = self.dice.uniform(20, 100), self.dice.uniform(10, 60)

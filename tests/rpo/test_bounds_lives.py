@@ -12,7 +12,7 @@ import pytest
 from tests.rpo.lives import AGO_S, EVENTS, LINKS, Event, Judged, Life, Link
 
 FEW, MANY = 40, 10_000
-FEW_AFTER, MANY_AFTER = 3, 500
+FEW_AFTER, MANY_AFTER = 3, 60
 WIDE, LIKELY = 2.0, 0.95
 WIDER = 1.25
 """So many times as wide at most is the median bound beside that of a monitor that was never late."""
@@ -35,9 +35,7 @@ def test_no_life_loses_more_than_was_said(tmp_path: Path, link: Link, count: int
 
 @pytest.mark.parametrize("event", EVENTS)
 @pytest.mark.parametrize("link", LINKS)
-@pytest.mark.parametrize(
-    "count", [FEW_AFTER, pytest.param(MANY_AFTER, marks=pytest.mark.chaos)], ids=["some", "five hundred"]
-)
+@pytest.mark.parametrize("count", [FEW_AFTER, pytest.param(MANY_AFTER, marks=pytest.mark.chaos)], ids=["some", "sixty"])
 def test_no_life_loses_more_than_was_said_after_what_befell_monitor_or_service(
     tmp_path: Path, link: Link, event: Event, count: int
 ) -> None:
@@ -58,6 +56,5 @@ def test_no_life_loses_more_than_was_said_after_what_befell_monitor_or_service(
         ]
         assert np.median(wider) <= WIDER
     if count == MANY_AFTER:
-        beyond = {name: np.quantile([each.beyond_s for each in lives], [0.5, 0.9, 1]) for name, lives in
-                  ((event, after), ("without", without))}  # fmt: skip
-        print(link, beyond)
+        for name, judged in ((event, after), ("without", without)):
+            print(link, name, *np.quantile([each.width for each in judged], [0.5, 0.9, 1]).round(2))
