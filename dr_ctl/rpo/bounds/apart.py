@@ -7,8 +7,9 @@ lost, and what comes to it; and so it is of a queue whose content may rightly di
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, Self
 
 import numpy as np
@@ -78,8 +79,8 @@ class Comparison:
         """The same of what lay there alone."""
         return _total([(each.duplicates, 0 if each.has_ids else each.there - each.here) for each in self._of(names)])
 
-    def _of(self, names: Collection[str] | None) -> Iterator[Apart]:
-        return (each for each in self.queues.values() if names is None or each.name in names)
+    def _of(self, names: Collection[str] | None) -> Iterable[Apart]:
+        return self.queues.values() if names is None else [self.queues[name] for name in names if name in self.queues]
 
 
 NOTHING_COMPARED: Final = Comparison(None, {})
@@ -172,6 +173,10 @@ class _Found:
             return np.zeros(len(self.places), np.int64)
         era, last = looks.era[looks.whole], len(looks.whole) - 1
         before, after = np.maximum(0, self.places - 1), np.minimum(last, self.places + 1)
-        counters = [Counters.of(grid[[place]], era) for grid in (looks.queues.added, looks.queues.acked)]
-        moved: Ints = np.sum([each.most(before, after)[0] for each in counters], axis=0)
+        moved: Ints = np.sum([each.high[place, after] - each.low[place, before] for each in self._counters], axis=0)
         return np.where(era[before] == era[after], moved, _ALL)
+
+    @cached_property
+    def _counters(self) -> Sequence[Counters]:
+        looks = self.looks
+        return [Counters.of(grid, looks.era[looks.whole]) for grid in (looks.queues.added, looks.queues.acked)]
