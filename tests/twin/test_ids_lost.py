@@ -15,6 +15,7 @@ from tests.twin.test_bridges import IN, OUT, at, put
 from tests.twin.test_trim import worked_off
 
 TO_PARIS = ("swapover", "--to", "paris", "--yes")
+UNKNOWN = ("--accept-loss", "unknown", "--accept-duplicates", "unknown")
 
 
 @pytest.fixture
@@ -132,7 +133,7 @@ def test_a_return_names_what_the_lost_sites_consumers_had_done_before_anybody_de
         for ident in in_hand:
             london.ids.add(IN, ident, here=True)
     twin.kill("london")
-    assert dr_ctl("failover", "--to", "paris", "--accept-loss", "unknown", "--yes").code == 0
+    assert dr_ctl("failover", "--to", "paris", *UNKNOWN, "--yes").code == 0
     twin.heal()
     twin.start("london")
 
@@ -151,7 +152,7 @@ def test_a_return_without_stores_says_that_nobody_can_tell(twin: PlayedTwin, dr_
     twin.settings_path.write_text(json.dumps(told), encoding="utf-8")
     put(twin, IN, 3)
     twin.kill("london")
-    assert dr_ctl("failover", "--to", "paris", "--accept-loss", "unknown", "--yes").code == 0
+    assert dr_ctl("failover", "--to", "paris", *UNKNOWN, "--yes").code == 0
     twin.start("london")
 
     ended = dr_ctl("reinstate", "london", "--yes")

@@ -36,17 +36,32 @@ class Store:
     def rows(self, database: str) -> str:
         return f"SELECT {self.queue} AS q, {self.id} AS i FROM {database}.{self.table}"  # noqa: S608
 
+    def unread(self) -> str | None:
+        """Why it cannot be read now; None where it can."""
+        try:
+            with closing(self._opened()) as store:
+                store.execute(f"{self.rows('main')} LIMIT 1").fetchall()
+        except sqlite3.Error as error:
+            return self._why(error)
+        return None
+
     def known(self, queue: str, ids: Collection[str]) -> frozenset[str]:
         """The ids among these that were processed. Raises `NotRead`."""
         found: set[str] = set()
         listed = sorted(ids)
         try:
-            with closing(sqlite3.connect(self.uri, uri=True, timeout=WITHIN_S)) as store:
+            with closing(self._opened()) as store:
                 for start in range(0, len(listed), AT_ONCE):
                     some = listed[start : start + AT_ONCE]
                     marks = ",".join("?" * len(some))
                     asked = f"SELECT i FROM ({self.rows('main')}) WHERE q = ? AND i IN ({marks})"  # noqa: S608
                     found.update(str(each) for (each,) in store.execute(asked, (queue, *some)))
         except sqlite3.Error as error:
-            raise NotRead(f"the store of processed ids {self.path.name} cannot be read: {error}") from error
+            raise NotRead(self._why(error)) from error
         return frozenset(found)
+
+    def _opened(self) -> sqlite3.Connection:
+        return sqlite3.connect(self.uri, uri=True, timeout=WITHIN_S)
+
+    def _why(self, error: sqlite3.Error) -> str:
+        return f"the store of processed ids {self.path.name} cannot be read: {error}"

@@ -73,6 +73,11 @@ class Link(ABC, Generic[V]):
         """Say whether what the peer holds can be kept out here."""
         return bool(self.doors)
 
+    @property
+    def redelivers(self) -> bool:
+        """Say whether a client may get at the peer what one has in delivery here."""
+        return True
+
     @abstractmethod
     def linked(self, before: V | None, took_s: float) -> LinkSeen:
         """The link as commands show it; `before` is an earlier look at the broker, so many seconds ago."""

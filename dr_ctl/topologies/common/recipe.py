@@ -33,6 +33,7 @@ class Checks(Generic[V]):
     by_broker: Sequence[Named[V]]
     by_pair: Sequence[Named[V]]
     of_opening: Callable[[Rules, Seen[V], Move], Iterable[Finding]] = lambda *_: ()  # of one of two closed sites
+    of_failover: Callable[[Seen[V], Move], Iterable[Finding]] = lambda *_: ()
 
 
 class Recipe(Generic[V]):
@@ -72,17 +73,18 @@ class Recipe(Generic[V]):
             text = "a part of a site cannot be moved here: all pairs move together"
             return [MOVES_WHOLE(text, "Ask for all of it.")]
         if move.ask.operation == FAILOVER:
-            return errors_first(failover.findings(seen, move, checks.of_broker))
+            found = failover.findings(seen, move, checks.of_broker)
+            return errors_first([*found, *checks.of_failover(seen, move)])
         if move.ask.operation in RETURNS:
             return errors_first(checks.of_return(seen, move))
         if move.ask.operation in ALONE:
-            found = single.findings(
+            alone = single.findings(
                 seen,
                 move,
                 lambda: checks.of_move(self.rules, seen, move),
                 lambda: [each for view in seen.views(move.source) for each in checks.of_broker(view)],
             )
-            return errors_first([*found, *checks.of_opening(self.rules, seen, move)])
+            return errors_first([*alone, *checks.of_opening(self.rules, seen, move)])
         return errors_first([*single.not_taken_in(seen, move), *checks.of_move(self.rules, seen, move)])
 
     def checks(self, seen: Seen[V], move: Move) -> Sequence[Check]:

@@ -119,7 +119,8 @@ class Seen(Generic[V_co]):
         found: list[Row] = []
         for view in self._all():
             found += view.link.rows(self.peer(view), at)
-            found += [queue.row(view, at, acked=queue.acked) for queue in view.business.values() if queue.counted]
+            rows = [queue.row(view, at, acked=queue.acked) for queue in view.business.values() if queue.counted]
+            found += rows if view.link.redelivers else [replace(each, delivering=0) for each in rows]
         return found
 
     def differing(self) -> frozenset[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
@@ -18,10 +19,17 @@ from dr_ctl.topologies.classic import access
 from dr_ctl.topologies.classic.document_files import Papers
 from dr_ctl.topologies.common.access import Gate, gate
 from dr_ctl.topologies.common.calls import items
+from dr_ctl.topologies.common.idstore import Store
 from dr_ctl.topologies.fanout.calls import COPY, IDS
 from dr_ctl.topologies.fanout.copying import CannotCopy, CopiedMessage, put, read
 from dr_ctl.topologies.fanout.look import look
 from dr_ctl.topologies.fanout.view import BrokerView, FanoutConfig
+
+
+def ids_of(installation: Installation) -> Store | None:
+    """The store of ids that the consumers of both sites share, if they have one."""
+    ids = installation.of(ClassicFanout).ids
+    return Store(installation.path(ids.sqlite), ids.table, ids.queue, ids.id) if ids else None
 
 
 class Access(access.Access[BrokerView]):
@@ -31,7 +39,8 @@ class Access(access.Access[BrokerView]):
         settings, pairs = installation.broker(site, pair, FanoutBroker), installation.of(ClassicFanout)
         self._sync = settings.sync
         connector = settings.sync.connector if settings.sync is not None else None
-        self.own = FanoutConfig(settings.producers, connector, pairs.id_header, pairs.ids is not None)
+        self.ids = ids_of(installation)
+        self.own = FanoutConfig(settings.producers, connector, pairs.id_header, self.ids is not None)
         self.carries: dict[tuple[str, str], CopiedMessage] = {}
         super().__init__(installation, site, pair, documents, clock)
 
@@ -42,7 +51,7 @@ class Access(access.Access[BrokerView]):
             pair=self.pair,
             site=self.site,
             config=self.config,
-            own=self.own,
+            own=replace(self.own, unread=self.ids.unread() if self.ids is not None else None),
             broker=broker,
             timeout_s=timeout_s,
         )

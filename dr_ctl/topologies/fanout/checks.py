@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from dr_ctl.core.model import Finding, Role, Severity, some
+from dr_ctl.core.printable import if_known
 from dr_ctl.engine.findings import COUNTS_DIFFER
 from dr_ctl.engine.operations import DRAIN, FAILBACK, SWAPOVER
 from dr_ctl.engine.ports import Move
@@ -24,6 +25,7 @@ from dr_ctl.topologies.fanout.findings import (
     ONE_SIDED_SENDS,
     POSSIBLE_DUPLICATES,
     PRODUCERS_DOOR_CLOSED,
+    STORE_NOT_READ,
 )
 from dr_ctl.topologies.fanout.view import BrokerView, FanoutSeen
 
@@ -82,6 +84,19 @@ def possible_duplicates(untold: Mapping[str, parity.Untold], move: Move, site: s
     return [replace(found, duplicates=count + more)]
 
 
+def of_failover(seen: FanoutSeen, move: Move) -> Iterator[Finding]:
+    """Find that the store of ids, by which copies of consumed messages are removed before clients are let in, cannot
+    be read: refused, unless a person accepts as many duplicates as messages lie there."""
+    views = [view for view in seen.views(move.target) if view.own.unread is not None]
+    count = sum(each.depth for view in views for each in view.business.values() if each.dead_letter_address is None)
+    accepted = move.ask.accept_duplicates
+    if not count or accepted == "unknown" or (accepted is not None and accepted >= count):
+        return
+    text = f"up to {count} message(s) at {move.target} come as duplicates: {if_known(views[0].own.unread)}"
+    remedy = f"See that dr-ctl can read it; or add --accept-duplicates {count}, and at most so many come as duplicates."
+    yield replace(POSSIBLE_DUPLICATES(text, remedy), duplicates=count)
+
+
 def nothing_owed(seen: FanoutSeen, move: Move) -> bool:
     """Say whether the target is taken in already: no debt is left, and it lacks no message of the serving site."""
     owed = any(move.target in (debt.about, debt.kept_at) for debt in seen.debts)
@@ -98,6 +113,8 @@ def of_broker(view: BrokerView) -> Iterator[Finding]:
     yield from classic.of_permits(view, (REMOVES,))
     yield from _producers(name, view)
     yield from of_queues(name, view)
+    if view.own.unread is not None:
+        yield STORE_NOT_READ(f"{name}: {view.own.unread}", STORE_NOT_READ.do)
     if view.own.connector is None:
         yield NO_OWN_CONNECTOR(
             f"{name}: the settings name no `sync:`, so no message can be copied from there or to there",

@@ -77,3 +77,12 @@ NOT_CARRIED: Final = FindingKind(
     "command again.",
     "A look at them; a run lists them by id.",
 )
+STORE_NOT_READ: Final = FindingKind(
+    "DR-FAN-009",
+    Severity.ERROR,
+    "The store of processed ids that the settings name cannot be read, so nothing tells which messages at the waiting "
+    "site were consumed.",
+    "Is it there, and may dr-ctl read it? The settings name it under `ids:`.",
+    "The consumers of that store.",
+    check="the store of ids can be read",
+)

@@ -38,6 +38,11 @@ class FanoutLink(NoLink["BrokerView"]):
         """The producers' doors and dr-ctl's own."""
         return {*self.view.own.producers, *filter(None, [self.view.own.connector])}
 
+    @property
+    def redelivers(self) -> bool:
+        """A consumer writes down what it has done, where those of the peer look."""
+        return not self.view.tells_done
+
     def linked(self, before: BrokerView | None, took_s: float) -> LinkSeen:
         del before, took_s
         view = self.view
@@ -49,24 +54,30 @@ class FanoutLink(NoLink["BrokerView"]):
 
     def rows(self, peer: BrokerView | None, at: datetime) -> Iterator[Row]:
         """Rows of a serving site: messages that its peer lacks, and messages that its peer has although they were
-        consumed here. Beside a peer that was not read, or not taken in again, all messages here may lie here alone.
+        consumed here, where no store of ids tells these: with one, a failover removes them before anybody gets them.
+        Beside a peer that was not read, or not taken in again, all messages here may lie here alone.
         Figures of the two states never make one rate, like figures of two starts of a broker."""
         view = self.view
         if not view.open:
             return
+        alone = peer is None or view.alone
+        start = f"{view.start} alone" if alone else view.start
+        if view.tells_done:
+            yield Row(site=view.site, pair=view.pair, ts=at, kind="acks", name="*", start=start,
+                      depth=0, added=0, removed=0)  # fmt: skip
         for name, queue in view.business.items():
             if not queue.counted or queue.dead_letter_address is not None:
                 continue
             row = replace(queue.row(view, at), kind="mirror", delivering=0)
-            if peer is None or view.alone:
-                yield replace(row, start=f"{view.start} alone")
+            if peer is None or alone:
+                yield replace(row, start=start)
                 continue
             lacks, duplicates = _apart(queue, peer.named.get(name))
             if lacks is not None and duplicates is not None:
                 yield replace(row, depth=lacks, added=0, removed=0)
-                yield replace(
-                    row, kind="acks", depth=duplicates, added=queue.removed, removed=queue.removed - duplicates
-                )
+                if not view.tells_done:
+                    left = queue.removed - duplicates
+                    yield replace(row, kind="acks", depth=duplicates, added=queue.removed, removed=left)
                 yield replace(row, kind="staged", depth=queue.depth - lacks + duplicates)
 
     def stake(self, peer: BrokerView | None) -> Stake:
@@ -79,6 +90,8 @@ class FanoutLink(NoLink["BrokerView"]):
             for name, queue in self.view.business.items()
             if queue.dead_letter_address is None
         }
+        if self.view.tells_done:
+            by_queue = {name: (lacks, 0) for name, (lacks, _) in by_queue.items()}
         lost, duplicates = (total(each[at] for each in by_queue.values()) for at in (0, 1))
         known = {name: (lacks, again) for name, (lacks, again) in by_queue.items() if lacks is not None}
         return Stake(lost, duplicates, known if len(known) == len(by_queue) else None)

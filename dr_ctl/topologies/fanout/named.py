@@ -13,12 +13,14 @@ from dr_ctl.topologies.fanout.findings import (
     ONE_SIDED_SENDS,
     POSSIBLE_DUPLICATES,
     PRODUCERS_DOOR_CLOSED,
+    STORE_NOT_READ,
 )
 from dr_ctl.topologies.fanout.view import BrokerView
 
 BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
     *BY_CONSOLE,
     Named(PRODUCERS_DOOR_CLOSED, lambda view: doors(view.producers_doors)),
+    Named(STORE_NOT_READ, lambda view: "it was read" if view.tells_done else "none is named"),
     Named(NO_OWN_CONNECTOR, lambda view: view.own.connector or "no connector of dr-ctl's own"),
 )
 BY_PAIR: Final[Sequence[Named[BrokerView]]] = (

@@ -11,12 +11,10 @@ from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.patience import Patience
 from dr_ctl.settings.model import Installation, Queues
-from dr_ctl.settings.topologies.classic_fanout import ClassicFanout
 from dr_ctl.topologies.common import observer
-from dr_ctl.topologies.common.idstore import Store
 from dr_ctl.topologies.common.seen import Seen, Silent
 from dr_ctl.topologies.fanout import parity
-from dr_ctl.topologies.fanout.access import Access
+from dr_ctl.topologies.fanout.access import Access, ids_of
 from dr_ctl.topologies.fanout.counting import Counted, Counters
 from dr_ctl.topologies.fanout.ids import kept, listed_to_the_end
 from dr_ctl.topologies.fanout.look import counters
@@ -30,11 +28,8 @@ Reading = tuple[Sequence[Counters], Sequence[Counters]]
 
 
 class Observer(observer.Observer[BrokerView, Access]):
-    """`store` is the store of ids that the consumers of both sites share, if they have one."""
-
     def __init__(self, installation: Installation, clock: Clock, patience: Patience, documents: Path) -> None:
-        ids = installation.of(ClassicFanout).ids
-        self.store = Store(installation.path(ids.sqlite), ids.table, ids.queue, ids.id) if ids else None
+        self.store = ids_of(installation)
         super().__init__(installation, clock, patience, documents)
 
     def _access(self, installation: Installation, site: str, pair: str) -> Access:

@@ -49,6 +49,13 @@ NOT_WRITTEN_TWICE: Final = (
     "topics and durable subscriptions, dead letters: each site has its own",
 )
 CHECKS: Final = Checks(
-    checks.of_move, checks.of_broker, checks.of_both, checks.of_return, checks.nothing_owed, BY_BROKER, BY_PAIR
+    checks.of_move,
+    checks.of_broker,
+    checks.of_both,
+    checks.of_return,
+    checks.nothing_owed,
+    BY_BROKER,
+    BY_PAIR,
+    of_failover=checks.of_failover,
 )
 open_: Final = Kind(PROCEDURE, CHECKS, Observer, FanoutTools, "start its clients' connectors", NOT_WRITTEN_TWICE)

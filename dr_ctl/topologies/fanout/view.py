@@ -18,12 +18,13 @@ from dr_ctl.topologies.fanout.link import FanoutLink
 @dataclass(frozen=True, slots=True)
 class FanoutConfig:
     """Beside the settings of any broker: the connectors of its producers, the one of dr-ctl's own, the property by
-    which producers name a message, and whether the settings name the consumers' store of ids."""
+    which producers name a message, whether the settings name the consumers' store of ids, and why that was not read."""
 
     producers: tuple[str, ...] = ()
     connector: str | None = None
     id_header: str = ""
     stored: bool = False
+    unread: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,11 @@ class BrokerView(ClassicBroker):
     def producers(self) -> list[Connection]:
         """The connections at the producers' connectors."""
         return [each for each in self.connections if each.protocol in self.own.producers]
+
+    @property
+    def tells_done(self) -> bool:
+        """Say whether the consumers' store of ids was read."""
+        return self.own.stored and self.own.unread is None
 
     @property
     def alone(self) -> bool:

@@ -11,15 +11,17 @@ from typing import Any
 import pytest
 import yaml
 
+from dr_ctl.agents.monitor import recording
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Outcome
 from dr_ctl.engine.plan import Call
+from dr_ctl.settings.loader import load
 from dr_ctl.topologies.common.sender import Sender
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.classic.broker import DLQ
 from dr_ctl_lab.twin.classic.fanout.broker import ID_HEADER, LEAST, OWN, PRODUCERS, FanoutBroker
 from dr_ctl_lab.twin.messages import Message
-from tests.broker.driving import Ended
+from tests.broker.driving import Ended, until
 from tests.conftest import Command
 
 Q = "orders.in"
@@ -153,6 +155,31 @@ def test_a_lost_site_costs_nothing_confirmed_and_what_it_had_done_is_removed_bef
     assert listed("duplicates") == {Q: ["a", "b"]}
     assert least(twin) == "1"
     assert "DR-FAN-005" not in found(ended)
+
+
+def test_what_the_store_knows_costs_a_failover_no_duplicates_as_long_as_it_can_be_read(
+    twin: PlayedTwin, dr_ctl: Command
+) -> None:
+    store = twin.settings_path.parent / yaml.safe_load(twin.settings_path.read_text())["ids"]["sqlite"]
+    failover = ("failover", "--to", "paris", "--yes")
+    send(twin, "a", "b", "c")
+    consume(twin, "london", "a", "b")
+    with recording(load(twin.settings_path), every_s=0.1):
+        until(lambda: dr_ctl("status").document["data"]["last_look"] is not None)
+        twin.kill("london")
+        until(lambda: dr_ctl(*failover, "--dry-run").code == 0)
+    hidden = store.rename(store.with_suffix(".gone"))
+
+    refused = dr_ctl(*failover)
+    dry = dr_ctl(*failover, "--accept-duplicates", "3", "--dry-run")
+    hidden.rename(store)
+    ended = dr_ctl(*failover)
+
+    assert refused.code == 10, refused.told
+    assert "up to 3 message(s) at paris come as duplicates: the store of processed ids" in refused.told
+    assert (dry.code, ended.code) == (0, 0), (dry.told, ended.told)
+    assert ended.document["data"]["bounds"]["duplicates"]["at_most"] == 0
+    assert lying(twin, "paris") == ["c"]
 
 
 def test_where_nobody_can_say_what_was_done_it_comes_twice_and_that_is_said(twin: PlayedTwin, dr_ctl: Command) -> None:

@@ -87,6 +87,18 @@ def test_beside_its_peer_what_that_lacks_may_be_lost_and_what_it_has_more_may_co
     assert (told["mirror"].added, told["acks"].added, told["acks"].removed) == (0, 40, 40 - duplicates)
 
 
+def test_where_a_store_tells_what_was_done_nothing_of_it_comes_twice_beside_its_peer_or_alone() -> None:
+    stored = replace(OWN, stored=True)
+    london, paris = view("london", queue("q", 5), own=stored), view("paris", queue("q", 9), own=stored, is_open=False)
+
+    for peer in (paris, None):
+        told = rows(london, peer)
+        assert (told["acks"].name, told["acks"].depth, told["acks"].start) == ("*", 0, told["mirror"].start)
+    assert (london.link.stake(paris).duplicates, london.link.redelivers) == (0, False)
+    unread = replace(london, own=replace(stored, unread="it cannot be read"))
+    assert (rows(unread, paris)["acks"].depth, unread.link.redelivers) == (4, True)
+
+
 def test_alone_all_that_lies_there_may_be_lost_and_no_rate_joins_that_to_looks_beside_the_peer() -> None:
     london = view("london", queue("q", 60))
     owing = replace(london, documents={document(DebtKind.QUARANTINE, "paris", "london"): "{}"})
