@@ -82,7 +82,8 @@ def load(path: Path, again: str, *, named: str = "") -> Saved:
     except OSError as problem:
         raise UsageError(f"{named}{path}: {problem.strerror or problem}", remedy=again) from problem
     except (ValueError, KeyError, TypeError) as problem:
-        raise UsageError(f"{named}{path}: is not a saved plan: {problem}", remedy=again) from problem
+        why = f"{problem} is missing" if isinstance(problem, KeyError) else str(problem)
+        raise UsageError(f"{named}{path}: is not a saved plan: {why}", remedy=again) from problem
     if lost is not None:
         why = f"{named}{path}: was made as if {lost} was lost, to be read, and is never carried out"
         remedy = f"`dr-ctl plan {saved.ask.operation} --to {saved.ask.target}` plans from what is so now."

@@ -64,8 +64,8 @@ def _at_work(broker: BrokerSeen) -> str:
 
 
 def _lacking(state: Status, broker: BrokerSeen) -> str | None:
-    """The messages that the peer lacks. An outflow counts events, acknowledgements included, but an operator asks for
-    messages."""
+    """How many messages the peer lacks at least, by the depths: it may hold others that were consumed here. An outflow
+    counts events, acknowledgements included, but an operator asks for messages."""
     link = next((each for each in state.links if (each.site, each.pair) == (broker.site, broker.pair)), None)
     peer = next((each for each in state.seen.brokers if each.pair == broker.pair and each.site != broker.site), None)
     if link is None or not link.outflow or link.messages_alone or peer is None or peer.silent is not None:
@@ -76,4 +76,4 @@ def _lacking(state: Status, broker: BrokerSeen) -> str | None:
         if depth is None or there is None:
             return None
         messages += max(0, depth - there)
-    return f"{messages} unshipped message(s) exist only at {broker.site}"
+    return f"at least {messages} unshipped message(s) exist only at {broker.site}" if messages else None

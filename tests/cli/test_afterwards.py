@@ -17,10 +17,8 @@ import yaml
 
 from tests.cli.conftest import Ended, Shell
 from tests.cli.installation import NOT_NOW, Installation
+from tests.cli.moving import begun, failover, swapover
 from tests.cli.sites import Sites, sites
-from tests.cli.test_failover import failover
-from tests.cli.test_gone_on_with import begun
-from tests.cli.test_swapover import swapover
 from tests.patience import impatient
 from tests.report.scribe import NAME
 

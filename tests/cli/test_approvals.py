@@ -18,8 +18,7 @@ import yaml
 
 from tests.cli.conftest import Ended, Shell
 from tests.cli.installation import Installation
-from tests.cli.test_gone_on_with import begun
-from tests.cli.test_swapover import Terminal, person
+from tests.cli.moving import Terminal, begun, person
 from tests.report.scribe import ADA, NAME, Scribe, aborted, done, undone
 
 __all__ = ["person"]  # a fixture

@@ -16,9 +16,8 @@ from dr_ctl.topologies.common.debts import document
 from dr_ctl.topologies.mirror.view import BrokerView
 from tests.cli.conftest import Ended, Shell
 from tests.cli.installation import Installation
+from tests.cli.moving import OWED, TAKEN_IN, begun, failover, owed
 from tests.cli.sites import Sites, sites
-from tests.cli.test_failover import OWED, TAKEN_IN, failover, owed
-from tests.cli.test_gone_on_with import begun
 from tests.report.scribe import NAME
 from tests.topologies.mirror.views import broker, seen
 

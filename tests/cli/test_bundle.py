@@ -23,7 +23,7 @@ from dr_ctl.rpo.history.row import Row
 from dr_ctl_lab.twin.console import ADMIN
 from tests.cli.conftest import Shell
 from tests.cli.installation import Installation
-from tests.cli.test_swapover import swapover
+from tests.cli.moving import swapover
 from tests.report.scribe import NAME, cut_off, done
 
 WORD = "pa55\"w&rd-über<alles>/'x"

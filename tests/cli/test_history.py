@@ -18,8 +18,8 @@ from dr_ctl.engine.plan import Ask, PlannedStep
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from tests.cli.conftest import Shell
+from tests.cli.moving import failover
 from tests.cli.sites import Sites, sites
-from tests.cli.test_failover import failover
 from tests.report import scribe
 from tests.report.scribe import Scribe, call
 

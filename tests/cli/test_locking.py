@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -15,14 +14,11 @@ from dr_ctl.engine.lease import LockDocument
 from dr_ctl.engine.runs import Runs
 from dr_ctl_lab.twin.broker import Broker
 from dr_ctl_lab.twin.jolokia import failed
-from tests.cli.conftest import Ended, Shell
+from tests.cli.conftest import Shell
 from tests.cli.installation import Installation, Site
-from tests.cli.test_gone_on_with import begun
-from tests.cli.test_swapover import MOVE, Terminal, person, swapover
+from tests.cli.moving import MOVE, begun, swapover
 from tests.patience import impatient
 from tests.report.scribe import NAME
-
-__all__ = ["person"]  # a fixture
 
 NOW = 1795251263227  # what the clocks of both brokers say
 OTHER = LockDocument(
@@ -36,7 +32,6 @@ OTHER = LockDocument(
     start_ms=NOW - 30_000,
     expires_ms=NOW + 30_000,
 )
-WHO = f"{OTHER.run} (swapover to paris; grace on ops-2, process 4711, since 2026-11-21T"
 
 
 @pytest.fixture(autouse=True)
@@ -74,84 +69,7 @@ def noted(dr_ctl: Shell, run: str) -> dict[str, Any]:
     pytest.fail("no line of the journal has the lock")
 
 
-class TestKeptOut:
-    @pytest.mark.parametrize("site", ["london", "paris"])
-    @pytest.mark.parametrize("to", ["paris", "london"])
-    def test_the_run_that_holds_it_is_named(
-        self, dr_ctl: Shell, installation: Installation, site: str, to: str
-    ) -> None:
-        hold(getattr(installation, site))
-
-        ended = swapover(dr_ctl, "--yes", to=to)  # also where it is there already
-
-        assert (ended.code, ended.document["outcome"], installation.changes) == (13, "locked", [])
-        assert f"at {site}/orders-1: {WHO}" in ended.document["summary"]
-        assert "--break-lock --reason" in ended.document["findings"][0]["remedy"]
-        assert not (dr_ctl.state / "runs").exists()
-        assert installation.london.documents + installation.paris.documents == []
-
-    @pytest.mark.parametrize("verb", ["resume", "abort"])
-    def test_so_are_those_who_would_go_on(self, dr_ctl: Shell, installation: Installation, verb: str) -> None:
-        begun(dr_ctl, installation, "quiesce", "fence")
-        hold(installation.paris)
-
-        ended = dr_ctl(verb, "--yes", "--json")
-
-        assert (ended.code, installation.changes) == (13, [])
-        assert WHO in ended.document["summary"]
-
-    def test_one_who_came_while_a_person_was_asked(
-        self, dr_ctl: Shell, installation: Installation, person: Callable[[str], Terminal]
-    ) -> None:
-        person("paris\n").at_question = lambda: hold(installation.london)
-
-        ended = swapover(dr_ctl)
-
-        assert (ended.code, installation.changes) == (13, [])
-        assert installation.paris.documents == []
-
-    @pytest.mark.parametrize(
-        "words",
-        [
-            ["swapover", "--to", "paris", "--dry-run"],
-            ["plan", "swapover", "--to", "paris"],
-            ["status"],
-            ["validate"],
-            ["swapover", "--to", "london", "--yes"],
-        ],
-        ids=" ".join,
-    )
-    def test_what_changes_nothing_takes_no_lock(
-        self, dr_ctl: Shell, installation: Installation, words: list[str]
-    ) -> None:
-        assert dr_ctl(*words).code == 0
-        assert installation.london.documents + installation.paris.documents == []
-
-    def test_nor_does_a_question(
-        self, dr_ctl: Shell, installation: Installation, person: Callable[[str], Terminal]
-    ) -> None:
-        seen: list[Any] = []
-        person("paris\n").at_question = lambda: seen.append(locks(installation))
-
-        assert swapover(dr_ctl).code == 0
-        assert seen == [[]]
-
-
 class TestTaken:
-    @pytest.mark.parametrize("to", ["paris", "london"])
-    def test_in_the_order_of_names_whatever_the_direction(
-        self, dr_ctl: Shell, installation: Installation, to: str
-    ) -> None:
-        order: list[str] = []
-        for site in installation.sites:
-            (site.keep_out if site.name == to else site.let_in)()
-            site.before_document = lambda operation, told: (
-                order.append(told["name"]) if operation.startswith("create") else None
-            )
-
-        assert swapover(dr_ctl, "--yes", to=to).code == 0
-        assert order == ["dr-ctl.lock.london.1", "dr-ctl.lock.paris.1"]
-
     def test_it_is_released_and_kept_with_the_end_of_the_journal(
         self, dr_ctl: Shell, installation: Installation
     ) -> None:
@@ -166,16 +84,6 @@ class TestTaken:
         ] * 2
         assert [(each["last_hash"], each["count"]) for each in told] == [(sealed["last_hash"], sealed["count"])] * 2
         assert noted(dr_ctl, ended.document["run"])["at"] == ["london/orders-1", "paris/orders-1"]
-
-    def test_the_next_goes_above_the_highest_and_removes_the_older(
-        self, dr_ctl: Shell, installation: Installation
-    ) -> None:
-        hold(installation.paris, replace(OTHER, released=True))
-
-        assert [swapover(dr_ctl, "--yes", to=site).code for site in ("paris", "london")] == [0, 0]
-        assert [each["epoch"] for each in locks(installation)] == [6, 6]
-        left = [name for site in installation.sites for name in site.broker.queues if "dr-ctl" in name]
-        assert len(left) == 2
 
     def test_pauses_stand_in_it_before_they_are_made(self, dr_ctl: Shell, installation: Installation) -> None:
         installation.london.queue("orders.held", paused=True)
@@ -205,44 +113,6 @@ class TestTaken:
 
 
 class TestTakenOver:
-    def test_one_that_ran_out_needs_nothing(self, dr_ctl: Shell, installation: Installation) -> None:
-        hold(installation.london, replace(OTHER, expires_ms=NOW))
-
-        ended = swapover(dr_ctl, "--yes")
-
-        assert (ended.code, installation.changes) == (0, MOVE)
-        assert noted(dr_ctl, ended.document["run"])["broken"] == []
-
-    def test_one_that_lives_needs_break_lock_and_a_reason(self, dr_ctl: Shell, installation: Installation) -> None:
-        hold(installation.london)
-        hold(installation.paris)
-
-        without, ended = (
-            swapover(dr_ctl, "--yes", "--break-lock"),
-            swapover(dr_ctl, "--yes", "--break-lock", "--reason", "gone"),
-        )
-
-        assert (without.code, "--reason" in without.document["summary"]) == (2, True)
-        assert (ended.code, installation.changes) == (0, MOVE)
-        told = noted(dr_ctl, ended.document["run"])
-        assert (told["epoch"], told["reason"]) == (5, "gone")
-        assert [WHO in each for each in told["broken"]] == [True]
-
-    @pytest.mark.parametrize("verb", ["resume", "abort"])
-    def test_a_dead_run_of_the_same_state_needs_nothing(
-        self, dr_ctl: Shell, installation: Installation, verb: str
-    ) -> None:
-        begun(dr_ctl, installation, "quiesce", "fence")
-        mine = of_this_state(dr_ctl)
-        hold(installation.london, replace(mine, paused={NAME: ("orders.in",)}))
-        hold(installation.paris, mine)
-
-        ended = dr_ctl(verb, "--yes", "--json")
-
-        assert ended.code == 0, ended.document
-        assert [(each["epoch"], each["released"], each["run"]) for each in locks(installation)] == [(5, True, NAME)] * 2
-        assert [each["paused"] for each in locks(installation)] == [{}] * 2  # both verbs have lifted it
-
     @pytest.mark.parametrize("verb", ["resume", "abort"])
     def test_a_copy_of_the_state_is_another_one(self, dr_ctl: Shell, installation: Installation, verb: str) -> None:
         begun(dr_ctl, installation, "quiesce", "fence")
@@ -289,59 +159,6 @@ class TestLost:
         assert (ended.code, ended.document["data"]["undone"]) == (23, False), ended.document
         assert OTHER.run in ended.document["summary"]
         assert installation.changes == MOVE[:sent]
-
-    def test_what_a_thief_holds_is_left_to_the_thief(self, dr_ctl: Shell, installation: Installation) -> None:
-        self.broken_at(installation, "stop()", OTHER)
-
-        ended = swapover(dr_ctl, "--yes")
-
-        assert (ended.code, ended.document["outcome"]) == (23, "stranded"), ended.document
-        assert OTHER.run in ended.document["summary"]
-        assert installation.changes == MOVE[:3]
-        assert [told["doors"]["clients"] for told in installation.settable] == [False, False]
-
-
-class TestShown:
-    def status(self, dr_ctl: Shell) -> Ended:
-        return dr_ctl("status", "--json")
-
-    @pytest.mark.parametrize(("expires_ms", "live"), [(NOW + 12_300, True), (NOW - 1, False)])
-    def test_status_says_who_holds_it_and_which_pauses_are_whose(
-        self, dr_ctl: Shell, installation: Installation, expires_ms: int, live: bool
-    ) -> None:
-        installation.twin.pause("london", "orders.in")
-        installation.london.queue("orders.mine", paused=True)
-        hold(
-            installation.london,
-            replace(OTHER, expires_ms=expires_ms, paused={OTHER.run: ("orders.audit", "orders.in")}),
-        )
-
-        ended = self.status(dr_ctl)
-
-        (told,) = ended.document["data"]["locks"]
-        assert (told["run"], told["host"], told["live"]) == (OTHER.run, "ops-2", live)
-        assert told["left_s"] == (12.3 if live else 0.0)
-        texts = {each["text"] for each in ended.document["findings"]}
-        assert f"london/orders-1: paused by {OTHER.run}: orders.in" in texts
-        assert "london/orders-1: paused: orders.mine" in texts
-        (finding,) = [each for each in ended.document["findings"] if each["id"] == "DR-LOCK-003"]
-        assert (WHO in finding["text"], finding["severity"]) == (True, "info" if live else "warning")
-
-    def test_what_was_released_is_nobodys(self, dr_ctl: Shell, installation: Installation) -> None:
-        hold(installation.london, replace(OTHER, released=True))
-
-        ended = self.status(dr_ctl)
-
-        assert (ended.document["data"]["locks"], "DR-LOCK-003" in ended.ids) == ([], False)
-
-    def test_a_lock_that_cannot_be_read_is_held_by_somebody(self, dr_ctl: Shell, installation: Installation) -> None:
-        installation.london.queue("dr-ctl.lock.london.3", address="dr-ctl.lock.london", internal=True, user="?")
-
-        ended = swapover(dr_ctl, "--yes")
-
-        assert (ended.code, installation.changes) == (13, [])
-        assert "a run whose lock cannot be read (epoch 3)" in ended.document["summary"]
-        assert self.status(dr_ctl).document["data"]["locks"][0]["left_s"] is None
 
 
 BREAK = ("--break-lock", "--reason", "forged")

@@ -27,7 +27,7 @@ from dr_ctl.settings.loader import load
 from dr_ctl.settings.model import Place
 from tests.cli.conftest import Shell
 from tests.cli.installation import Installation
-from tests.cli.test_gone_on_with import begun as killed_after
+from tests.cli.moving import begun as killed_after
 from tests.rpo.test_estimate import history
 from tests.rpo.test_stored import answer
 

@@ -14,10 +14,8 @@ from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.topologies.common.driver import Driver
 from tests.cli.conftest import Ended, Shell
 from tests.cli.installation import Installation
+from tests.cli.moving import begun, failover, swapover
 from tests.cli.sites import Sites, sites
-from tests.cli.test_failover import failover
-from tests.cli.test_gone_on_with import begun
-from tests.cli.test_swapover import swapover
 from tests.report.test_html import Form
 from tests.report.test_view import plain
 from tests.simulated import interrupt

@@ -15,7 +15,7 @@ from dr_ctl.engine.stores import FolderStore
 from dr_ctl_lab.played import PlayedTwin
 from tests.cli.conftest import Ended, Shell
 from tests.cli.installation import QUEUES, Installation, listen
-from tests.cli.test_gone_on_with import begun
+from tests.cli.moving import begun
 
 
 class Both:

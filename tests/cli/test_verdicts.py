@@ -9,7 +9,6 @@ import pytest
 
 from tests.cli.conftest import Shell
 from tests.cli.installation import Installation
-from tests.twin.subject import until
 
 EVERY = ("swapover", "failover", "failback", "reinstate")
 
@@ -60,61 +59,6 @@ def test_a_dry_run_with_what_it_needs_answers_what_the_verdict_says(
         is_well = told["exit_code"] == 0 or waits or priced
         assert (ended.code == 0) is is_well, (name, told, ended.document["summary"])
         assert ("ready" in told["verdict"].split(" ")[:1][0]) <= (told["exit_code"] == 0)
-
-
-def test_what_a_failover_would_need_is_said_with_its_figure(dr_ctl: Shell, installation: Installation) -> None:
-    installation.twin.kill("london")
-
-    told = verdicts(dr_ctl, "--for", "failover", "--to", "paris")["failover"]
-
-    needs = ["--presume-down london", "--reason TEXT", "--accept-loss unknown", "--accept-duplicates unknown"]
-    assert told["needs"] == needs
-    assert told["verdict"].startswith(f"refused without {' '.join(needs)}: an unknown number of messages may be lost")
-    assert told["exit_code"] == 10
-
-
-def test_a_failback_is_no_swapover_that_is_not_ready(dr_ctl: Shell, installation: Installation) -> None:
-    as_swapover = "ready; nothing is owed, a swapover does the same"
-    assert verdicts(dr_ctl, "--to", "paris")["failback"]["verdict"] == as_swapover
-
-    installation.paris.keep_out("mirror")
-
-    told = verdicts(dr_ctl, "--to", "paris")
-    assert told["swapover"]["exit_code"] == 10, told
-    assert told["failback"]["verdict"] != as_swapover
-
-
-def test_between_two_closed_sites_a_failover_is_not_what_opens_one(dr_ctl: Shell, installation: Installation) -> None:
-    installation.london.keep_out()
-
-    told = verdicts(dr_ctl, "--to", "paris")["failover"]
-
-    assert "`dr-ctl status` names the command that opens one without a failover" in told["verdict"]
-    status = dr_ctl("status", "--json")
-    [nobody] = [each for each in status.document["findings"] if each["id"] == "DR-ROLE-015"]
-    assert (nobody["severity"], "`dr-ctl unfence" in nobody["remedy"]) == ("error", True)
-
-
-def test_without_a_link_a_move_is_not_ready(dr_ctl: Shell, installation: Installation) -> None:
-    installation.twin.cut("london")
-    until(lambda: not installation.london.broker.attached)
-
-    ended = dr_ctl("validate", "--for", "swapover", "--json")
-
-    told = ended.document["data"]["operations"]["swapover"]
-    assert (ended.code, told["verdict"]) == (10, "not ready: the link of london/orders-1 is not attached")
-
-
-def test_where_no_site_is_seen_none_is_named(dr_ctl: Shell, nobody: str) -> None:
-    ended = dr_ctl("validate", "--json")
-
-    assert ended.code == 22
-    assert {each["to"] for each in ended.document["data"]["operations"].values()} == {None}
-    assert verdicts(dr_ctl, "--to", "paris")["swapover"]["to"] == "paris"
-
-
-def test_a_site_that_is_not_in_the_settings_is_a_usage_error(dr_ctl: Shell, installation: Installation) -> None:
-    assert dr_ctl("validate", "--to", "berlin").code == 2
 
 
 def test_every_check_has_a_name_a_verdict_its_evidence_and_its_age(dr_ctl: Shell, installation: Installation) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.conftest import Shell
 from tests.cli.installation import Installation
-from tests.cli.test_gone_on_with import begun
+from tests.cli.moving import begun
 from tests.report.scribe import NAME
 
 MOVE = ("swapover", "--to", "paris", "--yes", "--json")

@@ -55,6 +55,7 @@ _DIFFER: Final = (
     (re.compile(r"\b\d+ ms\b"), "N ms"),
     (re.compile(r"(?<=127\.0\.0\.1:)\d+"), "PORT"),
     (re.compile(r"(?<=process )\d+"), "PID"),
+    (re.compile(r'(?<="pid": )[1-9]\d*'), "PID"),
     (re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "ID"),
     (re.compile(r"\b[0-9a-f]{64}\b"), "SHA256"),
 )

@@ -15,11 +15,14 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
+from itertools import groupby, pairwise
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
 import tests.documents
 from dr_ctl.cli.app import run
+from dr_ctl.core.system import system
 from tests.patience import time_now
 from tests.scenarios.calls import Normal
 from tests.scenarios.stage import Stage, Unmet
@@ -68,23 +71,29 @@ def parse(path: Path) -> list[Step]:
 
 
 def play(path: Path) -> list[Step]:
-    """The same lines, with what the commands show now."""
+    """The same lines, with what the commands show now. A line `anew` begins with other sites."""
     steps = parse(path)
-    with Stage.set() as stage:
-        normal, before = Normal(stage.home), [""]
-        for step in steps:
-            try:
-                if step.is_command:
-                    step.lines = list(_shown(stage, step.text.removeprefix("$ "), normal, before))
-                elif step.text.startswith("file "):
-                    stage.write(step.text.removeprefix("file "), [each.removeprefix("    ") for each in step.lines])
-                elif step.text and not step.text.startswith("#"):
-                    stage.do(step.text)
-            except Exception as error:
-                raise Unmet(f"{path}:{step.number}: {step.text}: {error}") from error
-        if left := stage.untouched():
-            raise Unmet(f"{path}:{steps[-1].number}: has not happened by the end: {'; '.join(left)}")
+    firsts = [0, *(at for at, each in enumerate(steps) if each.text == "anew"), len(steps)]
+    for first, end in pairwise(firsts):
+        with Stage.set() as stage:
+            normal, before = Normal(stage.home), [""]
+            for step in steps[first:end]:
+                try:
+                    _do(stage, step, normal, before)
+                except Exception as error:
+                    raise Unmet(f"{path}:{step.number}: {step.text}: {error}") from error
+            if left := stage.untouched():
+                raise Unmet(f"{path}:{steps[end - 1].number}: has not happened by the end: {'; '.join(left)}")
     return steps
+
+
+def _do(stage: Stage, step: Step, normal: Callable[[str], str], before: list[str]) -> None:
+    if step.is_command:
+        step.lines = list(_shown(stage, step.text.removeprefix("$ "), normal, before))
+    elif step.text.startswith("file "):
+        stage.write(step.text.removeprefix("file "), [each.removeprefix("    ") for each in step.lines])
+    elif step.text and step.text != "anew" and not step.text.startswith("#"):
+        stage.do(step.text)
 
 
 def written(steps: Sequence[Step]) -> str:
@@ -92,7 +101,8 @@ def written(steps: Sequence[Step]) -> str:
 
 
 def _shown(stage: Stage, line: str, normal: Callable[[str], str], before: list[str]) -> Iterator[str]:
-    """What one command shows: all of its output, or of its JSON document the parts that are named behind a `|`."""
+    """What one command shows: all of its output; or behind a `|` the names of the parts of its JSON document, or how
+    many lines from its end (`tail 5`)."""
     program, *words = shlex.split(line.partition(" | ")[0])
     paths = line.partition(" | ")[2].split()
     if program == "cat":
@@ -109,16 +119,24 @@ def _shown(stage: Stage, line: str, normal: Callable[[str], str], before: list[s
     if out.startswith('{"'):
         for document in map(json.loads, out.splitlines()):
             tests.documents.hold(document, json.loads(out.splitlines()[-1])["command"])
-    for mark, text in said:
-        if mark == "!" or not paths:
-            yield from _marked(mark, normal(text))
+    tail = int(paths[1]) if paths[:1] == ["tail"] else None
+    paths = paths if tail is None else []
+    lines = [each for mark, text in said if mark == "!" or not paths for each in _marked(mark, normal(text))]
+    yield from lines if tail is None else lines[-tail:]
     for path in paths:
         yield f"> {path}: {normal(json.dumps(_part(json.loads(out), path.split('.')), ensure_ascii=False))}"
     yield f"exit {code}"
-    yield from (f"call {normal(each)}" for each in stage.calls or ["none"])
+    yield from (f"call {normal(each)}" for each in _grouped(stage.calls) or ["none"])
     now = "\n".join(f"now {normal(each)}" for each in stage.situation())
     yield from [SAME] if now == before[0] else now.splitlines()
     before[0] = now
+    system().sleep(1.0)  # nobody types two commands in one second
+
+
+def _grouped(calls: Sequence[tuple[str, str]]) -> list[str]:
+    """In their order; those that one broker got one after the other are one line."""
+    groups = [(place, [made for _, made in of_place]) for place, of_place in groupby(calls, itemgetter(0))]
+    return [f"{place}: {'; '.join(made)}" for place, made in groups]
 
 
 def _typed(stage: Stage, words: Sequence[str]) -> tuple[str, list[tuple[str, str]]]:
@@ -164,6 +182,8 @@ class _Stream(io.StringIO):
 
     def write(self, text: str) -> int:
         count = super().write(text)
+        if text == " ":
+            return count  # in front of what is typed
         before = self._said.pop()[1] if self._said and self._said[-1][0] == self._mark else ""
         self._said.append((self._mark, before + text))
         return count
@@ -180,10 +200,11 @@ class _Person(io.StringIO):
         return True
 
     def readline(self, size: int | None = -1) -> str:  # type: ignore[override]
-        for _, do in self._stage.at_question:
-            do()
-        self._stage.at_question.clear()
         typed = self._stage.answers.pop(0) if self._stage.answers else "hangs up"
+        meanwhile, self._stage.at_question = self._stage.at_question, []
+        for _, do in meanwhile:
+            do()
+        sys.stderr.write(f" {typed}\n")
         return "" if typed == "hangs up" else f"{typed}\n"
 
 

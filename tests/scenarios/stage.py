@@ -7,7 +7,7 @@ import signal
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, Self
@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from dr_ctl.core.system import system
+from dr_ctl.engine.lease import LockDocument
 from dr_ctl.settings.durations import seconds
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin import console, jolokia
@@ -64,7 +65,7 @@ class Stage:
 
     def __init__(self, home: Path, patch: pytest.MonkeyPatch, until_the_end: ExitStack) -> None:
         self.home, self.patch = home, patch
-        self.calls: list[str] = []
+        self.calls: list[tuple[str, str]] = []
         self.answers: list[str] = []
         self.at_question: list[tuple[str, Callable[[], object]]] = []
         self.death: Death | None = None
@@ -179,12 +180,19 @@ class Stage:
         told = {"name": queue, "address": queue, "routing-type": "ANYCAST", "durable": True}
         self._broker(place).create_queue(told, here_only=True)
 
+    def remove_queue(self, queue: str, place: str) -> None:
+        self._broker(place).destroy_queue(queue, here_only=True)
+
     def pause(self, queue: str, place: str, paused: bool) -> None:
         self._broker(place).queues[queue].paused = paused
 
     def door(self, door: str, place: str, is_open: bool) -> None:
         broker = self._broker(place)
         (broker.open_door if is_open else broker.close_door)(broker.acceptors[door])
+
+    def new_door(self, door: str, place: str) -> None:
+        acceptors = self._broker(place).acceptors
+        acceptors[door] = replace(acceptors["mirror"], name=door, port=1)
 
     def client(self, name: str, place: str, queue: str) -> None:
         """A client that stays."""
@@ -232,6 +240,19 @@ class Stage:
         file.write_text("".join(f"{line}\n" for line in text), encoding="utf-8")
         file.chmod(0o700 if text and text[0].startswith("#!") else 0o600)
 
+    def lock(self, holder: str, place: str, how: str = "") -> None:
+        """Of a run at another machine, at the epoch after the highest of this broker."""
+        broker = self._broker(place)
+        address, now_ms = f"dr-ctl.lock.{broker.site}", broker.now_ms()
+        epoch = 1 + max((int(name.rpartition(".")[2]) for name in broker.queues if name.startswith(address)), default=3)
+        run, what = "20270314T095930Z-swapover-paris-beef", "swapover to paris"
+        times = {"start_ms": now_ms - 30_000, "expires_ms": now_ms + 30_000}
+        who = {"what": what, "holder": holder, "host": "ops-2", "pid": 4711, "state": "another"}
+        held = LockDocument(epoch, run, **who, **times, released=how == "released ")  # type: ignore[arg-type]
+        text = "?" if how == "unreadable " else held.to_text()
+        told = {"name": f"{address}.{epoch}", "address": address, "routing-type": "ANYCAST", "durable": True}
+        broker.create_queue({**told, "internal": True, "user": text}, here_only=True)
+
     def state(self, name: str) -> None:
         """From here on another machine's STATE."""
         self.patch.setenv("DR_CTL_STATE_DIR", str(self.home / name))
@@ -275,7 +296,7 @@ class Stage:
         def noted(request: Request, status: int) -> None:
             note(request, status)
             made = call(request)
-            self.calls.append(f"{place} {made}{'' if status == 200 else f' -> {status}'}")
+            self.calls.append((place, made if status == 200 else f"{made} -> {status}"))
             self._strike("after", place, made)
 
         return noted
@@ -330,10 +351,12 @@ _SAID: Final[Sequence[tuple[str, Callable[..., object]]]] = (
     (rf"put (?P<count>\d+) (?P<queue>\S+) at {_AT}", Stage.put),
     (rf"take (?P<count>\d+) (?P<queue>\S+) at {_AT}", Stage.take),
     (rf"queue (?P<queue>.+) at {_AT} alone", Stage.make_queue),
+    (rf"remove (?P<queue>.+) at {_AT} alone", Stage.remove_queue),
     (rf"pause (?P<queue>.+) at {_AT}", lambda stage, queue, place: stage.pause(queue, place, True)),
     (rf"resume (?P<queue>.+) at {_AT}", lambda stage, queue, place: stage.pause(queue, place, False)),
     (rf"open (?P<door>\S+) at {_AT}", lambda stage, door, place: stage.door(door, place, True)),
     (rf"close (?P<door>\S+) at {_AT}", lambda stage, door, place: stage.door(door, place, False)),
+    (rf"new door (?P<door>\S+) at {_AT}", Stage.new_door),
     (rf"client (?P<name>\S+) reads (?P<queue>\S+) at {_AT}", Stage.client),
     (r"client (?P<name>\S+) leaves", Stage.leave),
     (rf"lose {_AT}", lambda stage, place: stage.each(place, "kill")),
@@ -354,6 +377,7 @@ _SAID: Final[Sequence[tuple[str, Callable[..., object]]]] = (
     (r"set (?P<path>\S+) (?P<value>.+)", Stage.setting),
     (r"unset (?P<path>\S+)", Stage.setting),
     (r"env (?P<name>\w+)=(?P<value>.*)", lambda stage, name, value: stage.patch.setenv(name, value)),
+    (rf"(?P<how>released |unreadable )?lock of (?P<holder>\w+) at {_AT}", Stage.lock),
     (r"state (?P<name>\w+)", Stage.state),
     (r"wait (?P<time>\w+)", lambda stage, time: system().sleep(seconds(time))),
     (r"answer (?P<text>.+)", lambda stage, text: stage.answers.append(text)),

@@ -64,7 +64,7 @@ class Verifier(ABC, Generic[V]):
                 hand.sample(evidence((each.site, each.link) for each in brokers))
             for each, (source, target) in zip(going_on, looks, strict=True):
                 each.look(source, target, hand, began)
-            reasons = [reason for each in going_on if each.outcome is None for reason in each.reasons]
+            reasons = [reason for each in going_on if not isinstance(each.outcome, Done) for reason in each.reasons]
             why = some(reasons) if reasons else None
             hand.waiting("reasons that keep the gate shut", len(reasons), why)
             for each in going_on:
