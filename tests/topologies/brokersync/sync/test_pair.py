@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -20,12 +21,10 @@ from tests.topologies.brokersync.sync.fakes import Q, Sites, Time
 class Agent:
     """One agent, stepped for so long."""
 
-    def __init__(self, sites: Sites, remembered: dict[str, object] | None = None, **noted: dict[str, int]) -> None:
-        self.sites, self.reason = sites, None
+    def __init__(self, sites: Sites, remembered: Any = None, **noted: dict[str, int]) -> None:
+        self.sites, self.noted = sites, noted
+        self.reason: str | None = None
         self.pair = Pair("orders-1", sites.primary, sites.standby, sites.clock, remembered or {}, lambda _: noted)  # type: ignore[arg-type]
-        self.noted = noted
-
-    reason: str | None
 
     def run(self, seconds: float = 2.0) -> Agent:
         until = self.sites.clock.at + seconds
@@ -40,63 +39,169 @@ class Agent:
         return self.pair.queues[Q]
 
 
+class Story:
+    """Plays a line: what happens, and what is so then. An agent is there from the first `run` on; `end` ends it, and
+    the next `run` is another one's, which remembers. `level`: what waits are the copies of what is held."""
+
+    def __init__(self) -> None:
+        self.sites, self.agent, self.remembered = Sites(), None, None
+
+    agent: Agent | None
+    remembered: Any
+
+    def play(self, line: str) -> None:
+        for step in line.split(", "):
+            word, _, rest = step.partition(" ")
+            if word[0] in "+-":
+                assert hasattr(self.sites, word[1:])
+                setattr(self.sites, word[1:], word[0] == "+")
+            elif hasattr(self, word):
+                getattr(self, word)(*map(float, rest.split()))
+            elif word in ("send", "consume", "purge", "give_back", "ship"):
+                getattr(self.sites, word)(*map(int, rest.split()))
+            else:
+                self.shown(word, rest, step)
+
+    def shown(self, word: str, rest: str, step: str) -> None:
+        """What is so, or the test fails."""
+        assert self.agent is not None
+        if word in ("over", "refused", "standby_silent", "why_not"):
+            told = getattr(self.agent.queue.seen if word == "why_not" else self.agent.pair, word)
+            assert rest in str(told) if rest != "None" else told is None, (step, told)
+        else:
+            told = len(self.sites.copies) if word == "copies" else getattr(self.agent.queue.seen, word)
+            assert told == int(rest), (step, told)
+
+    def run(self, seconds: float = 2.0) -> None:
+        self.agent = self.agent or Agent(self.sites, self.remembered)
+        self.agent.run(seconds)
+
+    def end(self) -> None:
+        assert self.agent is not None
+        self.remembered = self.agent.pair.remembers()
+        self.agent.pair.close()
+        self.agent = None
+
+    def hold(self) -> None:
+        assert self.agent is not None
+        self.agent.reason = "a run is open, or a person said so"
+
+    def free(self) -> None:
+        assert self.agent is not None
+        self.agent.reason = None
+
+    def word(self) -> None:
+        """A person answers for what has gone."""
+        assert self.agent is not None
+        self.agent.pair.go_on()
+
+    def deaf(self) -> None:
+        """Its connection is cut: what leaves from now on is announced to nobody."""
+        self.sites.primary.deaf()
+
+    def anew(self) -> None:
+        """The serving broker starts again, and counts from zero."""
+        self.sites.start, self.sites.dequeued, self.sites.dispatched = "second", 0, 0
+
+    def made_again(self) -> None:
+        """The queue is, without a word."""
+        self.sites.held.clear()
+        self.sites.dequeued = self.sites.dispatched = 0
+
+    def vanish(self, count: float) -> None:
+        """So many messages are not in the store that comes back."""
+        self.sites.held = self.sites.held[int(count) :]
+
+    def on_the_way(self, count: float) -> None:
+        """The next browse leaves these out."""
+        self.sites.on_the_way_to_a_client = self.sites.held[: int(count)]
+
+    def transaction(self, count: float) -> None:
+        self.sites.in_a_transaction = self.sites.held[: int(count)]
+
+    def page(self, count: float) -> None:
+        self.sites.page = int(count)
+
+    def level(self) -> None:
+        assert self.sites.copies == self.sites.held
+
+
+STORIES = f"""
+what clients consumed is deleted by its id: run, send 100, consume 40, run, level, deleted 40
+what one browse leaves out is looked for again: send 10, consume 4, on_the_way 2, run, copies 10, unproven 6, whole 0,
+    run 15, copies 6, level, unproven 0, whole 1
+copies of messages in an open transaction stay: send 100, consume 10, transaction 20, run 30, copies 100, unproven 30,
+    transaction 0, run 15, copies 90, level
+a queue too busy to be listed is compared once it is quiet: send 100, consume 40, +busy, run 25, copies 100, unproven
+    40, vanished 0, -busy, run 15, unproven 0, level
+what was consumed before it came is found: send 100, consume 40, run, level
+a copy that comes after its message was consumed is waited for: run, -ships, send 10, consume 4, run, waiting 4,
+    +ships, ship, run 5, level, waiting 0
+consumed unheard while the copy was on its way is found: -ships, send 10, consume 4, run, +ships, ship, run 5, level
+a purge while it is held is seen and survives the hold: run, send 100, run, hold, run, purge, run, free, run 30,
+    vanished 100, copies 100
+what vanished between two agents is seen by the second: run, send 100, run, end, purge 20, run 30, vanished 20, copies
+    100
+what somebody answers for is deleted: run, send 100, run, purge 20, run, word, run 10, level, vanished 0
+nothing is deleted while it is held and everything after: run, send 100, run, hold, consume 30, run 10, copies 100,
+    free, run 10, level
+a browse that ended early deletes nothing: send 1000, consume 100, page 400, run 30, copies 1000, whole 0, why_not
+    maxBrowsePageSize
+it ends where the doors are closed after the last ones: run, send 100, run, consume 30, -is_open, run, over closed,
+    level
+a run that closes the doors deletes the rest itself: run, send 100, run, hold, consume 30, -is_open, run, over closed,
+    copies 100
+it ends where the serving site is lost for good: run, +primary_gone, run {LOST_S + 5}, over has not answered
+a short silence is made up for: run, send 100, run, +primary_gone, run 2, consume 30, -primary_gone, run 20, over
+    None, level
+a serving broker that started anew counts from zero: run, send 100, consume 10, run, anew, consume 5, run 20, vanished
+    0, level
+nothing is deleted at a site that lets clients in: run, send 100, run, deaf, consume 30, +standby_open, run 5, over
+    lets clients in too, copies 100
+no copy is deleted for a broker that came back without its store: run, send 100, consume 60, run, anew, vanish 40, run
+    20, send 50, consume 50, run 20, vanished 40, copies 90
+what was consumed unheard before a new start stays until a person says so: run, send 100, run, deaf, consume 30, anew,
+    consume 10, run 30, vanished 30, copies 100, word, run 10, vanished 0, level
+a purge and what was consumed before it are told apart by no number: send 100, consume 30, purge 20, run 30, vanished
+    20, copies 100
+what came without its store before the agent did is not deleted: send 40, anew, vanish 40, send 100, consume 90, run
+    20, vanished 40, copies 140
+no copy is deleted for a queue that was made again: run, send 100, consume 60, run, made_again, send 10, consume 10,
+    run, end, run 20, vanished 40, copies 50
+what counters had confirmed before a restart is deleted after it: run, send 100, run, +standby_gone, consume 30, run,
+    anew, run, -standby_gone, consume 5, run 20, level, vanished 0
+what a person answers for takes no counter from what follows: run, send 100, run, anew, vanish 40, run 5, vanished 40,
+    word, run 10, consume 10, deaf, run 20, vanished 0, level
+a waiting site that was away is cleaned when it is back: run, send 100, run, +standby_gone, consume 30, run 10,
+    standby_silent gone, -standby_gone, run 20, standby_silent None, level
+where the policy forbids deletion nothing goes until it allows it: run, +forbids, send 100, consume 30, run 5, refused
+    forbidden, copies 100, waiting 30, standby_silent None, -forbids, run 15, refused None, level
+what is announced to nobody is told and found by comparisons: run, -announces, send 40, consume 30, run 8, unheard 30,
+    level, +announces, consume 5, run 8, unheard 0, level
+what no look could tell goes by a person's word: run, send 1000, run 15, give_back 50, run 2.5, purge 50, run 10,
+    unproven 50, word, run 10, unproven 0, level
+a connection that was cut is made anew: run, send 100, run, deaf, consume 30, run {LOST_S + 5}, over None, level
+"""
+BESIDE = "give_back 5, run 1, " * 20  # clients that give back all the time
+LINES = dict(line.split(": ") for line in STORIES.strip().replace("\n    ", " ").splitlines()) | {
+    "a purge beside clients that give back": f"run, send 1000, {BESIDE}purge 40, {BESIDE}copies 1000"
+}
+
+
+@pytest.mark.parametrize("line", LINES.values(), ids=LINES)
+def test_story(line: str) -> None:
+    Story().play(line)
+
+
+@pytest.mark.parametrize("gone", [1, 7, 100])
+def test_what_an_operator_took_away_is_never_deleted(gone: int) -> None:
+    then = f"give_back 100, send 50, consume {min(10, 150 - gone)}, run 30"  # the counters fall again
+    Story().play(f"run, send 100, run, purge {gone}, run, {then}, vanished {gone}, copies 150")
+
+
 @pytest.fixture
 def sites() -> Sites:
     return Sites()
-
-
-@pytest.fixture
-def agent(sites: Sites) -> Agent:
-    return Agent(sites).run()
-
-
-def test_what_clients_consumed_is_deleted_by_its_id(sites: Sites, agent: Agent) -> None:
-    sites.send(100)
-    sites.consume(40)
-
-    agent.run()
-
-    assert sites.copies == sites.held
-    assert agent.queue.seen.deleted == 40
-
-
-def test_what_one_browse_leaves_out_is_looked_for_again(sites: Sites) -> None:
-    sites.send(10)
-    sites.consume(4)
-    sites.on_the_way_to_a_client = sites.held[:2]
-
-    agent = Agent(sites).run()
-    assert (len(sites.copies), agent.queue.seen.unproven, agent.queue.seen.whole) == (10, 6, False)
-    agent.run(15.0)
-
-    assert (len(sites.copies), sites.copies) == (6, sites.held)
-    assert (agent.queue.seen.unproven, agent.queue.seen.whole) == (0, True)
-
-
-def test_copies_of_messages_in_an_open_transaction_stay(sites: Sites) -> None:
-    sites.send(100)
-    sites.consume(10)
-    sites.in_a_transaction = sites.held[:20]
-
-    agent = Agent(sites).run(30.0)
-    assert (len(sites.copies), agent.queue.seen.unproven) == (100, 30)
-    sites.in_a_transaction.clear()  # an abort
-    agent.run(15.0)
-
-    assert (len(sites.copies), sites.copies) == (90, sites.held)
-
-
-def test_a_queue_that_is_too_busy_to_be_listed_is_compared_once_it_is_quiet(sites: Sites) -> None:
-    sites.send(100)
-    sites.consume(40)
-    sites.busy = True
-    agent = Agent(sites).run(25.0)
-    assert (len(sites.copies), agent.queue.seen.unproven, agent.queue.seen.vanished) == (100, 40, 0)
-
-    sites.busy = False
-    agent.run(15.0)
-
-    assert (agent.queue.seen.unproven, sites.copies) == (0, sites.held)
 
 
 def test_what_the_waiting_site_did_not_ship_when_it_served_is_no_copy(sites: Sites) -> None:
@@ -104,488 +209,71 @@ def test_what_the_waiting_site_did_not_ship_when_it_served_is_no_copy(sites: Sit
     sites.copies += ["ID:old-1", "ID:old-2"]
     sites.not_shipped_back = ["ID:old-1", "ID:old-2"]
     sites.consume(4)
-
     Agent(sites).run()
-
     assert sites.copies == [*sites.held, "ID:old-1", "ID:old-2"]
-
-
-def test_what_was_consumed_before_it_came_is_found(sites: Sites) -> None:
-    sites.send(100)
-    sites.consume(40)
-
-    Agent(sites).run()
-
-    assert sites.copies == sites.held
-
-
-def test_a_copy_that_comes_after_its_message_was_consumed_is_waited_for(sites: Sites, agent: Agent) -> None:
-    sites.ships = False
-    sites.send(10)
-    sites.consume(4)
-    agent.run()
-    assert agent.queue.seen.waiting == 4
-
-    sites.ships = True
-    sites.ship()
-    agent.run(5.0)
-
-    assert sites.copies == sites.held
-    assert agent.queue.seen.waiting == 0
-
-
-def test_consumed_unheard_while_the_copy_was_on_its_way_is_found(sites: Sites) -> None:
-    sites.ships = False
-    sites.send(10)
-    sites.consume(4)  # nobody follows yet
-    agent = Agent(sites).run()
-
-    sites.ships = True
-    sites.ship()
-    agent.run(5.0)
-
-    assert sites.copies == sites.held
-
-
-@pytest.mark.parametrize("count", [1, 7, 100])
-def test_what_an_operator_took_away_is_never_deleted(sites: Sites, agent: Agent, count: int) -> None:
-    sites.send(100)
-    agent.run()
-
-    sites.purge(count)
-    agent.run()
-    sites.give_back(100)  # the counters fall again
-    sites.send(50)
-    sites.consume(min(10, 150 - count))
-    agent.run(30.0)
-
-    assert agent.queue.seen.vanished == count
-    assert len(sites.copies) == 150
-
-
-def test_a_purge_while_it_is_held_is_seen_and_survives_the_hold(sites: Sites, agent: Agent) -> None:
-    sites.send(100)
-    agent.run()
-    agent.reason = "the run is open"
-    agent.run()
-
-    sites.purge()
-    agent.run()
-    agent.reason = None
-    agent.run(30.0)
-
-    assert (agent.queue.seen.vanished, len(sites.copies)) == (100, 100)
-
-
-def test_a_purge_while_both_sites_are_compared_is_seen(sites: Sites) -> None:
-    sites.send(100)
-    agent = Agent(sites)
-    standby, listed = agent.pair._standby, agent.pair._standby.listed
-
-    def purged_meanwhile(queue: str, before: Count | None) -> object:
-        told = listed(queue, before)
-        sites.purge(30)
-        standby.listed = listed  # type: ignore[method-assign]
-        return told
-
-    standby.listed = purged_meanwhile  # type: ignore[method-assign, assignment]
-    agent.run(30.0)
-
-    assert (agent.queue.seen.vanished, len(sites.copies)) == (30, 100)
-
-
-def test_what_vanished_between_two_agents_is_seen_by_the_second(sites: Sites, agent: Agent) -> None:
-    sites.send(100)
-    agent.run()
-    remembered = agent.pair.remembers()
-    agent.pair.close()
-    sites.purge(20)
-
-    second = Agent(sites, remembered).run(30.0)  # type: ignore[arg-type]
-
-    assert (second.queue.seen.vanished, len(sites.copies)) == (20, 100)
-
-
-def test_what_a_run_did_while_it_held_the_agent_is_counted_once(sites: Sites, agent: Agent) -> None:
-    """A run deletes copies by the counters, and is shown messages: neither proves anything of other copies."""
-    agent.noted |= {"shown": {Q: 3}, "deleted": {Q: 5}}
-    agent.run()
-
-    assert (agent.queue.account.shown, agent.queue.account.spent) == (3, 5)
-
-    remembered = agent.pair.remembers()
-    second = Agent(sites, remembered, **agent.noted).run()  # type: ignore[arg-type]
-    assert (second.queue.account.shown, second.queue.account.spent) == (3, 5)
-
-    agent.noted |= {"deleted": {Q: 6}}
-    third = Agent(sites, remembered, **agent.noted).run()  # type: ignore[arg-type]
-    assert (third.queue.account.shown, third.queue.account.spent) == (3, 6)
 
 
 def test_what_was_deleted_while_the_site_waited_is_no_alarm(sites: Sites) -> None:
     sites.send(100)
     sites.copies = sites.held[20:]
     sites.purge(20)  # by the agent of the other direction, before this site served
+    assert Agent(sites).run().queue.seen.vanished == 0
+    assert sites.copies == sites.held
 
+
+@pytest.mark.parametrize(
+    ("method", "consumed", "shown"),
+    [("listed", 0, {"vanished": 30}), ("listed", 30, {}), ("remove", 30, {})],
+    ids=["a purge while both are compared", "doors open while both are compared", "doors open after the look"],
+)
+def test_what_happens_meanwhile_is_seen(sites: Sites, method: str, consumed: int, shown: dict[str, int]) -> None:
+    sites.send(100)
+    sites.consume(consumed)
+    agent = Agent(sites)
+    standby: Any = agent.pair._standby
+    before = getattr(standby, method)
+
+    def meanwhile(*asked: Any) -> Any:
+        told = before(*asked) if shown else None
+        sites.standby_open = not shown
+        if shown and sites.held == sites.copies:
+            sites.purge(30)
+        return told or before(*asked)
+
+    setattr(standby, method, meanwhile)
+    agent.run(30.0 if shown else 5.0)
+    assert len(sites.copies) == 100
+    assert {name: getattr(agent.queue.seen, name) for name in shown} == shown
+    assert method == "listed" or "lets clients in too" in str(agent.pair.over)
+
+
+def test_what_a_run_did_while_it_held_the_agent_is_counted_once(sites: Sites) -> None:
+    """A run deletes copies by the counters, and is shown messages: neither proves anything of other copies."""
     agent = Agent(sites).run()
-
-    assert agent.queue.seen.vanished == 0
-    assert sites.copies == sites.held
-
-
-def test_what_somebody_answers_for_is_deleted(sites: Sites, agent: Agent) -> None:
-    sites.send(100)
+    agent.noted |= {"shown": {Q: 3}, "deleted": {Q: 5}}
     agent.run()
-    sites.purge(20)
-    agent.run()
-
-    agent.pair.go_on()
-    agent.run(10.0)
-
-    assert sites.copies == sites.held
-    assert agent.queue.seen.vanished == 0
-
-
-def test_nothing_is_deleted_while_it_is_held_and_everything_after(sites: Sites, agent: Agent) -> None:
-    sites.send(100)
-    agent.run()
-    agent.reason = "a person said so"
-    sites.consume(30)
-    agent.run(10.0)
-    assert len(sites.copies) == 100
-
-    agent.reason = None
-    agent.run(10.0)
-
-    assert sites.copies == sites.held
-
-
-def test_a_browse_that_ended_early_deletes_nothing(sites: Sites) -> None:
-    sites.send(1000)
-    sites.consume(100)
-    sites.page = 400
-
-    agent = Agent(sites).run(30.0)
-
-    assert len(sites.copies) == 1000
-    assert (agent.queue.seen.whole, "maxBrowsePageSize" in agent.queue.seen.why_not) == (False, True)
-
-
-def test_it_ends_where_the_clients_doors_are_closed_after_the_last_ones(sites: Sites, agent: Agent) -> None:
-    sites.send(100)
-    agent.run()
-    sites.consume(30)
-    sites.is_open = False
-
-    agent.run()
-
-    assert "closed" in str(agent.pair.over)
-    assert sites.copies == sites.held
-
-
-def test_a_run_that_closes_the_doors_deletes_the_rest_itself(sites: Sites, agent: Agent) -> None:
-    sites.send(100)
-    agent.run()
-    agent.reason = "the run is open"
-    sites.consume(30)
-    sites.is_open = False
-
-    agent.run()
-
-    assert agent.pair.over is not None
-    assert len(sites.copies) == 100
-
-
-def test_it_ends_where_the_serving_site_is_lost_for_good(sites: Sites, agent: Agent) -> None:
-    sites.primary_gone = True
-
-    agent.run(LOST_S + 5)
-
-    assert "has not answered" in str(agent.pair.over)
-
-
-def test_a_short_silence_is_made_up_for(sites: Sites, agent: Agent) -> None:
-    sites.send(100)
-    agent.run()
-    sites.primary_gone = True
-    agent.run(2.0)
-    sites.consume(30)  # announced to nobody
-    sites.primary_gone = False
-
-    agent.run(20.0)
-
-    assert agent.pair.over is None
-    assert sites.copies == sites.held
-
-
-def test_a_serving_broker_that_started_anew_counts_from_zero(sites: Sites, agent: Agent) -> None:
-    sites.send(100)
-    sites.consume(10)
-    agent.run()
-    sites.start, sites.dequeued, sites.dispatched = "second", 0, 0
-
-    sites.consume(5)
-    agent.run(20.0)
-
-    assert agent.queue.seen.vanished == 0
-    assert sites.copies == sites.held
-
-
-def test_nothing_is_deleted_at_a_site_that_lets_clients_in_and_the_agent_ends(sites: Sites, agent: Agent) -> None:
-    sites.send(100)
-    agent.run()
-    sites.primary.deaf()
-    sites.consume(30)
-    sites.standby_open = True
-
-    agent.run(5.0)
-
-    assert "lets clients in too" in str(agent.pair.over)
-    assert len(sites.copies) == 100
-
-
-def test_a_site_that_lets_clients_in_while_both_are_compared_keeps_all(sites: Sites) -> None:
-    sites.send(100)
-    sites.consume(30)
-    agent = Agent(sites)
-    standby, listed = agent.pair._standby, agent.pair._standby.listed
-
-    def opened_meanwhile(queue: str, before: Count | None) -> object:
-        sites.standby_open = True
-        return listed(queue, before)
-
-    standby.listed = opened_meanwhile  # type: ignore[method-assign, assignment]
-    agent.run(5.0)
-
-    assert len(sites.copies) == 100
-
-
-def came_back(sites: Sites) -> None:
-    sites.start, sites.dequeued, sites.dispatched = "second", 0, 0
-
-
-def test_no_copy_is_deleted_for_a_serving_broker_that_came_back_without_its_store(sites: Sites, agent: Agent) -> None:
-    sites.send(100)
-    sites.consume(60)
-    agent.run()
-    came_back(sites)
-    sites.held.clear()
-
-    agent.run(20.0)
-    sites.send(50)
-    sites.consume(50)
-    agent.run(20.0)
-
-    assert (agent.queue.seen.vanished, len(sites.copies)) == (40, 90)
-
-
-def test_what_was_consumed_unheard_before_a_new_start_stays_until_a_person_says_so(sites: Sites, agent: Agent) -> None:
-    sites.send(100)
-    agent.run()
-    sites.primary.deaf()
-    sites.consume(30)
-    came_back(sites)
-    sites.consume(10)
-
-    agent.run(30.0)
-    assert (agent.queue.seen.vanished, len(sites.copies)) == (30, 100)
-    agent.pair.go_on()
-    agent.run(10.0)
-
-    assert (agent.queue.seen.vanished, sites.copies) == (0, sites.held)
-
-
-def test_a_purge_and_what_was_consumed_before_it_are_told_apart_by_no_number(sites: Sites) -> None:
-    sites.send(100)
-    sites.consume(30)
-    sites.purge(20)  # before any agent looked: its counters cover 30 of 50
-
-    agent = Agent(sites).run(30.0)
-
-    assert (agent.queue.seen.vanished, len(sites.copies)) == (20, 100)
-
-
-def test_what_came_without_its_store_before_the_agent_did_is_not_deleted(sites: Sites) -> None:
-    sites.send(40)
-    came_back(sites)
-    sites.held.clear()
-    sites.send(100)
-    sites.consume(90)
-
-    agent = Agent(sites).run(20.0)
-
-    assert (agent.queue.seen.vanished, len(sites.copies)) == (40, 140)
-
-
-def test_no_copy_is_deleted_for_a_queue_that_was_made_again(sites: Sites, agent: Agent) -> None:
-    sites.send(100)
-    sites.consume(60)
-    agent.run()
-    sites.held.clear()  # not announced
-    sites.dequeued = sites.dispatched = 0
-    sites.send(10)
-    sites.consume(10)
-    agent.run()
-
-    second = Agent(sites, agent.pair.remembers()).run(20.0)  # type: ignore[arg-type]
-
-    assert (second.queue.seen.vanished, len(sites.copies)) == (40, 50)
-
-
-def test_what_counters_had_confirmed_before_a_restart_is_deleted_after_it(sites: Sites, agent: Agent) -> None:
-    sites.send(100)
-    agent.run()
-    sites.standby_gone = True
-    sites.consume(30)
-    agent.run()
-    came_back(sites)
-    agent.run()
-
-    sites.standby_gone = False
-    sites.consume(5)
-    agent.run(20.0)
-
-    assert sites.copies == sites.held
-    assert agent.queue.seen.vanished == 0
-
-
-def test_what_a_person_answers_for_needs_no_counter_and_takes_none_from_what_follows(
-    sites: Sites, agent: Agent
-) -> None:
-    sites.send(100)
-    agent.run()
-    came_back(sites)
-    sites.held = sites.held[40:]
-    agent.run(5.0)
-    assert agent.queue.seen.vanished == 40
-
-    agent.pair.go_on()
-    agent.run(10.0)
-    sites.consume(10)
-    agent.sites.primary.deaf()  # consumed unheard: found by a comparison
-    agent.run(20.0)
-
-    assert (agent.queue.seen.vanished, sites.copies) == (0, sites.held)
-
-
-def test_a_waiting_site_that_was_away_is_cleaned_when_it_is_back(sites: Sites, agent: Agent) -> None:
-    sites.send(100)
-    agent.run()
-    sites.standby_gone = True
-    sites.consume(30)
-    agent.run(10.0)
-    assert agent.pair.standby_silent is not None
-
-    sites.standby_gone = False
-    agent.run(20.0)
-
-    assert agent.pair.standby_silent is None
-    assert sites.copies == sites.held
-
-
-def test_doors_that_open_after_the_look_keep_all(sites: Sites) -> None:
-    sites.send(100)
-    sites.consume(30)
-    agent = Agent(sites)
-    standby, remove = agent.pair._standby, agent.pair._standby.remove
-
-    def opened_meanwhile(queue: str, consumed: Consumed) -> int:
-        sites.standby_open = True
-        return remove(queue, consumed)
-
-    standby.remove = opened_meanwhile  # type: ignore[method-assign]
-    agent.run(5.0)
-
-    assert "lets clients in too" in str(agent.pair.over)
-    assert len(sites.copies) == 100
-
-
-def test_where_the_policy_forbids_deletion_nothing_goes_until_it_allows_it(sites: Sites, agent: Agent) -> None:
-    sites.forbids = True
-    sites.send(100)
-    sites.consume(30)
-    agent.run(5.0)
-    assert "forbidden" in str(agent.pair.refused)
-    assert (len(sites.copies), agent.queue.seen.waiting, agent.pair.standby_silent) == (100, 30, None)
-
-    sites.forbids = False
-    agent.run(15.0)
-
-    assert agent.pair.refused is None
-    assert sites.copies == sites.held
-
-
-def test_what_is_announced_to_nobody_is_told_and_found_by_comparisons(sites: Sites, agent: Agent) -> None:
-    sites.announces = False
-    sites.send(40)
-    sites.consume(30)
-
-    agent.run(8.0)
-
-    assert agent.queue.seen.unheard == 30
-    assert sites.copies == sites.held
-    sites.announces = True
-    sites.consume(5)
-    agent.run(8.0)
-    assert (agent.queue.seen.unheard, sites.copies) == (0, sites.held)
+    remembered = agent.pair.remembers()
+    second = Agent(sites, remembered, **agent.noted).run()
+    agent.noted |= {"deleted": {Q: 6}}
+    third = Agent(sites, remembered, **agent.noted).run()
+    accounts = [each.queue.account for each in (agent, second, third)]
+    assert [(each.shown, each.spent) for each in accounts] == [(3, 5), (3, 5), (3, 6)]
 
 
 @pytest.mark.parametrize(("given_back", "wait_s", "purged"), [(50, 2.5, 50), (1000, 1.8, 999), (1000, 2.5, 500)])
 def test_a_purge_soon_after_a_client_gave_messages_back_deletes_no_copy(
-    sites: Sites, agent: Agent, given_back: int, wait_s: float, purged: int
+    sites: Sites, given_back: int, wait_s: float, purged: int
 ) -> None:
+    agent = Agent(sites).run()
     sites.send(1000)
     agent.run(15.0)
-
     sites.give_back(given_back)
     agent.run(wait_s)
     sites.purge(purged)
     agent.run(30.0)
-
     assert len(sites.copies) == 1000
     seen = agent.queue.seen
     assert seen.vanished or seen.unproven == purged
-
-
-def test_a_purge_beside_clients_that_give_back_all_the_time_deletes_no_copy(sites: Sites, agent: Agent) -> None:
-    sites.send(1000)
-    for _ in range(20):
-        sites.give_back(5)
-        agent.run(1.0)
-
-    sites.purge(40)
-    for _ in range(20):
-        sites.give_back(5)
-        agent.run(1.0)
-
-    assert len(sites.copies) == 1000
-
-
-def test_what_no_look_could_tell_goes_by_a_persons_word(sites: Sites, agent: Agent) -> None:
-    sites.send(1000)
-    agent.run(15.0)
-    sites.give_back(50)
-    agent.run(2.5)
-    sites.purge(50)
-    agent.run(10.0)
-    assert agent.queue.seen.unproven == 50
-
-    agent.pair.go_on()
-    agent.run(10.0)
-
-    assert (agent.queue.seen.unproven, sites.copies) == (0, sites.held)
-
-
-def test_a_connection_that_was_cut_is_made_anew(sites: Sites, agent: Agent) -> None:
-    sites.send(100)
-    agent.run()
-    sites.primary.deaf()
-    sites.consume(30)
-
-    agent.run(LOST_S + 5)
-
-    assert agent.pair.over is None
-    assert sites.copies == sites.held
 
 
 def test_memory_is_bounded_and_what_was_let_go_is_found_again() -> None:
