@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -19,36 +18,23 @@ from dr_ctl.settings.model import Drain, Queues
 from dr_ctl.topologies.common.debts import document
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.seen import Silent
-from dr_ctl.topologies.common.view import Config
+from dr_ctl.topologies.common.view import Acceptor, Config
 from dr_ctl.topologies.mirror import procedure
 from dr_ctl.topologies.mirror.checks import of_move
-from dr_ctl.topologies.mirror.view import Link, MirrorSeen
-from tests.topologies.mirror.views import (
-    ADMIN,
-    CLIENTS,
-    MIRROR,
-    PAIR,
-    at_both,
-    broker,
-    connection,
-    consumer,
-    door,
-    doors,
-    link_connection,
-    outflow,
-    queue,
-    seen,
-    with_queue,
-)
+from dr_ctl.topologies.mirror.view import MirrorSeen
+from tests.topologies.mirror import views
+from tests.topologies.mirror.views import ADMIN, CLIENTS, MIRROR, PAIR, consumer, outflow, queue, seen, with_queue
 
-LONDON, PARIS = at_both("orders.in", "orders.audit", depth=3)
-ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
+LONDON, PARIS = views.at_both("orders.in", "orders.audit", depth=3)
+CLIENTS_DOOR, LINK_DOOR = PARIS.acceptors
+SHUT = (CLIENTS_DOOR, replace(LINK_DOOR, started=False))
+OWED = {document(DebtKind.QUARANTINE, "london", "paris"): ""}
 
 
-def findings(look: MirrorSeen, **more: Any) -> list[Finding]:
-    rules = Rules(more.get("queues", Queues()), Drain(), Patience())
-    asked = Ask("swapover", more.get("target", "paris"), accept_difference=more.get("accepted", {}))
-    return of_move(rules, look, Move(asked, more.get("source", "london"), {}))
+def findings(look: MirrorSeen, queues: Queues | None = None, target: str = "paris", **accepted: int) -> list[Finding]:
+    asked = Ask("swapover", target, accept_difference={name.replace("_", "."): n for name, n in accepted.items()})
+    source = "london" if target == "paris" else "paris"
+    return of_move(Rules(queues or Queues(), Drain(), Patience()), look, Move(asked, source, {}))
 
 
 def london(**more: Any) -> MirrorSeen:
@@ -59,205 +45,85 @@ def paris(**more: Any) -> MirrorSeen:
     return seen(LONDON, replace(PARIS, **more))
 
 
-def other_door(**more: Any) -> Any:
-    return (*doors("paris", serving=False), door("admin", ADMIN, site="paris", protocols=frozenset({"CORE"}), **more))
+def queued(london: Any = None, paris: Any = None) -> MirrorSeen:
+    """One queue of one of them, or of both, is otherwise."""
+    here = with_queue(LONDON, london) if london else LONDON
+    return seen(here, with_queue(PARIS, paris) if paris else PARIS)
 
 
-def link(**more: Any) -> tuple[Link, ...]:
+def config(*clients: str, mirror: str | None = "mirror", link: str | None = None) -> Config:
+    return Config(clients or ("clients",), (mirror,) if mirror else None, link)
+
+
+def beside(*names: str, site: str = "paris", protocols: str = "CORE", **more: Any) -> tuple[Acceptor, ...]:
+    """The doors of a site, and one more."""
+    made = (views.door(each, ADMIN, site=site, protocols=frozenset(protocols.split()), **more) for each in names)
+    return (*(PARIS if site == "paris" else LONDON).acceptors, *made)
+
+
+def link(**more: Any) -> Any:
     return (replace(PARIS.links[0], **more),)
 
 
-def test_a_clean_pair_has_no_findings() -> None:
-    assert findings(seen(LONDON, PARIS)) == []
-    assert findings(seen(LONDON, PARIS), source="paris", target="london") == []
+# What is wrong, the finding and its severity, words of its text and of its remedy.
+ONE_WRONG = [
+    (paris(active=False), "DR-SITE-002 error", "paris/orders-1; not active", "promote"),
+    (paris(queues=(replace(PARIS.queues[0], delivering=-1), *PARIS.queues[1:])),
+     "DR-QUEUE-003 error", "counts below zero; -1 in delivery", "restart"),
+    (paris(config=config("clients", "cleints")),
+     "DR-DOOR-001 error", "no acceptor cleints; has clients, mirror", "clients:"),
+    (london(acceptors=beside("mqtt", site="london", started=False), config=config("clients", "mqtt")),
+     "DR-DOOR-002 warning", "serves; acceptor mqtt is closed", ""),
+    (paris(acceptors=PARIS.acceptors[:1], config=config(mirror=None)),
+     "DR-DOOR-003 error", "none but the clients' speaks AMQP", "mirror:"),
+    (paris(acceptors=(CLIENTS_DOOR, *beside("north", "south", protocols="AMQP", started=False)[2:]),
+           config=config(mirror=None)), "DR-DOOR-003 error", "north, south could all be it", "mirror:"),
+    (paris(acceptors=SHUT), "DR-DOOR-004 error", "acceptor mirror of the peer's link is closed", "Start it"),
+    (paris(acceptors=SHUT, documents=OWED), "DR-DOOR-004 info", "acceptor mirror of the peer's link is closed",
+     "do not start it; `dr-ctl reinstate london` does"),
+    (paris(acceptors=beside("admin"), connections=(views.connection(ADMIN),)),
+     "DR-DOOR-005 error", "would not close; billing; admin", "clients:"),
+    (london(consumers=(consumer(port=MIRROR),)), "DR-DOOR-011 error", "orders.in; mirror", "clients:"),
+    (paris(connections=(views.link_connection("paris"), views.connection(MIRROR))),
+     "DR-DOOR-011 error", "STOMP; billing; acceptor mirror", "an acceptor of its own"),
+    (paris(acceptors=beside("admin")), "DR-DOOR-006 warning", "acceptor admin is open", "clients:"),
+    (paris(acceptors=(replace(CLIENTS_DOOR, opens_at_boot=True), LINK_DOOR)),
+     "DR-DOOR-007 warning", "acceptor clients opens at boot", "autoStart=false"),
+    (paris(lock_coordinators=("site-lock",)),
+     "DR-DOOR-008 error", "lock coordinator site-lock", "Take the lock coordinator off"),
+    (paris(links=()), "DR-LINK-009 warning", "no link from paris to the other site; not configured", "<mirror/>"),
+    (london(links=()), "DR-LINK-009 error", "no link from london to the other site", "<mirror/>"),
+    (paris(links=(*link(), *link(name="other")), queues=tuple(PARIS.business.values())),
+     "DR-LINK-001 error", "cannot tell the link; london, other", "link:"),
+    (paris(queues=tuple(PARIS.business.values())), "DR-LINK-002 error", "link london has no outflow", "<mirror/>"),
+    (paris(links=link(started=False, connected=False)),
+     "DR-LINK-003 error", "link london is not started", "dr-ctl link restart paris"),
+    (paris(links=link(connected=False)), "DR-LINK-004 warning", "not attached", "between the sites"),
+    (queued(paris=outflow("paris", consumers=0)), "DR-LINK-004 warning", "not attached", "l"),
+    (queued(paris=outflow("paris", paused=True)), "DR-LINK-005 error", "outflow of link london is paused", "Resume"),
+    (queued(queue("$.artemis.internal.sf.x", 2, internal=True)),
+     "DR-LINK-006 warning", "$.artemis.internal.sf.x", ""),
+    (paris(prepared=("AQID",)), "DR-TX-001 error", "1 prepared transaction; AQID", "roll them back"),
+    (queued(queue(depth=3, paused=True)), "DR-QUEUE-001 info", "london; orders.in", ""),
+    (paris(version="2.40.0"), "DR-PAIR-002 warning", "2.56.0 at london; 2.40.0 at paris", ""),
+    (paris(now_ms=PARIS.now_ms + 2001), "DR-PAIR-003 warning", "2.0 s", ""),
+    (paris(consumers=(consumer(),)),
+     "DR-STANDBY-001 error", "consumers at the standby; orders.in; billing", "Stop these clients"),
+    (queued(paris=queue(depth=1, site="paris")),
+     "DR-PARITY-001 error", "orders.in: 3 at london, 1 at paris", "--accept-difference"),
+    (queued(queue("new", 2)), "DR-PARITY-001 error", "new: 2 at london, 0 at paris (absent there)",
+     "--accept-difference"),
+    (queued(queue("DLQ", 2)), "DR-PARITY-002 info", "need not be equal; DLQ: 2 at london", ""),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("look", "id_", "severity", "words", "remedy"),
-    [
-        (paris(active=False), "DR-SITE-002", ERROR, ["paris/orders-1", "not active"], "promote"),
-        (
-            paris(queues=tuple(replace(each, delivering=-1) for each in PARIS.queues[:1]) + PARIS.queues[1:]),
-            "DR-QUEUE-003",
-            ERROR,
-            ["counts below zero", "-1 in delivery"],
-            "restart",
-        ),
-        (
-            paris(config=Config(("clients", "cleints"), ("mirror",), None)),
-            "DR-DOOR-001",
-            ERROR,
-            ["no acceptor cleints", "has clients, mirror"],
-            "clients:",
-        ),
-        (
-            london(
-                acceptors=(*LONDON.acceptors, door("mqtt", 1883, started=False)),
-                config=Config(("clients", "mqtt"), ("mirror",), None),
-            ),
-            "DR-DOOR-002",
-            WARNING,
-            ["serves", "acceptor mqtt is closed"],
-            "",
-        ),
-        (
-            paris(acceptors=PARIS.acceptors[:1], config=Config(("clients",), None, None)),
-            "DR-DOOR-003",
-            ERROR,
-            ["none but the clients' speaks AMQP"],
-            "mirror:",
-        ),
-        (
-            paris(
-                acceptors=(PARIS.acceptors[0], *(door(name, None, started=False) for name in ("north", "south"))),
-                config=Config(("clients",), None, None),
-            ),
-            "DR-DOOR-003",
-            ERROR,
-            ["north, south could all be it"],
-            "mirror:",
-        ),
-        (
-            paris(acceptors=(PARIS.acceptors[0], replace(PARIS.acceptors[1], started=False))),
-            "DR-DOOR-004",
-            ERROR,
-            ["acceptor mirror of the peer's link is closed"],
-            "Start it",
-        ),
-        (
-            paris(
-                acceptors=(PARIS.acceptors[0], replace(PARIS.acceptors[1], started=False)),
-                documents={document(DebtKind.QUARANTINE, "london", "paris"): ""},
-            ),
-            "DR-DOOR-004",
-            Severity.INFO,
-            ["acceptor mirror of the peer's link is closed"],
-            "do not start it; `dr-ctl reinstate london` does",
-        ),
-        (
-            paris(acceptors=other_door(), connections=(connection(ADMIN),)),
-            "DR-DOOR-005",
-            ERROR,
-            ["would not close", "billing", "admin"],
-            "clients:",
-        ),
-        (london(consumers=(consumer(port=MIRROR),)), "DR-DOOR-011", ERROR, ["orders.in", "mirror"], "clients:"),
-        (
-            paris(connections=(link_connection("paris"), connection(MIRROR))),
-            "DR-DOOR-011",
-            ERROR,
-            ["STOMP", "billing", "acceptor mirror"],
-            "an acceptor of its own",
-        ),
-        (paris(acceptors=other_door()), "DR-DOOR-006", WARNING, ["acceptor admin is open"], "clients:"),
-        (
-            paris(acceptors=(replace(PARIS.acceptors[0], opens_at_boot=True), PARIS.acceptors[1])),
-            "DR-DOOR-007",
-            WARNING,
-            ["acceptor clients opens at boot"],
-            "autoStart=false",
-        ),
-        (
-            paris(lock_coordinators=("site-lock",)),
-            "DR-DOOR-008",
-            ERROR,
-            ["lock coordinator site-lock"],
-            "Take the lock coordinator off",
-        ),
-        (
-            paris(links=()),
-            "DR-LINK-009",
-            WARNING,
-            ["no link from paris to the other site", "not configured"],
-            "<mirror/>",
-        ),
-        (london(links=()), "DR-LINK-009", ERROR, ["no link from london to the other site"], "<mirror/>"),
-        (
-            paris(links=(*link(), *link(name="other")), queues=tuple(PARIS.business.values())),
-            "DR-LINK-001",
-            ERROR,
-            ["cannot tell the link", "london, other"],
-            "link:",
-        ),
-        (
-            paris(queues=tuple(PARIS.business.values())),
-            "DR-LINK-002",
-            ERROR,
-            ["link london has no outflow"],
-            "<mirror/>",
-        ),
-        (
-            paris(links=link(started=False, connected=False)),
-            "DR-LINK-003",
-            ERROR,
-            ["link london is not started"],
-            "dr-ctl link restart paris",
-        ),
-        (paris(links=link(connected=False)), "DR-LINK-004", WARNING, ["not attached"], "between the sites"),
-        (seen(LONDON, with_queue(PARIS, outflow("paris", consumers=0))), "DR-LINK-004", WARNING, ["not attached"], "l"),
-        (
-            seen(LONDON, with_queue(PARIS, outflow("paris", paused=True))),
-            "DR-LINK-005",
-            ERROR,
-            ["outflow of link london is paused"],
-            "Resume",
-        ),
-        (
-            seen(with_queue(LONDON, queue("$.artemis.internal.sf.x", 2, internal=True)), PARIS),
-            "DR-LINK-006",
-            WARNING,
-            ["$.artemis.internal.sf.x"],
-            "",
-        ),
-        (paris(prepared=("AQID",)), "DR-TX-001", ERROR, ["1 prepared transaction", "AQID"], "roll them back"),
-        (
-            seen(with_queue(LONDON, queue(depth=3, paused=True)), PARIS),
-            "DR-QUEUE-001",
-            INFO,
-            ["london", "orders.in"],
-            "",
-        ),
-        (paris(version="2.40.0"), "DR-PAIR-002", WARNING, ["2.56.0 at london", "2.40.0 at paris"], ""),
-        (paris(now_ms=PARIS.now_ms + 2001), "DR-PAIR-003", WARNING, ["2.0 s"], ""),
-        (
-            paris(consumers=(consumer(),)),
-            "DR-STANDBY-001",
-            ERROR,
-            ["consumers at the standby", "orders.in", "billing"],
-            "Stop these clients",
-        ),
-        (
-            seen(LONDON, with_queue(PARIS, queue(depth=1, site="paris"))),
-            "DR-PARITY-001",
-            ERROR,
-            ["orders.in: 3 at london, 1 at paris"],
-            "--accept-difference",
-        ),
-        (
-            seen(with_queue(LONDON, queue("new", 2)), PARIS),
-            "DR-PARITY-001",
-            ERROR,
-            ["new: 2 at london, 0 at paris (absent there)"],
-            "--accept-difference",
-        ),
-        (
-            seen(with_queue(LONDON, queue("DLQ", 2)), PARIS),
-            "DR-PARITY-002",
-            INFO,
-            ["need not be equal", "DLQ: 2 at london"],
-            "",
-        ),
-    ],
-)
-def test_one_thing_wrong_gives_exactly_its_finding(
-    look: MirrorSeen, id_: str, severity: Severity, words: list[str], remedy: str
-) -> None:
+@pytest.mark.parametrize(("look", "finding", "words", "remedy"), ONE_WRONG)
+def test_one_thing_wrong_gives_exactly_its_finding(look: MirrorSeen, finding: str, words: str, remedy: str) -> None:
     [found] = findings(look)
-
-    assert (found.id, found.severity) == (id_, severity)
-    assert all(word in found.text for word in words), found.text
+    assert f"{found.id} {found.severity.value}" == finding
+    assert all(word in found.text for word in words.split("; ")), found.text
     assert remedy in found.remedy
-    assert found.remedy or severity is not ERROR
+    assert found.remedy or found.severity is not Severity.ERROR
 
 
 @pytest.mark.parametrize(
@@ -271,98 +137,69 @@ def test_one_thing_wrong_gives_exactly_its_finding(
 )
 def test_a_silent_broker_is_an_error_with_what_it_said(error: Any, refuse: bool, role: Role) -> None:
     [found] = findings(seen(LONDON, Silent(PAIR, "paris", error, ports_refuse=refuse)))
-
-    assert (found.id, found.severity, found.remedy) == ("DR-SITE-001", ERROR, error.remedy)
+    assert (found.id, found.severity, found.remedy) == ("DR-SITE-001", Severity.ERROR, error.remedy)
     assert found.text == f"paris/orders-1 is {role.value}: {error}"
 
 
-def test_of_several_pairs_each_is_checked() -> None:
-    broken = replace(LONDON, prepared=("xid-1",))
-    look = MirrorSeen({"london": {"a": LONDON, "b": broken}, "paris": {"a": PARIS, "b": PARIS}})
-
-    assert [found.id for found in findings(look)] == ["DR-TX-001"]
-
-
-def test_what_a_run_paused_is_not_left_so() -> None:
-    lock = LockDocument(7, "a run", paused={"a run": ("orders.in",)})
-    london = with_queue(LONDON, queue(depth=3, paused=True))
-    held = replace(london, documents={"dr-ctl.lock.london.7": lock.to_text()})
-
-    assert findings(seen(held, PARIS)) == []
-
-
-def test_a_pause_at_the_target_is_a_warning_beside_the_note() -> None:
-    found = findings(seen(LONDON, with_queue(PARIS, queue(depth=3, site="paris", paused=True))))
-
-    assert [(each.id, each.severity) for each in found] == [("DR-QUEUE-002", WARNING), ("DR-QUEUE-001", INFO)]
+TEN = with_queue(LONDON, queue(depth=10))
+LOCK = LockDocument(7, "a run", paused={"a run": ("orders.in",)}).to_text()
+CLOSED = replace(LONDON, acceptors=views.doors("london", serving=False))
 
 
 @pytest.mark.parametrize(
     "look",
-    [
-        paris(now_ms=PARIS.now_ms - 2000),
-        london(consumers=(consumer(),), connections=(connection(CLIENTS),)),
-        paris(consumers=(consumer("activemq.notifications"),)),
-        paris(consumers=(consumer("$ACTIVEMQ_ARTEMIS_MIRROR_london", None),)),
-        seen(with_queue(LONDON, queue("empty")), PARIS),
-        seen(with_queue(LONDON, queue("dr-ctl.probe.london", 1)), PARIS),
-        seen(with_queue(LONDON, queue(depth=10)), with_queue(PARIS, outflow("paris", depth=7))),
-        replace(seen(with_queue(LONDON, queue(depth=10)), PARIS), moved={PAIR: {"orders.in": 7}}),
-    ],
-    ids=[
-        "clocks just close enough",
-        "clients at the serving site",
-        "the broker's own consumer",
-        "the link's consumer",
-        "an empty queue at one site",
-        "dr-ctl's own queue",
-        "a difference that is under way",
-        "a difference that moved between two looks",
-    ],
+    {
+        "a clean pair": seen(LONDON, PARIS),
+        "clocks just close enough": paris(now_ms=PARIS.now_ms - 2000),
+        "clients at the serving site": london(consumers=(consumer(),), connections=(views.connection(CLIENTS),)),
+        "the broker's own consumer": paris(consumers=(consumer("activemq.notifications"),)),
+        "the link's consumer": paris(consumers=(consumer("$ACTIVEMQ_ARTEMIS_MIRROR_london", None),)),
+        "an empty queue at one site": queued(queue("empty")),
+        "dr-ctl's own queue": queued(queue("dr-ctl.probe.london", 1)),
+        "a difference that is under way": seen(TEN, with_queue(PARIS, outflow("paris", depth=7))),
+        "a difference that moved between two looks": replace(seen(TEN, PARIS), moved={PAIR: {"orders.in": 7}}),
+        "what a run paused, which resumes it": seen(
+            replace(with_queue(LONDON, queue(depth=3, paused=True)), documents={"dr-ctl.lock.london.7": LOCK}), PARIS
+        ),
+        "a difference of two closed sites, which the gate asks for": seen(
+            views.broker("london", queue(depth=9), serving=False), PARIS
+        ),
+        "consumers at a target that serves already": seen(
+            CLOSED, replace(PARIS, acceptors=views.doors("paris", serving=True), consumers=(consumer(),))
+        ),
+    }.items(),
+    ids=lambda each: each[0],
 )
-def test_what_belongs_there_gives_no_finding(look: MirrorSeen) -> None:
-    assert findings(look) == []
+def test_what_belongs_there_gives_no_finding(look: tuple[str, MirrorSeen]) -> None:
+    assert findings(look[1]) == []
 
 
-@pytest.mark.parametrize(("accepted", "ids"), [({"orders.in": 2}, []), ({"orders.in": 1}, ["DR-PARITY-001"])])
-def test_a_difference_is_accepted_at_exactly_its_size(accepted: Mapping[str, int], ids: list[str]) -> None:
-    look = seen(LONDON, with_queue(PARIS, queue(depth=1, site="paris")))
-
-    assert [found.id for found in findings(look, accepted=accepted)] == ids
+BAD = replace(PARIS, prepared=("AQID",), version="2.40.0", links=link(started=False), consumers=(consumer(),))
 
 
-def test_queues_left_out_by_the_settings_are_not_compared() -> None:
-    look = seen(with_queue(LONDON, queue("logs", 9)), PARIS)
+@pytest.mark.parametrize(
+    ("look", "told"),
+    [
+        (queued(paris=queue(depth=3, site="paris", paused=True)), "DR-QUEUE-002 warning; DR-QUEUE-001 info"),
+        # Everything that is wrong, errors first.
+        (seen(with_queue(LONDON, queue("DLQ", 1)), BAD),
+         "DR-TX-001 error; DR-LINK-003 error; DR-STANDBY-001 error; DR-PAIR-002 warning; DR-PARITY-002 info"),
+        # Of several pairs each is checked.
+        (MirrorSeen({"london": {"a": LONDON, "b": replace(LONDON, prepared=("xid-1",))},
+                     "paris": {"a": PARIS, "b": PARIS}}), "DR-TX-001 error"),
+    ],
+)  # fmt: skip
+def test_all_that_is_wrong_is_told_at_once_errors_first(look: MirrorSeen, told: str) -> None:
+    found = [f"{each.id} {each.severity.value}" for each in findings(look)]
+    assert sorted(found) == sorted(told.split("; "))
+    assert [each.split()[1] for each in found] == [each.split()[1] for each in told.split("; ")]
 
-    assert findings(look, queues=Queues(include=("orders.#",))) == []
 
-
-def test_with_both_sites_closed_parity_is_left_to_the_gate() -> None:
-    closed = broker("london", queue(depth=9), serving=False)
-
-    assert findings(seen(closed, PARIS)) == []
-
-
-def test_a_target_that_serves_already_is_not_called_a_standby() -> None:
-    serving = replace(PARIS, acceptors=doors("paris", serving=True), consumers=(consumer(),))
-    closed = replace(LONDON, acceptors=doors("london", serving=False))
-
-    assert findings(seen(closed, serving)) == []
-
-
-def test_everything_wrong_is_told_at_once_errors_first() -> None:
-    bad = replace(PARIS, prepared=("AQID",), version="2.40.0", links=link(started=False), consumers=(consumer(),))
-
-    found = findings(seen(with_queue(LONDON, queue("DLQ", 1)), bad))
-
-    assert [each.severity for each in found] == [ERROR, ERROR, ERROR, WARNING, INFO]
-    assert {each.id for each in found} == {
-        "DR-TX-001",
-        "DR-LINK-003",
-        "DR-STANDBY-001",
-        "DR-PAIR-002",
-        "DR-PARITY-002",
-    }
+def test_what_was_accepted_or_left_out_by_the_settings_is_not_told() -> None:
+    look = queued(paris=queue(depth=1, site="paris"))
+    assert [[each.id for each in findings(look, orders_in=n)] for n in (2, 1)] == [[], ["DR-PARITY-001"]]
+    assert findings(queued(queue("logs", 9)), Queues(include=("orders.#",))) == []
+    assert findings(seen(LONDON, PARIS), target="london") == []
 
 
 @pytest.mark.parametrize(
@@ -374,7 +211,5 @@ def test_long_lists_are_cut_and_say_so(count: int, told: str) -> None:
 
 def test_a_part_of_a_site_is_refused() -> None:
     part = Move(Ask("swapover", "paris", units=("orders-1",)), "london", {})
-
     found = procedure.open_.recipe(Queues(), Drain(), Patience()).why_not(seen(LONDON, PARIS), part)
-
     assert [(each.id, each.severity) for each in found] == [("DR-UNIT-002", Severity.ERROR)]
