@@ -15,8 +15,7 @@ from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.document_queue import CREATE_QUEUE, DESTROY_QUEUE
 from dr_ctl.topologies.common.debts import debts_of, document, is_debt, owe, pay
 from dr_ctl.topologies.console.requests import change
-from tests.topologies.mirror.pair import mirrored_pair
-from tests.topologies.mirror.test_recipe import observed
+from tests.topologies.mirror.pair import mirrored_pair, observed
 from tests.topologies.mirror.views import PAIR, broker
 
 SITES = st.from_regex(r"[a-z][a-z0-9-]*", fullmatch=True)

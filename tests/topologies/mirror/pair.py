@@ -14,6 +14,9 @@ from dr_ctl.jolokia.client import Answer, Reader, Wire, _answers
 from dr_ctl.jolokia.http import HttpReply
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.common.names import OUTFLOW_PREFIX
+from dr_ctl.topologies.common.view import Config
+from dr_ctl.topologies.mirror.look import look
+from dr_ctl.topologies.mirror.view import MirrorSeen
 
 PAIR = "orders-1"
 NO_BEAN = "javax.management.InstanceNotFoundException"
@@ -276,3 +279,13 @@ def mirrored_pair() -> tuple[Management, Management]:
         broker.queue("orders.in", MessageCount=3, MessagesAdded=3)
         broker.queue("orders.audit")
     return london, paris
+
+
+def observed(*brokers: Management, clients: tuple[str, ...] = ("clients",)) -> MirrorSeen:
+    """What a look at them tells."""
+    config = Config(clients, ("mirror",), None)
+    views = {
+        each.site: {PAIR: look(each.reader(), pair=PAIR, site=each.site, config=config, broker=each.broker)}
+        for each in brokers
+    }
+    return MirrorSeen(views)

@@ -22,9 +22,8 @@ from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.view import Config
 from dr_ctl.topologies.console.requests import change
 from dr_ctl.topologies.mirror import procedure
-from dr_ctl.topologies.mirror.look import look
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
-from tests.topologies.mirror.pair import Management, mirrored_pair
+from tests.topologies.mirror.pair import Management, mirrored_pair, observed
 from tests.topologies.mirror.views import at_both, broker, door, doors, queue, seen, with_queue
 
 BOOK = runbook.load("swapover", runbook.shipped())
@@ -261,18 +260,6 @@ def test_odd_names_are_paused_and_resumed_at_the_broker_itself(name: str) -> Non
         london.execute(change(call).bean, change(call).operation, change(call).arguments)
 
     assert observed(*brokers).views("london")[0].business[name].paused
-
-
-def observed(*brokers: Management, clients: tuple[str, ...] = ("clients",)) -> MirrorSeen:
-    config = Config(clients, ("mirror",), None)
-    return MirrorSeen(
-        {
-            each.site: {
-                "orders-1": look(each.reader(), pair="orders-1", site=each.site, config=config, broker=each.broker)
-            }
-            for each in brokers
-        }
-    )
 
 
 @settings(max_examples=60, deadline=None)
