@@ -84,34 +84,29 @@ def test_what_was_acknowledged_behind_the_announcement_of_a_start_is_of_that_sta
 def test_two_starts_leave_what_was_done_between_them_before_the_last() -> None:
     started = event("orders.in", '{"name": "orders.in"}')
     london, view = holding(started, event("orders.in", "5"), started, event("orders.in", "7"), acks=4)
-
     assert residue(london.reader(), view).since == {"orders.in": frozenset({(view.node, 7)})}
 
 
 @pytest.mark.parametrize("counted", [2, RESIDUE_UP_TO + 1], ids=["moved meanwhile", "too deep"])
 def test_what_was_not_read_as_a_whole_is_not_known_by_id(counted: int) -> None:
     london, view = holding(event("orders.in", "5"), acks=1, counted=counted)
-
     assert residue(london.reader(), view) == Residue(counted - 1, 1)
 
 
 def test_a_message_without_an_identity_is_an_error() -> None:
     london, view = holding({"StringProperties": {}, "LongProperties": None}, acks=0)
-
     with pytest.raises(BadValue, match="an event of the outflow is not as expected"):
         residue(london.reader(), view)
 
 
 def test_an_empty_outflow_has_no_residue() -> None:
     london, view = holding(acks=0)
-
     assert residue(london.reader(), view) == Residue(0, 0, acked={}, done={})
 
 
 def test_messages_are_the_same_at_both_sites_and_have_their_own_numbers() -> None:
     london, view = holding(message(7), message(8, "node-paris", 3), acks=0)
     queue = view.business["orders.in"]
-
     [found] = browsed(london.reader(), view, [queue], limit=10)
     assert found == Browsed({(view.node, 7): 7, ("node-paris", 3): 8})
     assert found.ids == frozenset({(view.node, 7), ("node-paris", 3)})
@@ -126,7 +121,6 @@ RECORDED: list[dict[str, Any]] = json.loads(Path(__file__).with_name("browsed.js
 def test_a_copy_of_any_protocol_is_known_by_its_origin(one: dict[str, Any]) -> None:
     born = Browsed({origin_of(one["copy"]): int(one["born"]["messageID"])})
     at = next(iter(born.numbers))[0]
-
     assert read(one["born"], at) == born
     other = "node-paris" if at == "node-london" else "node-london"
     for copy in filter(None, (one["copy"], one["after a restart"])):

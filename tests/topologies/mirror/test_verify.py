@@ -119,78 +119,59 @@ class Gate:
         self.outcome: Outcome = verifying.verify(step, Move(ask, "london", {}), cast("Any", self.hand))
 
 
-@pytest.mark.parametrize("stable", [1, 2, 3, 7])
-def test_the_gate_opens_after_as_many_good_samples_as_asked_for(stable: int) -> None:
-    gate = Gate([LONDON], [PARIS], stable=stable, poll=1.0)
-
-    # One sample is a moment, not a window.
-    assert isinstance(gate.outcome, Done)
-    assert gate.london.taken == gate.paris.taken == max(stable, 2)
-    assert gate.outcome.evidence == {
-        PAIR: {"samples": max(stable, 2), "ids_compared": 3, "depths": {"orders.in": 3}},
-    }
+Later = Callable[[], Gate]
 
 
-@pytest.mark.parametrize("stable", [2, 4])
-def test_where_only_the_least_window_has_to_pass_the_last_look_is_at_its_end(stable: int) -> None:
-    gate = Gate([LONDON], [PARIS], stable=stable, poll=0.01)
-
-    assert isinstance(gate.outcome, Done)
-    assert gate.hand.now_s == pytest.approx(0.05)
-    assert gate.london.taken == stable
+def later(london: Sequence[Look], paris: Sequence[Look], **more: Any) -> Later:
+    return lambda: Gate(london, paris, **more)
 
 
-def test_the_first_still_look_before_counts_for_the_window_and_not_as_a_look_at_the_gate() -> None:
-    gate = Gate([LONDON], [PARIS], stable=2, poll=0.01, begun={PAIR: [Sample(-1.0, LONDON, PARIS)]})
-
-    assert isinstance(gate.outcome, Done)
-    assert gate.hand.now_s == pytest.approx(0.01)
-    assert gate.outcome.evidence[PAIR] == {"samples": 2, "ids_compared": 3, "depths": {"orders.in": 3}}
-
-
-def test_looks_at_which_the_gate_held_before_count_and_one_of_its_own_is_taken() -> None:
-    before = [Sample(-1.0 + number / 10, LONDON, PARIS) for number in range(3)]
-    gate = Gate([LONDON], [PARIS], stable=3, poll=0.01, begun={PAIR: before})
-
-    assert isinstance(gate.outcome, Done)
-    assert gate.london.taken == 1
-    assert gate.outcome.evidence[PAIR] == {"samples": 3, "ids_compared": 3, "depths": {"orders.in": 3}}
-
-
-@pytest.mark.parametrize("bad", [shipping("paris"), NO_ANSWER])
-def test_looks_before_count_no_more_once_the_gate_is_seen_shut(bad: Look) -> None:
-    before = [Sample(-1.0 + number / 10, LONDON, PARIS) for number in range(3)]
-    gate = Gate([LONDON], [bad, PARIS], stable=3, poll=0.1, begun={PAIR: before})
-
-    assert isinstance(gate.outcome, Done)
-    assert gate.london.taken == 1 + 3
-
-
-def test_what_came_in_since_then_begins_the_window_anew() -> None:
-    less = with_queue(PARIS, queue("orders.in", 3, site="paris", added=2))
-    gate = Gate([LONDON], [PARIS], stable=2, poll=0.01, begun={PAIR: [Sample(-1.0, LONDON, less)]})
-
-    assert isinstance(gate.outcome, Done)
-    assert gate.hand.now_s == pytest.approx(0.01 + 0.05)
-    assert [told for told in gate.hand.told if told is not None] == ["paris: orders.in is still being added to"]
+HELD = [Sample(-1.0 + number / 10, LONDON, PARIS) for number in range(3)]
+LESS = with_queue(PARIS, queue("orders.in", 3, site="paris", added=2))
 
 
 @pytest.mark.parametrize(
-    "bad",
+    ("at", "taken", "took_s", "samples"),
     [
-        shipping("paris"),
-        NO_ANSWER,
-        with_queue(PARIS, queue("orders.in", 3, site="paris", added=4)),
-        replace(PARIS, start="1795259999999"),
+        # As many good samples as asked for; one sample is a moment, not a window.
+        *((later([LONDON], [PARIS], stable=n, poll=1.0), max(n, 2), None, max(n, 2)) for n in (1, 2, 3, 7)),
+        # Where only the least window has to pass the last look is at its end.
+        *((later([LONDON], [PARIS], stable=n, poll=0.01), n, 0.05, n) for n in (2, 4)),
+        # The first still look before counts for the window and not as a look at the gate.
+        (later([LONDON], [PARIS], stable=2, poll=0.01, begun={PAIR: [Sample(-1.0, LONDON, PARIS)]}), 2, 0.01, 2),
+        # Looks at which the gate held before count, and one of its own is taken.
+        (later([LONDON], [PARIS], stable=3, poll=0.01, begun={PAIR: HELD}), 1, None, 3),
+        # What came in since then begins the window anew.
+        (later([LONDON], [PARIS], stable=2, poll=0.01, begun={PAIR: [Sample(-1.0, LONDON, LESS)]}), 3, 0.06, 2),
+        # Looks before count no more once the gate is seen shut.
+        *((later([LONDON], [bad, PARIS], stable=3, poll=0.1, begun={PAIR: HELD}), 4, None, 3)
+          for bad in (shipping("paris"), NO_ANSWER)),
     ],
-    ids=["something to ship", "no answer", "something added", "a restart"],
-)
-def test_one_bad_sample_begins_the_window_anew(bad: Look) -> None:
-    gate = Gate([LONDON], [PARIS, PARIS, bad, PARIS], poll=1.0)
+)  # fmt: skip
+def test_the_gate_opens_after_a_window_of_good_samples(
+    at: Later, taken: int, took_s: float | None, samples: int
+) -> None:
+    gate = at()
+    assert isinstance(gate.outcome, Done)
+    assert gate.london.taken == taken
+    assert took_s is None or gate.hand.now_s == pytest.approx(took_s)
+    assert gate.outcome.evidence[PAIR] == {"samples": samples, "ids_compared": 3, "depths": {"orders.in": 3}}
 
+
+@pytest.mark.parametrize(
+    ("bad", "told"),
+    [
+        (shipping("paris"), "4 to ship"),
+        (NO_ANSWER, "no answer"),
+        (with_queue(PARIS, queue("orders.in", 3, site="paris", added=4)), "paris: orders.in is still being added to"),
+        (replace(PARIS, start="1795259999999"), "restarted"),
+    ],
+)
+def test_one_bad_sample_begins_the_window_anew(bad: Look, told: str) -> None:
+    gate = Gate([LONDON], [PARIS, PARIS, bad, PARIS], poll=1.0)
     assert isinstance(gate.outcome, Done)
     assert gate.paris.taken == 6
-    assert [told for told in gate.hand.told if told is not None] != []
+    assert any(told in each for each in gate.hand.told if each is not None)
 
 
 @pytest.mark.parametrize(
@@ -203,7 +184,6 @@ def test_one_bad_sample_begins_the_window_anew(bad: Look) -> None:
 )
 def test_a_gate_that_does_not_open_in_time_says_what_kept_it_shut(looks: list[Look], why: str) -> None:
     gate = Gate([LONDON], looks, poll=1.0)
-
     assert isinstance(gate.outcome, Refused)
     assert gate.outcome.code is ExitCode.DRAIN_TIMEOUT
     assert gate.outcome.text.startswith("the gate did not open in time")
@@ -212,73 +192,60 @@ def test_a_gate_that_does_not_open_in_time_says_what_kept_it_shut(looks: list[Lo
     assert gate.hand.now_s == pytest.approx(11.0)
 
 
-def test_a_difference_that_stays_for_two_seconds_is_refused() -> None:
+def test_a_difference_that_stays_for_two_seconds_is_refused_and_one_that_goes_away_is_waited_for() -> None:
     gate = Gate([LONDON], [closed("paris", depth=1)], poll=0.5)
-
     assert isinstance(gate.outcome, Refused)
     assert gate.outcome.code is ExitCode.REVERTED
     assert [(each.id, bool(each.remedy)) for each in gate.outcome.findings] == [("DR-PARITY-003", True)]
     assert "orders.in: 3 at london, 1 at paris" in gate.outcome.text
     assert 2.0 < gate.hand.now_s < 4.5
-
-
-def test_a_difference_that_goes_away_is_waited_for() -> None:
-    behind = [closed("paris", depth=1)] * 4
     # Applied late, not added: the counter stands where the mirror put it.
     late = [with_queue(PARIS, queue("orders.in", 3, site="paris", added=1))]
-
-    gate = Gate([LONDON], [*behind, *late], poll=0.5)
-
-    assert isinstance(gate.outcome, Done)
+    assert isinstance(Gate([LONDON], [*[closed("paris", depth=1)] * 4, *late], poll=0.5).outcome, Done)
 
 
-@pytest.mark.parametrize(("accepted", "kind"), [({"orders.in": 2}, Done), ({"orders.in": 1}, Refused)])
-def test_a_difference_is_accepted_at_exactly_its_size(accepted: Mapping[str, int], kind: type[Outcome]) -> None:
-    gate = Gate([LONDON], [closed("paris", depth=1)], poll=0.5, accepted=accepted)
+ONE, TWO = {"orders.in": 1}, {"orders.in": 2}
 
-    assert isinstance(gate.outcome, kind)
+
+@pytest.mark.parametrize(
+    ("at", "kind"),
+    [
+        (later([LONDON], [closed("paris", depth=1)], poll=0.5, accepted=TWO), Done),
+        (later([LONDON], [closed("paris", depth=1)], poll=0.5, accepted=ONE), Refused),
+        (later([LONDON], [PARIS], poll=1.0, browsed=(1, 2, 9), accepted=ONE), Done),
+        (later([LONDON], [PARIS], poll=1.0, browsed=(1, 8, 9), accepted=ONE), Refused),
+    ],
+)
+def test_a_difference_is_accepted_at_exactly_its_size(at: Later, kind: type[Outcome]) -> None:
+    assert isinstance(at().outcome, kind)
 
 
 def test_other_messages_in_equal_number_are_refused() -> None:
     gate = Gate([LONDON], [PARIS], poll=1.0, browsed=(1, 2, 9))
-
     assert isinstance(gate.outcome, Refused)
-    assert gate.outcome.findings[0].id == "DR-PARITY-004"
     assert gate.outcome.text == "orders.in: 1 message(s) only at london, 1 only at paris, although the counts are equal"
     # What a person needs to look at them, and to move all the same.
-    finding = gate.outcome.findings[0]
+    [finding] = gate.outcome.findings
+    assert finding.id == "DR-PARITY-004"
     assert finding.more == ["orders.in, only at london: born:3", "orders.in, only at paris: born:9"]
     assert "--accept-difference orders.in=1 moves all the same" in finding.remedy
     ids = {"orders.in": {"only at london": ["born:3"], "only at paris": ["born:9"]}}
     assert cast("Any", gate.outcome.evidence["ids"]) == ids
 
 
-def test_other_messages_are_accepted_at_exactly_their_number() -> None:
-    gate = Gate([LONDON], [PARIS], poll=1.0, browsed=(1, 2, 9), accepted={"orders.in": 1})
-    refused = Gate([LONDON], [PARIS], poll=1.0, browsed=(1, 8, 9), accepted={"orders.in": 1})
-
-    assert isinstance(gate.outcome, Done)
-    assert isinstance(refused.outcome, Refused)
-
-
 def test_where_an_origin_is_not_shown_counts_decide_and_that_is_said() -> None:
     gate = Gate([LONDON], [PARIS], poll=1.0, browsed=(1, 2), unnamed=1)
-
     assert isinstance(gate.outcome, Done)
     assert [each.id for each in gate.outcome.findings] == ["DR-PARITY-005"]
     assert gate.outcome.findings[0].text.endswith("shows no origin of them: 1 of orders.in")
-
-
-def test_more_messages_apart_than_origins_that_are_not_shown_are_refused() -> None:
-    gate = Gate([LONDON], [PARIS], poll=1.0, browsed=(1,), unnamed=1)
-
-    assert isinstance(gate.outcome, Refused)
-    assert cast("Any", gate.outcome.evidence["ids"])["orders.in"]["only at london"] == ["born:2", "born:3"]
+    # More messages are apart than origins are not shown.
+    refused = Gate([LONDON], [PARIS], poll=1.0, browsed=(1,), unnamed=1)
+    assert isinstance(refused.outcome, Refused)
+    assert cast("Any", refused.outcome.evidence["ids"])["orders.in"]["only at london"] == ["born:2", "born:3"]
 
 
 @pytest.mark.parametrize(("depth", "compared"), [(0, 0), (1000, 3), (1001, 0)])
 def test_identities_are_compared_where_a_queue_is_shallow_enough(depth: int, compared: int) -> None:
     gate = Gate([closed("london", depth=depth)], [closed("paris", depth=depth)], poll=1.0)
-
     assert isinstance(gate.outcome, Done)
     assert cast("Any", gate.outcome.evidence[PAIR])["ids_compared"] == compared

@@ -120,17 +120,14 @@ def test_what_keeps_it_from_ending_is_said(first: Flow, then: Any, says: str | N
     world: Any = World()
     one = wait(world)
     one.look({"london": first, "paris": flow()}, world)
-
     world.now_s += 2.0
     one.look({"london": then, "paris": flow()}, world)
-
     assert one.why({"london": then, "paris": flow()}, world) == says
 
 
 def test_a_pair_that_has_ended_is_not_asked_any_more() -> None:
     world: Any = World(lambda site, pair, now_s: flow(0 if pair == "a" or now_s > 2 else 5, 5))
     waits = [wait(world, "a"), wait(world, "b")]
-
     assert until_all(world, waits, world, "under way", 1.0) is None
     assert world.polls == [["a", "b"], ["b"], ["b"], ["b"]]
     assert world.depths == [10, 10, 10, 0]
@@ -139,9 +136,7 @@ def test_a_pair_that_has_ended_is_not_asked_any_more() -> None:
 
 def test_the_first_that_fails_ends_all_and_is_named() -> None:
     world: Any = World(lambda site, pair, now_s: flow(0 if pair == "a" else 5, 5))
-
     failed = until_all(world, [wait(world, "a"), wait(world, "b")], world, "under way", 1.0)
-
     assert isinstance(failed, Refused)
     assert failed.text == "b: 10 left"
 
@@ -149,7 +144,6 @@ def test_the_first_that_fails_ends_all_and_is_named() -> None:
 def test_what_a_silent_broker_holds_is_not_known_and_never_zero() -> None:
     silent = TimedOut("paris: no answer")
     world: Any = World(lambda site, pair, now_s: cast("Any", silent) if site == "paris" and now_s < 2 else flow())
-
     assert until_all(world, [wait(world)], world, "under way", 1.0) is None
     assert world.depths == [None, None, 0]
     assert world.sampled[0]["paris"] == {"unknown": "paris: no answer"}
