@@ -19,7 +19,7 @@ from dr_ctl_lab.twin.classic.brokersync.broker import BrokerSyncBroker
 from dr_ctl_lab.twin.kinds import BROKERSYNC, CONTINUITY, FANOUT, SHARED_STORE
 from tests.broker.driving import Ended
 from tests.conftest import Command
-from tests.topologies.fanout import test_moves
+from tests.topologies.fanout import stories
 from tests.twin.classic_subject import ORDERS, ClassicSubject
 from tests.twin.matrix import OPERATIONS, SOME_AND_ALL, Judge, at_rest, done, moments, of_each, unprocessed
 
@@ -100,7 +100,7 @@ def lived(twin: PlayedTwin, dr_ctl: Command, operation: str) -> Ended | None:
 def arrive(twin: PlayedTwin, count: int) -> None:
     """So many messages come to both sites; an agent that deletes copies is held by the run that is open."""
     if twin.kind.topology == FANOUT:
-        test_moves.send(twin, *(f"id-{number}" for number in range(count)))
+        stories.send(twin, *(f"id-{number}" for number in range(count)))
         return
     for broker in twin.brokers(BrokerSyncBroker):
         if broker.agent is not None:

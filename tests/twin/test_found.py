@@ -25,7 +25,7 @@ from dr_ctl_lab.twin.classic.brokersync.broker import BrokerSyncBroker
 from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, MIRROR, SHARED_STORE
 from tests.broker.driving import Ended
 from tests.conftest import Command
-from tests.topologies.fanout import test_moves as fanned_out
+from tests.topologies.fanout import stories as fanned_out
 from tests.twin.classic_subject import ORDERS
 from tests.twin.conftest import prompt
 from tests.twin.matrix import done, lose_and_return, paused, put, serving

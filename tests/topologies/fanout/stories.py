@@ -1,0 +1,277 @@
+"""Stories of a twin whose producers write to both sites, each in a line: what happens, and what is so then."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.outcome import Outcome
+from dr_ctl.engine.plan import Call
+from dr_ctl.topologies.common.sender import Sender
+from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.twin.classic.broker import DLQ
+from dr_ctl_lab.twin.classic.fanout.broker import ID_HEADER, LEAST, OWN, PRODUCERS, FanoutBroker
+from dr_ctl_lab.twin.messages import Message
+from tests.broker.driving import Ended
+from tests.conftest import Command
+
+Q = "orders.in"
+SITES = ("london", "paris")
+ANY = "--accept-loss unknown --accept-duplicates unknown"
+
+
+def read(text: str) -> dict[str, str]:
+    """Stories by their names, from lines `name: steps`; what goes on is indented."""
+    return dict(line.split(": ", 1) for line in text.strip().replace("\n    ", " ").splitlines())
+
+
+class Died(BaseException):
+    """The process ends here; nothing on the way may catch it."""
+
+
+def at(twin: PlayedTwin, site: str) -> FanoutBroker:
+    found = twin.host(site).broker
+    assert isinstance(found, FanoutBroker)
+    return found
+
+
+def route(twin: PlayedTwin, site: str, queue: str, body: bytes, headers: dict[str, str], **more: Any) -> None:
+    with twin.still():
+        broker = at(twin, site)
+        broker.route(Message(broker.next_number(), queue, body, text=True, headers=headers, **more))
+
+
+def send(twin: PlayedTwin, *ids: str, to: tuple[str, ...] = SITES, **headers: str) -> None:
+    for ident in ids:
+        for site in to:
+            route(twin, site, Q, f"body {ident}".encode(), {ID_HEADER: ident, **headers})
+
+
+def consume(twin: PlayedTwin, site: str, *ids: str, noted: bool = True) -> None:
+    """As a client does; `noted` where it wrote the id down."""
+    with twin.still():
+        broker = at(twin, site)
+        for ident in ids:
+            [message] = [each for each in broker.queues[Q].live() if each.headers[ID_HEADER] == ident]
+            if noted:
+                broker.ids.add(Q, ident, here=True)
+            broker.dispatched[Q] += 1
+            broker.remove(broker.queues[Q], message)
+
+
+def lose_london(twin: PlayedTwin, dr_ctl: Command) -> Ended:
+    twin.kill("london")
+    ended = dr_ctl("failover", "--to", "paris", *ANY.split(), "--yes")
+    assert ended.code == 0, ended.told
+    return ended
+
+
+class Story:
+    """Plays one, step by step; a step is a word and what it needs. What a command ended with is asked for behind it."""
+
+    def __init__(self, twin: PlayedTwin, dr_ctl: Command) -> None:
+        self.twin, self._dr_ctl = twin, dr_ctl
+
+    ended: Ended
+
+    def play(self, line: str) -> None:
+        for step in line.split("; "):
+            word, _, rest = step.partition(" ")
+            getattr(self, word.replace("-", "_"))(rest)
+
+    def run(self, rest: str) -> None:
+        """A command with --yes, its exit code in front."""
+        code, _, words = rest.partition(" ")
+        looks = words.startswith(("validate", "status", "plan")) or "--dry-run" in words
+        self.ended = self._dr_ctl(*shlex.split(words), *([] if looks else ["--yes"]))
+        allowed = [int(code)] if code != "refused" else list(range(10, 30))
+        assert self.ended.code in allowed, self.ended.told
+
+    def unchanged(self, rest: str) -> None:
+        """As `run`; and it changes nothing at any broker."""
+        before = len(self.twin.changes())
+        self.run(rest)
+        assert len(self.twin.changes()) == before
+
+    # What happens
+
+    def send(self, rest: str) -> None:
+        ids, _, to = rest.partition(" to ")
+        send(self.twin, *ids.split(), to=tuple(to.split()) or SITES, priority_of="mine")
+
+    def nameless(self, sites: str) -> None:
+        for site in sites.split():
+            route(self.twin, site, Q, b"who?", {})
+
+    def counted(self, site: str) -> None:
+        """A message with a property that STOMP cannot carry."""
+        route(self.twin, site, Q, b"body", {ID_HEADER: "counted"}, longs={"amount": 7})
+
+    def dead_letter(self, site: str) -> None:
+        route(self.twin, site, DLQ, b"dead", {})
+
+    def dead_letter_at_opening(self, site: str) -> None:
+        self._after_opening(lambda: self.dead_letter(site))
+
+    def dies_at_opening(self, _: str) -> None:
+        def die() -> None:
+            raise Died
+
+        with pytest.MonkeyPatch.context() as patch:
+            self._after_opening(die, patch)
+            with pytest.raises(Died):
+                self._dr_ctl("swapover", "--to", "paris", "--yes")
+
+    def _after_opening(self, act: Any, patch: pytest.MonkeyPatch | None = None) -> None:
+        post = Sender._post
+
+        def posted(sender: Sender, calls: Sequence[Call]) -> Sequence[Outcome]:
+            outcomes = post(sender, calls)
+            if any(call.goal is Goal.OPEN and call.site == "paris" for call in calls):
+                act()
+            return outcomes
+
+        (patch or self.patch).setattr(Sender, "_post", posted)
+
+    patch: pytest.MonkeyPatch
+
+    def consume(self, rest: str) -> None:
+        site, *ids = rest.split()
+        consume(self.twin, site, *ids)
+
+    def purge(self, site: str) -> None:
+        with self.twin.still():
+            for message in list(at(self.twin, site).queues[Q].live()):
+                at(self.twin, site).remove(at(self.twin, site).queues[Q], message)
+
+    def empty(self, site: str) -> None:
+        """Its store is lost while it is down."""
+        with self.twin.still():
+            at(self.twin, site).queues.clear()
+
+    def page(self, rest: str) -> None:
+        for site in SITES:
+            at(self.twin, site).browse_page = int(rest)
+
+    def kill(self, site: str) -> None:
+        self.twin.kill(site)
+
+    def start(self, site: str) -> None:
+        self.twin.start(site)
+
+    def open(self, site: str) -> None:
+        self.twin.open_clients(site)
+
+    def shut(self, site: str) -> None:
+        self.twin.close_clients(site)
+
+    def producers_shut(self, site: str) -> None:
+        with self.twin.still():
+            at(self.twin, site).acceptors[PRODUCERS].started = False
+
+    def restart(self, site: str) -> None:
+        self.play(f"kill {site}; start {site}; open {site}")
+
+    def lose(self, _: str) -> None:
+        self.ended = lose_london(self.twin, self._dr_ctl)
+
+    def without(self, key: str) -> None:
+        """Take a key out of the settings: of the installation, and of each broker."""
+        told: dict[str, Any] = yaml.safe_load(self.twin.settings_path.read_text())
+        told.pop(key, None)
+        for site in told["sites"].values():
+            for each in (site, *site["brokers"]):
+                each.pop(key, None)
+        self.twin.settings_path.write_text(json.dumps(told))
+
+    # What is so then
+
+    def lying(self, site: str) -> list[str]:
+        with self.twin.still():
+            found = at(self.twin, site).queues.get(Q)
+            return [each.headers[ID_HEADER] for each in found.messages.values()] if found is not None else []
+
+    def london(self, ids: str) -> None:
+        assert sorted(self.lying("london")) == sorted(ids.split())
+
+    def paris(self, ids: str) -> None:
+        assert sorted(self.lying("paris")) == sorted(ids.split())
+
+    def paris_keeps(self, ids: str) -> None:
+        assert {*ids.split()} <= {*self.lying("paris")}
+
+    def copied(self, rest: str) -> None:
+        """Whole: body, durability, headers."""
+        site, ident = rest.split()
+        [each] = [each for each in at(self.twin, site).queues[Q].messages.values() if each.headers[ID_HEADER] == ident]
+        told = (each.body, each.text, each.durable, each.headers["priority_of"])
+        assert told == (f"body {ident}".encode(), True, True, "mine")
+
+    def finding(self, id_: str) -> dict[str, str]:
+        return next(each for each in self.ended.document["findings"] if each["id"] == id_)
+
+    def finds(self, rest: str) -> None:
+        """A finding; behind it, where it matters, its severity or words of it."""
+        id_, _, words = rest.partition(" ")
+        found = self.finding(id_)
+        assert words == found["severity"] or words in found["text"], found
+
+    def finds_only(self, ids: str) -> None:
+        assert {each["id"] for each in self.ended.document["findings"]} == {*ids.split()}
+
+    def finds_no(self, id_: str) -> None:
+        assert id_ not in {each["id"] for each in self.ended.document["findings"]}
+
+    def says(self, words: str) -> None:
+        assert words in self.ended.told
+
+    def says_no(self, words: str) -> None:
+        assert words not in self.ended.told
+
+    def needs(self, rest: str) -> None:
+        """What `validate` says that an operation needs."""
+        operation, _, option = rest.partition(" ")
+        verdict = self.ended.document["data"]["operations"][operation]
+        assert (verdict["exit_code"], verdict["needs"]) == (10, [option])
+
+    def offers(self, rest: str) -> None:
+        """The remedy of a finding names that option."""
+        id_, _, option = rest.partition(" ")
+        remedy = self.finding(id_)["remedy"]
+        assert " ".join(shlex.split(remedy[remedy.index("--accept-duplicates") :])[:2]) == option
+
+    def listed(self, rest: str) -> None:
+        """What the last run's steps listed by id."""
+        kind, *ids = rest.split()
+        [*_, last] = sorted(Path(os.environ["DR_CTL_STATE_DIR"]).glob("**/runs/*"))
+        told: list[str] = []
+        for line in (last / "journal.jsonl").read_text(encoding="utf-8").splitlines():
+            told += json.loads(line).get("evidence", {}).get(kind, {}).get(Q, [])
+        assert told == ids
+
+    def least(self, number: str) -> None:
+        """How many sites have to confirm what a producer sends."""
+        assert (self.twin.directory / LEAST).read_text().strip() == number
+
+    def serves(self, site: str) -> None:
+        assert at(self.twin, site).serves
+
+    def closed(self, site: str) -> None:
+        assert not at(self.twin, site).serves
+
+    def own_doors_open(self, site: str) -> None:
+        assert all(at(self.twin, site).acceptors[name].started for name in (OWN, PRODUCERS))
+
+    def debts(self, number: str) -> None:
+        assert bool(self._dr_ctl("status").document["debts"]) is bool(int(number))
+
+    def nothing_open(self, _: str) -> None:
+        assert self._dr_ctl("status").document["data"]["open_run"] is None
