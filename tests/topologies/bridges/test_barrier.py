@@ -31,31 +31,19 @@ def left(*looks: tuple[BrokerView, BrokerView]) -> list[int | None]:
     return [barrier.left(*look) for look in looks]
 
 
-def test_nothing_under_way_is_zero() -> None:
-    assert left((sending(1000, 1000), applying(1000, 1000))) == [0]
-
-
-def test_those_of_before_are_shipped_then_applied() -> None:
-    looks = (
-        (sending(10, 6), applying(6, 5)),
-        (sending(10, 10), applying(10, 7)),
-        (sending(10, 10), applying(10, 10)),
-    )
-
-    assert left(*looks) == [4 + 1, 3, 0]
-
-
-def test_what_other_queues_go_on_to_note_is_not_waited_for() -> None:
-    """The buffer of the ids and the queue of those that arrive are never empty."""
-    looks = (
-        (sending(10, 6), applying(6, 5)),
-        (sending(40, 12), applying(12, 9)),
-        (sending(80, 50), applying(50, 11)),
-        (sending(99, 70), applying(70, 12)),
-        (sending(120, 90), applying(90, 60)),
-    )
-
-    assert left(*looks)[-4:] == [3, 1, 0, 0]
+@pytest.mark.parametrize(
+    ("looks", "told"),
+    [
+        ([(1000, 1000, 1000, 1000)], [0]),
+        # Those of before are shipped, then applied.
+        ([(10, 6, 6, 5), (10, 10, 10, 7), (10, 10, 10, 10)], [4 + 1, 3, 0]),
+        # What other queues go on to note is not waited for: the buffers are never empty.
+        ([(10, 6, 6, 5), (40, 12, 12, 9), (80, 50, 50, 11), (99, 70, 70, 12), (120, 90, 90, 60)], [5, 3, 1, 0, 0]),
+    ],
+)
+def test_those_of_before_are_waited_for(looks: list[tuple[int, int, int, int]], told: list[int]) -> None:
+    made = [(sending(noted, shipped), applying(came, done)) for noted, shipped, came, done in looks]
+    assert left(*made) == told
 
 
 @pytest.mark.parametrize("where", ["here", "there"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -62,39 +63,24 @@ def test_a_queue_is_served_where_its_door_its_roles_and_its_pause_let_clients_in
     assert (view.units.get("orders"), view.role) == (orders, role)
 
 
-def test_whose_roles_no_settings_name_are_never_called_kept_out() -> None:
-    unnamed = replace(PARIS, config=Config(("clients",), ("bridge",), None))
-
-    assert not unnamed.kept_out("orders")
+def test_a_pause_or_a_right_closes_a_queue_only_where_it_is_its_gate() -> None:
+    # Whose roles no settings name are never called kept out.
     assert PARIS.kept_out("orders")
-
-
-def test_a_pause_that_a_run_will_lift_closes_nothing() -> None:
+    assert not replace(PARIS, config=Config(("clients",), ("bridge",), None)).kept_out("orders")
+    # A pause that a run will lift closes nothing.
     lock = LockDocument(7, "a run", paused={"a run": ("orders",)})
-    documents = {"dr-ctl.lock.london.7": lock.to_text()}
-    by_run = replace(shut(LONDON, by_role=False, by_pause=True), documents=documents)
-
-    assert not by_run.gated("orders")
-    assert by_run.units["orders"]
-    assert by_run.paused == ("orders",)
-
-
-def test_of_two_queues_at_an_address_one_that_delivers_keeps_it_open() -> None:
+    paused = shut(LONDON, by_role=False, by_pause=True)
+    by_run = replace(paused, documents={"dr-ctl.lock.london.7": lock.to_text()})
+    assert (by_run.gated("orders"), by_run.units["orders"], by_run.paused) == (False, True, ("orders",))
+    # Of two queues at an address one that delivers keeps it open.
     more = queue("orders.all", address="orders")
-    view = replace(shut(LONDON, by_role=False, by_pause=True), queues=(*PARIS.queues, more))
-
-    assert not view.gated("orders")
-    assert replace(view, queues=(*PARIS.queues, replace(more, paused=True))).gated("orders")
-
-
-def test_what_no_queue_takes_is_not_called_paused() -> None:
+    two = replace(paused, queues=(*PARIS.queues, more))
+    assert not two.gated("orders")
+    assert replace(two, queues=(*PARIS.queues, replace(more, paused=True))).gated("orders")
+    # What no queue takes is not called paused; the pauses of a closed queue are its gate and no leftover.
     assert not replace(PARIS, queues=()).gated("orders")
-
-
-def test_the_pauses_of_a_closed_queue_are_its_gate_and_no_leftover() -> None:
     assert PARIS.paused == ()
-    loose = replace(PARIS, queues=(*PARIS.queues, queue("loose", paused=True)))
-    assert loose.paused == ("loose",)
+    assert replace(PARIS, queues=(*PARIS.queues, queue("loose", paused=True))).paused == ("loose",)
 
 
 @pytest.mark.parametrize(
@@ -137,64 +123,47 @@ def test_a_service_in_two_parts_is_told_queue_by_queue() -> None:
     assert {each.name: each.serving for each in apart.units} == {"audit": "london", "orders": "paris"}
 
 
-def test_what_is_under_way_is_what_the_buffers_hold() -> None:
-    view = replace(
-        broker("london", flows=(flow("london", "orders", 3), flow("london", "audit", 4))),
-        ids=flow("london", IDS, 5),
-        arrived=(arrived("london", 6),),
-    )
+def changed(**more: Any) -> BrokerView:
+    return with_flow(LONDON, "orders", lambda each: replace(each, **more))
 
+
+def test_what_is_under_way_is_what_the_buffers_hold() -> None:
+    flows = (flow("london", "orders", 3), flow("london", "audit", 4))
+    view = broker("london", flows=flows, ids=flow("london", IDS, 5), arrived=(arrived("london", 6),))
     assert (view.link.to_ship, view.ids_to_ship, view.link.unapplied) == (7, 5, 6)
     assert (view.link.stake(None).lost, view.link.stake(PARIS).duplicates) == (7, 5)
 
 
 def test_what_found_no_buffer_is_lost_with_its_site_and_stays_unshipped_in_the_history() -> None:
-    view = replace(with_flow(LONDON, "orders", lambda _: flow("london", "orders", 7)), unrouted={"mirror.orders": 3})
     bare = with_flow(LONDON, "orders", lambda _: flow("london", "orders", 7))
-
-    assert (view.link.stake(None).lost, view.link.stake(None).queues) == (
-        10,
-        {"orders": (10, None), "audit": (0, None)},
-    )
+    view = replace(bare, unrouted={"mirror.orders": 3})
+    stake = view.link.stake(None)
+    assert (stake.lost, stake.queues) == (10, {"orders": (10, None), "audit": (0, None)})
     [row, before] = [next(iter(each.link.rows(None, datetime(2026, 11, 21, tzinfo=UTC)))) for each in (view, bare)]
     assert (row.name, row.depth, row.added) == ("orders", 10, (before.added or 0) + 3)
 
 
 def test_what_cannot_be_read_is_not_zero() -> None:
-    no_buffer = with_flow(LONDON, "orders", lambda each: replace(each, buffer=None))
-    below = with_flow(LONDON, "orders", lambda each: replace(each, buffer=buffer("london", "orders", -1)))
-
-    assert [view.link.to_ship for view in (no_buffer, below)] == [None, None]
-    assert replace(LONDON, ids=None).ids_to_ship is None
-    assert replace(LONDON, arrived=()).link.unapplied is None
-    assert replace(LONDON, ids=None).link.residue is None
+    below = changed(buffer=buffer("london", "orders", -1))
+    assert [view.link.to_ship for view in (changed(buffer=None), below)] == [None, None]
+    no_ids = replace(LONDON, ids=None)
+    assert (no_ids.ids_to_ship, no_ids.link.residue, replace(LONDON, arrived=()).link.unapplied) == (None, None, None)
     assert broker("london", among=()).link.attached is None
 
 
 @pytest.mark.parametrize(
-    "more",
+    ("view", "attached"),
     [
-        {"started": False},
-        {"connected": False},
+        (LONDON, True),
+        (changed(bridges=(bridge("london", "orders", started=False),)), False),
+        (changed(bridges=(bridge("london", "orders", connected=False),)), False),
+        (changed(buffer=buffer("london", "orders", consumers=0)), False),  # nobody consumes it
+        (changed(bridges=(bridge("london", "orders", connected=None),)), True),  # a version that does not tell
     ],
 )
-def test_a_bridge_is_attached_where_it_is_started_and_connected(more: dict[str, bool]) -> None:
-    away = with_flow(LONDON, "orders", lambda each: replace(each, bridges=(bridge("london", "orders", **more),)))
-
-    assert (LONDON.link.attached, away.link.attached) == (True, False)
-    assert list(LONDON.link.unsettled()) == []
-    assert "london: the bridge of orders is not connected" in away.link.unsettled()
-
-
-def test_a_buffer_that_nobody_consumes_has_no_bridge_attached() -> None:
-    unread = with_flow(LONDON, "orders", lambda each: replace(each, buffer=buffer("london", "orders", consumers=0)))
-
-    assert not unread.link.attached
-    # Versions that do not tell whether a bridge is connected have only that.
-    untold = with_flow(
-        LONDON, "orders", lambda each: replace(each, bridges=(bridge("london", "orders", connected=None),))
-    )
-    assert untold.link.attached
+def test_a_bridge_is_attached_where_it_is_started_connected_and_consumes(view: BrokerView, attached: bool) -> None:
+    assert view.link.attached is attached
+    assert ("london: the bridge of orders is not connected" in view.link.unsettled()) is not attached
 
 
 def test_what_closes_a_queue_is_seen_to_hold_once_it_is_closed() -> None:
