@@ -38,55 +38,39 @@ def commands(view: SiteView, depth: int) -> SiteView:
     return replace(view, commands=replace(view.commands, out=queue("continuity.cmd.out", depth, consumers=1)))
 
 
+def serviced(site: str, **more: Any) -> SiteView:
+    return replace(LONDON if site == "london" else PARIS, service=service(site, active=site == "london", **more))
+
+
+SHORT = Config(("clients",), ("mirror",), None, id_cache=100)
+STOPPED, PAUSED = bridge("orders.out.mirror.bridge", started=False), queue("orders.in.mirror", 4, paused=True)
+
+
 @pytest.mark.parametrize(
-    ("london", "paris", "id_", "severity"),
+    ("london", "paris", "finding"),
     [
-        (replace(LONDON, service=None), PARIS, "DR-CONT-001", "error"),
-        (replace(LONDON, service=service("london", active=True, started=False)), PARIS, "DR-CONT-001", "error"),
-        (broker("london", flow("a", address="x"), flow("b", address="x")), PARIS, "DR-CONT-002", "error"),
-        (broker("london", depths={"orders": 20_001}), PARIS, "DR-CONT-003", "warning"),
-        (
-            broker("london", depths={"orders": 101}, config=Config(("clients",), ("mirror",), None, id_cache=100)),
-            PARIS,
-            "DR-CONT-003",
-            "warning",
-        ),
-        (LONDON, replace(PARIS, service=service("london", active=False)), "DR-CONT-004", "error"),
-        (LONDON, broker("paris", flow("others")), "DR-CONT-005", "error"),
-        (
-            LONDON,
-            replace(PARIS, service=service("paris", active=False, suffixes=(".o", ".a", ".i", ".c"))),
-            "DR-CONT-005",
-            "error",
-        ),
-        (LONDON, replace(PARIS, acceptors=(door("clients", started=True),)), "DR-CONT-006", "error"),
-        (
-            replace(LONDON, service=service("london", active=True, delivering=False)),
-            PARIS,
-            "DR-CONT-007",
-            "warning",
-        ),
-        (
-            broker("london", flow("orders", mirror_bridge=bridge("orders.out.mirror.bridge", started=False))),
-            PARIS,
-            "DR-CONT-008",
-            "error",
-        ),
-        (broker("london", flow("orders", out_acks=queue("orders.out.acks"))), PARIS, "DR-CONT-009", "warning"),
-        (commands(LONDON, 2), PARIS, "DR-CONT-010", "warning"),
-        (LONDON, broker("paris", flow("orders", in_acks=queue("orders.in.acks"))), "DR-CONT-011", "error"),
-        (replace(LONDON, now_ms=LONDON.now_ms + 2001), PARIS, "DR-CONT-012", "warning"),
-        (
-            broker("london", flow("orders", in_mirror=queue("orders.in.mirror", 4, paused=True))),
-            PARIS,
-            "DR-CONT-015",
-            "error",
-        ),
-        (replace(LONDON, version="2.19.0"), PARIS, "DR-PAIR-002", "warning"),
-        (LONDON, replace(PARIS, queues=(queue("orders", paused=True),)), "DR-QUEUE-002", "warning"),
+        (replace(LONDON, service=None), PARIS, "DR-CONT-001 error"),
+        (serviced("london", started=False), PARIS, "DR-CONT-001 error"),
+        (broker("london", flow("a", address="x"), flow("b", address="x")), PARIS, "DR-CONT-002 error"),
+        (broker("london", depths={"orders": 20_001}), PARIS, "DR-CONT-003 warning"),
+        (broker("london", depths={"orders": 101}, config=SHORT), PARIS, "DR-CONT-003 warning"),
+        (LONDON, replace(PARIS, service=service("london", active=False)), "DR-CONT-004 error"),
+        (LONDON, broker("paris", flow("others")), "DR-CONT-005 error"),
+        (LONDON, serviced("paris", suffixes=(".o", ".a", ".i", ".c")), "DR-CONT-005 error"),
+        (LONDON, replace(PARIS, acceptors=(door("clients", started=True),)), "DR-CONT-006 error"),
+        (serviced("london", delivering=False), PARIS, "DR-CONT-007 warning"),
+        (broker("london", flow("orders", mirror_bridge=STOPPED)), PARIS, "DR-CONT-008 error"),
+        (broker("london", flow("orders", out_acks=queue("orders.out.acks"))), PARIS, "DR-CONT-009 warning"),
+        (commands(LONDON, 2), PARIS, "DR-CONT-010 warning"),
+        (LONDON, broker("paris", flow("orders", in_acks=queue("orders.in.acks"))), "DR-CONT-011 error"),
+        (replace(LONDON, now_ms=LONDON.now_ms + 2001), PARIS, "DR-CONT-012 warning"),
+        (broker("london", flow("orders", in_mirror=PAUSED)), PARIS, "DR-CONT-015 error"),
+        (replace(LONDON, version="2.19.0"), PARIS, "DR-PAIR-002 warning"),
+        (LONDON, replace(PARIS, queues=(queue("orders", paused=True),)), "DR-QUEUE-002 warning"),
     ],
 )
-def test_each_has_its_finding(london: SiteView, paris: SiteView, id_: str, severity: str) -> None:
+def test_each_has_its_finding(london: SiteView, paris: SiteView, finding: str) -> None:
+    id_, severity = finding.split()
     assert findings(london, paris)[id_] is Severity(severity)
 
 
@@ -106,30 +90,25 @@ def test_the_role_follows_from_the_plugin_and_its_doors(view: SiteView, role: Ro
     assert (view.role, view.open) == (role, open_)
 
 
-def settled(**more: Any) -> list[str]:
-    return list(broker("paris", flow("orders", **more)).link.unsettled())
+def paris(**more: Any) -> SiteView:
+    return broker("paris", flow("orders", **more))
 
 
 @pytest.mark.parametrize(
-    ("more", "words"),
+    ("view", "words"),
     [
-        ({"to_ship": 3}, "3 to ship in orders.out.mirror"),
-        ({"acks": 2}, "2 to ship in orders.out.acks"),
-        ({"unapplied": 1}, "1 not applied yet in orders.in.acks"),
-        ({"in_mirror": queue("orders.in.mirror", 4, scheduled=4)}, "4 in orders.in.mirror for the staging delay"),
-        ({"out_mirror": queue("orders.out.mirror")}, "a bridge is not connected"),
-        ({"acks_bridge": bridge("orders.out.acks.bridge", started=False)}, "orders.out.acks.bridge is stopped"),
+        (paris(to_ship=3), "3 to ship in orders.out.mirror"),
+        (paris(acks=2), "2 to ship in orders.out.acks"),
+        (paris(unapplied=1), "1 not applied yet in orders.in.acks"),
+        (paris(in_mirror=queue("orders.in.mirror", 4, scheduled=4)), "4 in orders.in.mirror for the staging delay"),
+        (paris(out_mirror=queue("orders.out.mirror")), "a bridge is not connected"),
+        (paris(acks_bridge=bridge("orders.out.acks.bridge", started=False)), "orders.out.acks.bridge is stopped"),
+        (commands(PARIS, 1), "1 command(s) in continuity.cmd.out"),
     ],
 )
-def test_the_gate_stays_shut(more: dict[str, Any], words: str) -> None:
-    [why] = settled(**more)
-
-    assert words in why
-
-
-def test_what_is_staged_and_ready_does_not_keep_the_gate_shut() -> None:
-    assert settled(staged=5) == []
-
-
-def test_commands_under_way_keep_it_shut() -> None:
-    assert "1 command(s) in continuity.cmd.out" in " ".join(commands(PARIS, 1).link.unsettled())
+def test_what_is_under_way_keeps_the_gate_shut_and_what_is_staged_and_ready_does_not(
+    view: SiteView, words: str
+) -> None:
+    assert words in " ".join(view.link.unsettled())
+    assert len(list(view.link.unsettled())) == 1
+    assert list(paris(staged=5).link.unsettled()) == []

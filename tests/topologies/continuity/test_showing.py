@@ -1,4 +1,4 @@
-"""What status, the history and a failover's price say of a pair that the plugin joins."""
+"""What status, the history and a failover's price say of a pair that the plugin joins, and what of one not read."""
 
 from __future__ import annotations
 
@@ -94,3 +94,29 @@ def test_a_closed_site_tells_of_lost_acknowledgements_by_what_lies_at_the_other(
     paris = broker("paris", flow("orders", staged=20))
 
     assert london.link.stake(paris).duplicates == 13
+
+
+def site(name: str, *flows: Flow) -> SiteView:
+    told = broker(name, *flows, active=False)
+    theirs = [queue for each in flows for queue in (each.out_mirror, each.out_acks, each.in_mirror, each.in_acks)]
+    return replace(told, queues=(*told.queues, *theirs))
+
+
+def test_what_a_broker_counts_below_zero_is_not_known_wherever_a_sum_is_made_of_it() -> None:
+    closed, paris = (site(*told) for told in (
+        ("london", flow("orders", to_ship=5), flow("audit", to_ship=-5)), ("paris", flow("orders"), flow("audit"))
+    ))  # fmt: skip
+    linked, stake = closed.link.linked(None, 1.0), closed.link.stake(paris)
+    assert (closed.link.to_ship, linked.outflow, stake.lost, stake.queues, closed.link.residue) == (None,) * 5
+    assert "an unknown number of message(s) to ship, 0 acknowledgement(s) to ship" in linked.lines[0]
+    rows = [(row.kind, row.name, row.depth) for row in closed.link.rows(paris, AT) if row.kind == "mirror"]
+    assert rows == [("mirror", "orders", 5)]
+
+
+def test_acknowledgements_that_are_miscounted_are_not_known() -> None:
+    orders, audit = flow("orders"), flow("audit")
+    paris = site("paris", replace(orders, in_acks=replace(orders.in_acks, depth=-1)), audit)
+    london = site("london", orders, audit)
+    assert (paris.link.unapplied, london.link.stake(paris).duplicates) == (None, None)
+    pending = {row.name: row.pending for row in london.link.rows(paris, AT) if row.kind == "acks"}
+    assert pending == {"orders": None, "audit": 0}
