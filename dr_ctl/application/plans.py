@@ -138,6 +138,8 @@ def _changes(was: Json | Mapping[str, Any], now: Json | Mapping[str, Any], at: s
             yield f"{at} now {' and '.join(parts)}"
         elif was != now:
             yield f"{at} in another order"
+    elif was != now and at == "settings":
+        yield "the settings file is another"
     elif was != now:
         yield f"{at} was {_said(was)}, is {_said(now)}"
 

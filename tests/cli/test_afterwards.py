@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import stat
-from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -16,11 +15,9 @@ import pytest
 import yaml
 
 from tests.cli.conftest import Ended, Shell
-from tests.cli.installation import NOT_NOW, Installation
-from tests.cli.moving import begun, failover, swapover
-from tests.cli.sites import Sites, sites
-from tests.patience import impatient
-from tests.report.scribe import NAME
+from tests.cli.installation import Installation
+from tests.cli.moving import swapover
+from tests.cli.sites import sites
 
 __all__ = ["sites"]  # a fixture
 EXAMPLE = Path(__file__).parents[2] / "examples" / "tell.sh"
@@ -84,54 +81,6 @@ class TestTold:
         assert warned(swapover(dr_ctl, "--yes")) == []
         assert (dr_ctl.folder / "was-free").exists()
 
-    def test_an_end_is_told_to_those_who_listen_for_it(
-        self, dr_ctl: Shell, installation: Installation, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        one = {**script(dr_ctl.folder, "touch of-reverted", "one.sh"), "on": ["reverted", "stranded"]}
-        other = {**script(dr_ctl.folder, "touch of-ok", "other.sh"), "on": ["ok"]}
-        listen(dr_ctl, one, other)
-        impatient(monkeypatch, fence_s=0.0)
-        installation.london.instead["stop"] = NOT_NOW
-
-        ended = swapover(dr_ctl, "--yes")
-
-        assert ended.document["outcome"] == "reverted", ended.document
-        assert (dr_ctl.folder / "of-reverted").exists()
-        assert not (dr_ctl.folder / "of-ok").exists()
-
-    def test_what_is_owed_is_a_word_of_its_own_and_told_once(self, dr_ctl: Shell, sites: Sites) -> None:
-        listen(dr_ctl, {**script(dr_ctl.folder), "on": ["debt"]})
-        sites.lose()
-
-        ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown")
-
-        assert (ended.code, times(dr_ctl)) == (0, ["ok"]), ended.document
-        assert told(dr_ctl)["debts"] == ended.document["debts"] != []
-
-    @pytest.mark.parametrize(("command", "outcome"), [("resume", "ok"), ("abort", "ok")])
-    def test_a_run_that_is_gone_on_with_or_undone_ends_too(
-        self, dr_ctl: Shell, installation: Installation, command: str, outcome: str
-    ) -> None:
-        begun(dr_ctl, installation, "quiesce", "fence")
-        listen(dr_ctl, script(dr_ctl.folder))
-
-        dr_ctl(command, "--yes", "--json")
-
-        assert (times(dr_ctl), told(dr_ctl)["run"], told(dr_ctl)["command"]) == ([outcome], NAME, command)
-        assert variables(dr_ctl)["OPERATION"] == "swapover"
-
-    def test_a_run_that_two_signals_stopped_is_told_as_interrupted(
-        self, dr_ctl: Shell, installation: Installation, twice: Callable[[str], None]
-    ) -> None:
-        listen(dr_ctl, script(dr_ctl.folder))
-
-        installation.london.after_change = twice
-
-        ended = swapover(dr_ctl, "--yes")
-
-        assert (ended.code, times(dr_ctl)) == (130, ["interrupted"]), ended.document
-        assert told(dr_ctl)["data"]["undone"] is False
-
 
 class Webhook(BaseHTTPRequestHandler):
     posted: ClassVar[list[Any]] = []
@@ -168,30 +117,6 @@ class TestTheExample:
         assert text.endswith("TELL_URL: is not set: nobody was told")
 
 
-class TestNotTold:
-    @pytest.mark.parametrize(
-        "words",
-        [
-            ["swapover", "--to", "paris", "--dry-run"],
-            ["swapover", "--to", "paris"],
-            ["swapover", "--to", "london", "--yes"],
-            ["failover", "--to", "paris", "--yes"],
-            ["plan", "swapover", "--to", "paris"],
-            ["status"],
-            ["validate"],
-            ["resume", "--yes"],
-            ["runs", "list"],
-        ],
-    )
-    def test_what_makes_no_run_tells_nobody(self, dr_ctl: Shell, installation: Installation, words: list[str]) -> None:
-        everything = ["declined", "precheck_failed", "serving_site_alive", "loss_refused", "internal"]
-        listen(dr_ctl, {**script(dr_ctl.folder), "on": [*ALL, *everything]})
-
-        dr_ctl(*words)
-
-        assert times(dr_ctl) == []
-
-
 class TestChangesNothing:
     @pytest.mark.parametrize(
         ("text", "why"),
@@ -216,15 +141,6 @@ class TestChangesNothing:
         assert "DR-HOOK-002" not in [each["id"] for each in sealed["findings"]]
         assert dr_ctl("runs", "verify").code == 0
 
-    def test_one_that_is_missing_is_a_warning(self, dr_ctl: Shell, installation: Installation) -> None:
-        listen(dr_ctl, {"run": ["./not-there"], "on": ["ok"]})
-
-        ended = swapover(dr_ctl, "--yes")
-
-        assert ended.code == 0
-        [text] = warned(ended)
-        assert "./not-there could not be started: No such file or directory" in text
-
     def test_ctrl_c_ends_the_telling_and_not_the_result(self, dr_ctl: Shell, installation: Installation) -> None:
         slow = script(dr_ctl.folder, f"echo $$ > pid; kill -INT {os.getpid()}; sleep 60", "slow.sh")
         listen(dr_ctl, slow, script(dr_ctl.folder))
@@ -245,12 +161,3 @@ class TestChangesNothing:
 
         assert (ended.code, warned(ended)) == (0, [])
         os.kill(int((dr_ctl.folder / "pid").read_text()), signal.SIGKILL)  # it lives: nobody waited for it
-
-
-def test_an_end_that_there_is_not_is_a_mistake_of_the_settings(dr_ctl: Shell, installation: Installation) -> None:
-    listen(dr_ctl, {"run": ["./tell.sh"], "on": ["undone"]})
-
-    ended = dr_ctl("status", "--json")
-
-    assert ended.code == 2
-    assert "after.0.on.0: is no end of a run: ok, internal, precheck_failed" in ended.document["findings"][0]["text"]

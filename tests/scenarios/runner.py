@@ -103,7 +103,8 @@ def written(steps: Sequence[Step]) -> str:
 def _shown(stage: Stage, line: str, normal: Callable[[str], str], before: list[str]) -> Iterator[str]:
     """What one command shows: all of its output; or behind a `|` the names of the parts of its JSON document, or how
     many lines from its end (`tail 5`)."""
-    program, *words = shlex.split(line.partition(" | ")[0])
+    newest = max((each.name for each in (stage.home / "state" / "runs").glob("*")), default="RUN")
+    program, *words = (newest if word == "RUN" else word for word in shlex.split(line.partition(" | ")[0]))
     paths = line.partition(" | ")[2].split()
     if program == "cat":
         yield from _marked(">", normal((stage.home / words[0]).read_text(encoding="utf-8")))
@@ -134,9 +135,27 @@ def _shown(stage: Stage, line: str, normal: Callable[[str], str], before: list[s
 
 
 def _grouped(calls: Sequence[tuple[str, str]]) -> list[str]:
-    """In their order; those that one broker got one after the other are one line."""
-    groups = [(place, [made for _, made in of_place]) for place, of_place in groupby(calls, itemgetter(0))]
-    return [f"{place}: {'; '.join(made)}" for place, made in groups]
+    """In their order; those that one broker got one after the other are one line, and so are the same of pairs."""
+    lines: list[tuple[str, list[str], list[str]]] = []
+    for place, of_place in groupby(calls, itemgetter(0)):
+        site, _, pair = place.partition("/")
+        made = [_times(len([*same]), each) for each, same in groupby(call for _, call in of_place)]
+        if pair and lines and (lines[-1][0], lines[-1][2]) == (site, made) and pair not in lines[-1][1]:
+            lines[-1][1].append(pair)
+        else:
+            lines.append((site, [pair] if pair else [], made))
+    told: list[tuple[str, list[str]]] = []
+    for site, pairs, made in lines:
+        where = f"{site} ({', '.join(sorted(pairs))})" if pairs else site
+        if told and told[-1][0] == where:
+            told[-1][1].extend(made)
+        else:
+            told.append((where, made))
+    return [f"{where}: {'; '.join(made)}" for where, made in told]
+
+
+def _times(count: int, call: str) -> str:
+    return call if count == 1 else f"{count} x {call}"
 
 
 def _typed(stage: Stage, words: Sequence[str]) -> tuple[str, list[tuple[str, str]]]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import shutil
 import signal
 import socket
+import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -92,7 +94,7 @@ class Stage:
             for name, value in environment.items():
                 patch.setenv(name, value)
             patch.setenv("PATH", f"{home / 'no-java'}:/usr/bin:/bin")
-            patch.setattr("shutil.which", lambda *_, **__: None)
+            patch.setattr(shutil, "which", _without_java(shutil.which))
             patch.setattr(socket, "gethostname", lambda: "ops-1")
             patch.chdir(home)
             yield cls(home, patch, until_the_end)
@@ -168,8 +170,10 @@ class Stage:
         getattr(self.twin, method)(site, *words, *([pair] if pair else []))
 
     def put(self, count: str, queue: str, place: str) -> None:
-        self.host(place)
-        put(self.twin, place, queue, int(count))
+        """At a broker; where a site has several, at each."""
+        site, _, pair = place.partition("/")
+        for each in [pair] if pair else self.twin.pairs:
+            put(self.twin, site, queue, int(count), each)
 
     def take(self, count: str, queue: str, place: str) -> None:
         self.host(place)
@@ -235,6 +239,7 @@ class Stage:
         file.write_text(yaml.safe_dump(told, sort_keys=False), encoding="utf-8")
 
     def write(self, path: str, text: Sequence[str]) -> None:
+        assert self.twin
         file = self.home / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("".join(f"{line}\n" for line in text), encoding="utf-8")
@@ -253,9 +258,26 @@ class Stage:
         told = {"name": f"{address}.{epoch}", "address": address, "routing-type": "ANYCAST", "durable": True}
         broker.create_queue({**told, "internal": True, "user": text}, here_only=True)
 
+    def key(self, name: str, signs: str = "", person: str = "") -> None:
+        """An SSH key of a person, and whether it is one of the settings' signers."""
+        folder = self.twin.directory / "keys"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(folder / name)]
+        subprocess.run(words, check=True, timeout=30)
+        if signs:
+            public = (folder / f"{name}.pub").read_text(encoding="utf-8")
+            with (folder / "signers.allowed").open("a", encoding="utf-8") as file:
+                file.write(f"{person or name}@example.com {public}")
+
     def state(self, name: str) -> None:
         """From here on another machine's STATE."""
         self.patch.setenv("DR_CTL_STATE_DIR", str(self.home / name))
+
+    def damage(self) -> None:
+        """One byte of the newest run's journal is another than was written."""
+        path = max((self.home / "state" / "runs").glob("*/journal.jsonl"))
+        first, line, *more = path.read_bytes().split(b"\n")
+        path.write_bytes(b"\n".join([first, line.replace(b"started", b"startet", 1), *more]))
 
     def dies(self, when: str, number: str) -> None:
         self.death = Death(int(number), after=when == "after")
@@ -264,9 +286,13 @@ class Stage:
         self.host(place)
         self._hooks.append(Hook(when, place, call, self._meant(line)))
 
-    def refuse(self, place: str, call: str, always: str = "") -> None:
+    def refuse(self, place: str, call: str, always: str = "", times: str = "1") -> None:
         self.host(place)
-        self._hooks.append(Hook("instead", place, call, lambda: None, None if always else 1))
+        self._hooks.append(Hook("instead", place, call, lambda: None, None if always else int(times)))
+
+    def refuses_nothing(self, place: str) -> None:
+        self.host(place)
+        self._hooks = [each for each in self._hooks if (each.when, each.place, each.struck) != ("instead", place, True)]
 
     def question(self, line: str) -> None:
         self.at_question.append((line, self._meant(line)))
@@ -342,6 +368,10 @@ class Stage:
         return "; ".join([*frozen, clients if reached else "clients are out", ", ".join(depths) or "no queue", *more])
 
 
+def _without_java(which: Callable[..., str | None]) -> Callable[..., str | None]:
+    return lambda name, *more, **told: None if name == "java" else which(name, *more, **told)
+
+
 _SETTLED: Final = frozenset({"wait", "set", "unset", "env", "before", "after", "at", "run", "answer", "state"})
 _AT: Final = r"(?P<place>[\w/.-]+)"
 _TWIN: Final = r"(; queues (?P<queues>[^;]+))?(; pairs (?P<pairs>[^;]+))?(; (?P<serving>\w+) serves)?"
@@ -373,16 +403,19 @@ _SAID: Final[Sequence[tuple[str, Callable[..., object]]]] = (
     (rf"{_AT}'s password is (?P<word>\S+)", Stage.password),
     (rf"{_AT} reports (?P<attribute>\w+) as (?P<value>.+)", Stage.lie),
     (rf"fault at {_AT}: (?P<kind>[a-z ]+) at (?P<call>[^,]+){_LASTS}", Stage.fault),
-    (rf"{_AT} (?P<always>always )?refuses (?P<call>.+)", Stage.refuse),
+    (rf"{_AT} refuses nothing any more", Stage.refuses_nothing),
+    (rf"{_AT} (?P<always>always )?refuses (?P<call>[^,]+)(, (?P<times>\d+) times)?", Stage.refuse),
     (r"set (?P<path>\S+) (?P<value>.+)", Stage.setting),
     (r"unset (?P<path>\S+)", Stage.setting),
     (r"env (?P<name>\w+)=(?P<value>.*)", lambda stage, name, value: stage.patch.setenv(name, value)),
     (rf"(?P<how>released |unreadable )?lock of (?P<holder>\w+) at {_AT}", Stage.lock),
+    (r"key of (?P<name>\w+)(?P<signs>, who signs( as (?P<person>\w+))?)?", Stage.key),
     (r"state (?P<name>\w+)", Stage.state),
     (r"wait (?P<time>\w+)", lambda stage, time: system().sleep(seconds(time))),
     (r"answer (?P<text>.+)", lambda stage, text: stage.answers.append(text)),
     (r"at the question: (?P<line>.+)", Stage.question),
     (r"signal (?P<name>[A-Z]+)", lambda stage, name: interrupt(signal.Signals[f"SIG{name}"])),
+    (r"the journal is damaged", Stage.damage),
     (r"run dies (?P<when>before|after) change (?P<number>\d+)", Stage.dies),
     (rf"(?P<when>before|after) {_AT} (?P<call>[^:]+): (?P<line>.+)", Stage.hook),
 )

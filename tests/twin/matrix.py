@@ -85,11 +85,11 @@ def at_once(topology: str, operation: str, moves: Sequence[str] = WHOLE_MOVES) -
     return topology == MIRROR or operation in moves
 
 
-def put(twin: PlayedTwin, site: str, queue: str, count: int) -> None:
+def put(twin: PlayedTwin, site: str, queue: str, count: int, pair: str | None = None) -> None:
     """Messages as clients send them; its door may be closed. Producers that write to both sites do so while they
     can."""
-    brokers = [twin.host(site).broker]
-    peer = twin.host(twin.other(site)).broker
+    brokers = [twin.host(site, pair).broker]
+    peer = twin.host(twin.other(site), pair).broker
     if isinstance(brokers[0], FanoutBroker) and brokers[0].attached:
         brokers.append(peer)
     with twin.still():
