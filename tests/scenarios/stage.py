@@ -29,6 +29,7 @@ from dr_ctl_lab.twin.jolokia import Answer, Management, Request, failed
 from dr_ctl_lab.twin.kinds import CONTINUITY, MIRROR
 from dr_ctl_lab.twin.site import PAIR
 from tests.scenarios.calls import call
+from tests.scenarios.oddities import ODDITIES
 from tests.simulated import interrupt, nothing_real
 from tests.twin.conftest import prompt
 from tests.twin.matrix import at_rest, documents, let_in, put, take
@@ -419,4 +420,4 @@ _SAID: Final[Sequence[tuple[str, Callable[..., object]]]] = (
     (r"run dies (?P<when>before|after) change (?P<number>\d+)", Stage.dies),
     (rf"(?P<when>before|after) {_AT} (?P<call>[^:]+): (?P<line>.+)", Stage.hook),
 )
-_WORDS: Final = [(re.compile(pattern), method) for pattern, method in _SAID]
+_WORDS: Final = [(re.compile(pattern), method) for pattern, method in (*_SAID, *ODDITIES)]
