@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +34,7 @@ from dr_ctl.topologies.sharedstore.store import SharedStore
 from dr_ctl.topologies.sharedstore.view import BrokerView, StoreConfig, StoreSeen, beside
 
 KNOCK_S: Final = 1.0
+READINGS: Final = 4
 
 
 class Access(access.Access[BrokerView]):
@@ -190,7 +192,32 @@ class Observer(observer.Observer[BrokerView, Access]):
         while between(seen) and self.clock.monotonic() < until:
             self.clock.sleep(self.patience.apart_s)
             seen = super().observe(least_s=least_s)
-        return seen
+        return replace(seen, sites={site: self._counted(views) for site, views in seen.sites.items()})
+
+    def _counted(self, views: Mapping[str, BrokerView | Silent]) -> Mapping[str, BrokerView | Silent]:
+        """A holder with the messages that its store lacks, in every one of several readings: clients go on working."""
+        return {
+            pair: replace(view, in_memory=self._in_memory(view))
+            if isinstance(view, BrokerView) and view.has_the_store
+            else view
+            for pair, view in views.items()
+        }
+
+    def _in_memory(self, view: BrokerView) -> Mapping[str, int]:
+        least: Mapping[str, int] | None = None
+        try:
+            before = self.shared.counts()
+            for _ in range(READINGS):
+                now, was, before = self.brokers[view.site][view.pair].look(), before, self.shared.counts()
+                if was is None or before is None:
+                    return {}
+                found = now.lacking({name: max(was.get(name, 0), before.get(name, 0)) for name in was | before})
+                least = found if least is None else {name: min(n, found.get(name, 0)) for name, n in least.items()}
+                if not any(least.values()):
+                    return {}
+        except BrokerError:
+            return {}  # the gate reads it again
+        return {name: count for name, count in (least or {}).items() if count}
 
     def unapplied_at(self, site: str, *, timeout_s: float) -> int | None:
         del site, timeout_s

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from shlex import quote
 from typing import Final
 
-from dr_ctl.core.model import Finding, Role, Severity
+from dr_ctl.core.model import Finding, Role, Severity, some
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.operations import FAILBACK
 from dr_ctl.engine.ports import Move
@@ -26,6 +27,7 @@ from dr_ctl.topologies.sharedstore.findings import (
     LOCK_NOT_READ,
     NO_LEASE,
     NOBODY_WAITS,
+    NOT_IN_STORE,
     PROCESS_NOT_KNOWN,
     SERVES_WITHOUT_LOCK,
 )
@@ -44,7 +46,7 @@ def of_move(rules: Rules, seen: Seen[BrokerView], move: Move) -> list[Finding]:
         # A broker that gave up the store by ending itself is started after the move.
         gave_up = move.sent and view.site == move.source
         needed = view.site == move.target and not move.sent
-        for each in of_broker(view):
+        for each in of_broker(view, move.ask.accept_difference):
             if not (gave_up and each.id in _MENDED):
                 yield _in_a_move(each) if needed else each
         if view.role is Role.SERVING:
@@ -53,9 +55,30 @@ def of_move(rules: Rules, seen: Seen[BrokerView], move: Move) -> list[Finding]:
     return common.of_move(seen, move, of_one, lambda here, there: of_both(rules, seen, move, here, there))
 
 
+def not_in_store(lacking: Mapping[str, int], accepted: Mapping[str, int]) -> list[Finding]:
+    """Messages by queue that the store does not have, without those whose loss was accepted."""
+    wrong = {name: count for name, count in lacking.items() if count > accepted.get(name, 0)}
+    if not wrong:
+        return []
+    text = f"not in the store: {some([f'{name}: {count} message(s)' for name, count in wrong.items()])}"
+    words = " ".join(f"--accept-difference {quote(f'{name}={count}')}" for name, count in wrong.items())
+    remedy = (
+        "They were sent as non-persistent and end with their broker: let them be consumed first. Where a holder was "
+        "frozen and has gone on since, the broker may count one or two messages that the store holds no more. "
+        f"{words} moves without them."
+    )
+    return [NOT_IN_STORE(text, remedy)]
+
+
 def of_return(seen: Seen[BrokerView], move: Move) -> Iterator[Finding]:
-    found = failover.of_return(seen, move, of_broker, _MENDED, _WAITS)
-    return map(_in_a_move, found) if move.ask.operation == FAILBACK else found
+    moves = move.ask.operation == FAILBACK
+
+    def of_one(view: BrokerView) -> Iterator[Finding]:
+        found = of_broker(view, move.ask.accept_difference)
+        return found if moves else (each for each in found if each.id != NOT_IN_STORE.id)
+
+    found = failover.of_return(seen, move, of_one, _MENDED, _WAITS)
+    return map(_in_a_move, found) if moves else found
 
 
 def _in_a_move(finding: Finding) -> Finding:
@@ -69,14 +92,16 @@ def nothing_owed(seen: Seen[BrokerView], move: Move) -> bool:
     return not owed and seen.roles[move.target] is Role.STANDBY
 
 
-def of_broker(view: BrokerView) -> Iterator[Finding]:
-    """Find what is wrong at one broker; a waiting broker is judged by what is known of it."""
+def of_broker(view: BrokerView, accepted: Mapping[str, int] | None = None) -> Iterator[Finding]:
+    """Find what is wrong at one broker; a waiting broker is judged by what is known of it. `accepted`: by queue, what
+    may be lost with its holder."""
     name = f"{view.site}/{view.pair}"
     if view.answered:
         yield from of_doors(name, view)
         yield from classic.of_permits(view, () if Goal.STOP in view.own.commands else (STOPS,))
         yield from of_queues(name, view)
         yield from _holder(name, view)
+        yield from not_in_store(view.in_memory, accepted or {})
     else:
         if view.stranger is not None and not view.peer_serves:
             yield from _stranger(name, view, view.stranger)

@@ -160,7 +160,7 @@ class RowLock:
         self._database.close()
 
 
-def counts(database: Database, messages: str) -> Mapping[str, int]:
+def counts(database: Database, messages: str) -> dict[str, int]:
     """How many messages of each queue lie in the store. Raises `LockUnreadable`."""
     rows = database.rows(lambda _: f"SELECT container, count(*) FROM {messages} GROUP BY container")  # noqa: S608 - as above
     return {str(name).removeprefix("queue://"): int(count) for name, count in rows if str(name).startswith("queue://")}

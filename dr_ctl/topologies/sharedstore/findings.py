@@ -97,6 +97,7 @@ NOT_IN_STORE: Final = FindingKind(
     "no more: nothing is lost with these.",
     "As many messages are lost with `--accept-difference`.",
     undo="No.",
+    check="a store that can be counted has all that its holder shows",
 )
 TAKEN_WITH_OTHER_COUNT: Final = FindingKind(
     "DR-STORE-009",

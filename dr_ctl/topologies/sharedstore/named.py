@@ -17,6 +17,7 @@ from dr_ctl.topologies.sharedstore.findings import (
     LOCK_NOT_READ,
     NO_LEASE,
     NOBODY_WAITS,
+    NOT_IN_STORE,
     PROCESS_NOT_KNOWN,
     SERVES_WITHOUT_LOCK,
 )
@@ -51,6 +52,7 @@ BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
     Named(LOCK_NAMES_STRANGER, _lock),
     Named(SERVES_WITHOUT_LOCK, _of_holder(_lock)),
     Named(NO_LEASE, _of_holder(_lock)),
+    Named(NOT_IN_STORE, _of_holder(lambda view: f"{sum(view.in_memory.values())} message(s) in memory alone")),
     Named(NOBODY_WAITS, _process),
     Named(
         LEASE_TOO_SHORT,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from dr_ctl.core.clock import Clock
 from dr_ctl.processes.secrets import resolve
 from dr_ctl.settings.model import Installation
@@ -34,7 +32,7 @@ class SharedStore:
         replica = opened(store.replica.dsn) if store.replica is not None else None
         return cls(store, RowLock(messages, store.table, clock), messages, replica)
 
-    def counts(self) -> Mapping[str, int] | None:
+    def counts(self) -> dict[str, int] | None:
         """How many messages of each queue lie in the store; returns None where the store is a file. Raises
         `LockUnreadable`."""
         return database.counts(self._messages, self.settings.messages) if self._messages is not None else None

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from shlex import quote
-
-from dr_ctl.core.model import Json, some
+from dr_ctl.core.model import Json
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.common.gate import Sample
 from dr_ctl.topologies.common.verifier import Verifier
 from dr_ctl.topologies.sharedstore.access import Observer
-from dr_ctl.topologies.sharedstore.findings import NOT_IN_STORE
+from dr_ctl.topologies.sharedstore.checks import not_in_store
 from dr_ctl.topologies.sharedstore.view import BrokerView
 
 
@@ -39,15 +37,6 @@ class StoreVerifier(Verifier[BrokerView]):
         stored = self._shared.counts() if source.answered else None
         if stored is None:
             return Done("the gate holds", {"depths": depths})
-        lacking = {name: queue.depth - stored.get(name, 0) for name, queue in source.business.items()}
-        wrong = {name: count for name, count in lacking.items() if count > move.ask.accept_difference.get(name, 0)}
-        if wrong:
-            text = f"not in the store: {some([f'{name}: {count} message(s)' for name, count in wrong.items()])}"
-            accepted = " ".join(f"--accept-difference {quote(f'{name}={count}')}" for name, count in wrong.items())
-            remedy = (
-                "They were sent as non-persistent and end with their broker: let them be consumed first. Where a "
-                "holder was frozen and has gone on since, the broker may count one or two messages that the store "
-                f"holds no more. {accepted} moves without them."
-            )
-            return Refused(text, findings=(NOT_IN_STORE(text, remedy),))
+        if wrong := not_in_store(source.lacking(stored), move.ask.accept_difference):
+            return Refused(wrong[0].text, findings=tuple(wrong))
         return Done("the gate holds, and the store has all of it", {"depths": depths})

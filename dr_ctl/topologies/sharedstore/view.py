@@ -56,7 +56,8 @@ class BrokerView(ClassicBroker):
     """A broker of a shared store. `answered` says whether its management did, or its ports refuse. `lock` is None where
     unread, and `unread` says why. `runs` is the state of its process, or None if unknown. `lag` is how much the replica
     has not got, or None if there is none, or unread. `peer_serves` says whether the other broker answers, with the
-    store or in the belief that it has it."""
+    store or in the belief that it has it. `in_memory`: by queue the messages that the store did not have in any of
+    several readings, of a holder whose store can be counted."""
 
     own: StoreConfig = field(kw_only=True)
     answered: bool = field(default=True, kw_only=True)
@@ -65,6 +66,12 @@ class BrokerView(ClassicBroker):
     runs: bool | None = field(default=None, kw_only=True)
     lag: Lag | None = field(default=None, kw_only=True)
     peer_serves: bool = field(default=False, kw_only=True)
+    in_memory: Mapping[str, int] = field(default_factory=dict, kw_only=True)
+
+    def lacking(self, stored: Mapping[str, int]) -> Mapping[str, int]:
+        """By queue the messages that the broker shows and the store, so counted, does not have."""
+        found = {name: queue.depth - stored.get(name, 0) for name, queue in self.business.items()}
+        return {name: count for name, count in found.items() if count > 0}
 
     @property
     def link(self) -> StoreLink:

@@ -102,6 +102,18 @@ def test_with_the_line_that_is_offered_the_holder_serves() -> None:
     assert waits.role is Role.STANDBY
 
 
+@pytest.mark.parametrize(
+    ("accepted", "severity"), [({}, Severity.ERROR), ({"orders.in": 2}, Severity.ERROR), ({"orders.in": 3}, None)]
+)
+def test_what_the_store_lacks_refuses_a_move_before_its_fence(
+    accepted: dict[str, int], severity: Severity | None
+) -> None:
+    told = seen(broker(in_memory={"orders.in": 3}), waiting(runs=True))
+    move = Move(Ask("swapover", "paris", accept_difference=accepted), "london", RECIPE.baseline(told))
+
+    assert {each.id: each.severity for each in RECIPE.why_not(told, move)}.get("DR-STORE-008") is severity
+
+
 def test_a_process_is_to_be_ended_only_where_the_other_site_is_seen_to_serve() -> None:
     london = broker(lock=replace(FRESH, holder="paris"))
     alone = refusals(london, waiting(runs=True, lock=london.lock))["DR-STORE-002"]

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
+from shlex import quote
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
@@ -133,7 +134,9 @@ def _not_carried(tools: FanoutTools, way: Way, move: Move) -> Refused | None:
         [f"{name}: {len(lost)} ({some(sorted(lost))})" for name, lost in wrong.items()]
     )
     remedy = (
-        f"Copy them from {way[0].site} by a JMS client with the same {way[0].own.id_header}; or let them be consumed."
+        f"Copy them from {way[0].site} by a JMS client with the same {way[0].own.id_header}; or let them be consumed. "
+        + " ".join(f"--accept-difference {quote(f'{name}={len(lost)}')}" for name, lost in wrong.items())
+        + " goes on without them."
     )
     return Refused(text, tools.evened.as_json(), (NOT_CARRIED(text, remedy),))
 
