@@ -77,6 +77,9 @@ def possible_duplicates(untold: Mapping[str, parity.Untold], move: Move, site: s
         f"Name the store of processed ids that consumers share under `ids:`; or --accept-duplicates {count + more} "
         f"moves all the same, and at most so many come as duplicates{room}."
     )
+    if move.ask.operation == FAILBACK:
+        first = f"`dr-ctl reinstate {site}` first compares both sites while clients rest, and the number grows no more."
+        remedy = f"{first} {remedy}"
     accepted = move.ask.accept_duplicates
     over = not isinstance(accepted, int) or accepted < count
     refuses = over and move.ask.operation in _LEADS_TO_OPEN

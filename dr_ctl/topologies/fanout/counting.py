@@ -146,13 +146,13 @@ def _row(mark: Mark) -> dict[str, Any]:
 @dataclass(frozen=True, slots=True)
 class Counted:
     """A queue at both sites, by several readings shortly one after the other. `ahead`: how many more messages have come
-    to the second site than to the first, as most readings show; None where they do not agree, as messages on their way
-    to one of the sites differ each time. `taken_per_s`: how many leave, by site. `alone`: by site how many messages lie
-    there and not at the other one, where both were listed."""
+    to the second site than to the first, at least and at most: as most readings show, or the middle half of them where
+    they do not agree, as messages on their way to one of the sites differ each time. `taken_per_s`: how many leave, by
+    site. `alone`: by site how many messages lie there and not at the other one, where both were listed."""
 
     first: At
     second: At
-    ahead: int | None
+    ahead: tuple[int, int]
     taken_per_s: Mapping[str, float]
     alone: Mapping[str, int] = field(default_factory=dict)
 

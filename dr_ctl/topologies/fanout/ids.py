@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any, Final
 
 from dr_ctl.core.clock import growing_s
@@ -16,7 +17,7 @@ from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.fanout.access import Access, Way
 from dr_ctl.topologies.fanout.counting import CHECKPOINTS, EMPTY, At, Checkpoints, Counters, Mark, Since
 from dr_ctl.topologies.fanout.look import COUNTERS, counters_of
-from dr_ctl.topologies.fanout.parity import ALONE, NOT_COUNTED, ONE_SITE_ALONE, UNDER_WAY, Untold
+from dr_ctl.topologies.fanout.parity import ALONE, NOT_COUNTED, ONE_SITE_ALONE, TAKEN, Untold
 
 BROWSE_S: Final = 30.0  # 20 000 messages take 6 s
 TRYING_S: Final = 5.0
@@ -151,6 +152,14 @@ def covered(here: Listed, there: Listed, since: Since) -> Consumed:
     return Consumed(lacking, evidence) if evidence.proves(lacking) else NONE_PROVEN
 
 
+class Pace(Enum):
+    """How a comparison goes on beside the clients of the serving site."""
+
+    ONCE = "one look, whatever clients do"
+    WORKING = "what lies at one site alone is looked at again"
+    RESTING = "the same, and nobody takes anything meanwhile"
+
+
 class Comparing:
     """Compares queues of both sites for one command, and remembers ids that stay alone: only the first comparison
     waits, once for all queues."""
@@ -165,25 +174,24 @@ class Comparing:
         queues: Mapping[str, Both],
         pause: Callable[[], None],
         now: Callable[[], float],
-        *,
-        once: bool = False,
+        pace: Pace = Pace.WORKING,
     ) -> Mapping[str, Apart]:
-        """The difference of each queue, or what one look shows of it.
+        """The difference of each queue.
 
         Producers write to both sites, but not in the same instant. Queues with ids at one site alone are looked at
         again, with a `pause` between, for as long as was set; all of them together. Raises `BrokerError`.
         """
         checkpoints = kept(way)
-        found = {name: self._looked(way, name, both, checkpoints) for name, both in queues.items()}
+        found = {name: self._looked(way, name, both, checkpoints, pace) for name, both in queues.items()}
         until = now() + self._within_s
-        while not once and (again := self._not_settled(way, found)) and now() < until:
+        while pace is not Pace.ONCE and (again := self._not_settled(way, found)) and now() < until:
             pause()
             for name in again:
-                found[name] = _still(found[name], self._looked(way, name, queues[name], checkpoints))
+                found[name] = _still(found[name], self._looked(way, name, queues[name], checkpoints, pace))
         self._alone.update({(way[1].site, name): each.alone for name, each in found.items()})
         return found
 
-    def untold(self, found: Mapping[str, Apart]) -> Mapping[str, Untold]:
+    def untold(self, found: Mapping[str, Apart]) -> dict[str, Untold]:
         """The messages that nothing proves to be consumed or not. A store of ids leaves none."""
         if self.store is not None:
             return {}
@@ -193,7 +201,7 @@ class Comparing:
         known = {name: self._alone.get((way[1].site, name), _NOTHING) for name in found}
         return [name for name, each in found.items() if each.lacks or each.alone - known[name] - each.known]
 
-    def _looked(self, way: Way, name: str, both: Both, checkpoints: Checkpoints) -> Apart:
+    def _looked(self, way: Way, name: str, both: Both, checkpoints: Checkpoints, pace: Pace) -> Apart:
         """List the waiting site between two listings of the serving one: an id that is not at the serving site a moment
         later was consumed, or never came there; and one that was there a moment before has had time to come to both."""
         first = listed_to_the_end(way[0], both[0], name)
@@ -214,13 +222,12 @@ class Comparing:
         done = covered(here, there, since) if rests and since is not None else NONE_PROVEN
         alone = there.ids - here.ids - done.ids
         marks = _marks(sites, here, there, late, alone) if rests else None
-        if way[0].names().open and not done.ids and alone and not _calm(first.before, here, there):
+        works = way[0].names().open and pace is not Pace.RESTING
+        if works and not done.ids and alone and not _calm(first.before, here, there):
             marks = None  # messages on their way to the other site would be taken for lying alone
         known = since.there.alone if since is not None else _NOTHING
         why = NOT_COUNTED if since is None else ALONE if alone <= known else ONE_SITE_ALONE
-        return Apart(
-            done, late, alone, {each: here.rows[each] for each in late}, known, why if rests else UNDER_WAY, marks
-        )
+        return Apart(done, late, alone, {each: here.rows[each] for each in late}, known, why if rests else TAKEN, marks)
 
 
 def _calm(first: Counters, here: Listed, there: Listed) -> bool:

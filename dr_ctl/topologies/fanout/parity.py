@@ -5,7 +5,7 @@ Other messages there were consumed at the serving site, or are on their way to i
 
 from __future__ import annotations
 
-from collections import Counter as Ahead
+from collections import Counter as Times
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -54,14 +54,16 @@ def counted(
     here: BrokerView, there: BrokerView, readings: Sequence[tuple[Counters, Counters]], took_s: float
 ) -> Counted:
     """What several readings of one queue's counters at both sites say together; there is one at least."""
-    [(ahead, times)] = Ahead(other.added - one.added for one, other in readings).most_common(1)
-    agreed = ahead if 2 * times > len(readings) else None
+    ahead = sorted(other.added - one.added for one, other in readings)
+    [(often, times)] = Times(ahead).most_common(1)
+    apart = len(ahead) // 4  # a reading that met a lull of one site's says nothing
+    about = (often, often) if 2 * times > len(ahead) else (ahead[apart], ahead[-1 - apart])
     first, last = readings[0], readings[-1]
     taken = [(now.removed - was.removed) / took_s if took_s > 0 else 0.0 for was, now in zip(first, last, strict=True)]
     return Counted(
         At(here.site, here.start, last[0]),
         At(there.site, there.start, last[1]),
-        agreed,
+        about,
         {here.site: taken[0], there.site: taken[1]},
     )
 
@@ -79,7 +81,7 @@ class Untold:
 ALONE: Final = "known by their ids to lie there alone"
 ONE_SITE_ALONE: Final = "a message came to one site alone since both were compared"
 NOT_COUNTED: Final = "a broker was restarted since both were compared"
-UNDER_WAY: Final = "so many messages come that their counts cannot be compared"
+TAKEN: Final = "clients took messages while both were compared"
 
 
 def untold(source: BrokerView, target: BrokerView) -> Mapping[str, Untold]:
@@ -109,10 +111,9 @@ def _untold(each: Counts, alone: int, now: Counted | None, checkpoints: Checkpoi
     since = checkpoints.since(each.queue, here, there)
     if since is None:
         return Untold(now.alone.get(there.site, more), NOT_COUNTED, taken)
-    if now.ahead is None:
-        return Untold(more, UNDER_WAY, taken)
     between = there.counters.added - here.counters.added
-    ahead = since.ahead(here.counters.added, there.counters.added) + (now.ahead if forward else -now.ahead) - between
-    if ahead == 0 and each.more - alone <= since.consumed(here.counters, there.counters):
+    entered = since.ahead(here.counters.added, there.counters.added) - between
+    least, most = sorted(entered + (about if forward else -about) for about in now.ahead)
+    if least <= 0 <= most and each.more - alone <= since.consumed(here.counters, there.counters):
         return Untold(alone, ALONE)
     return Untold(more, ONE_SITE_ALONE, taken)

@@ -38,7 +38,7 @@ PROCEDURE: Final[Procedure[Rules, Seen[BrokerView], FanoutTools]] = Procedure(
     Row("canary", drafts.canary.draft, acts.canary.act, acts.canary.undo),
     Row("clean-canary", drafts.canary.clean, acts.canary.clean),
     Row("unfence", drafts.unfence.draft, acts.unfence.act, acts.put_back),
-    Row("trim", own_drafts.levelling.trim, own_acts.levelling.trim),
+    Row("trim", own_drafts.levelling.trim, own_acts.levelling.trim, own_acts.levelling.undo_trim),
     # How a lost site is taken in again.
     Row("residue", drafts.fence.of_returned, own_acts.reinstate.residue),
     Row("reinstate", own_drafts.reinstate.draft, own_acts.reinstate.act, acts.put_back),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shlex
@@ -16,6 +17,10 @@ from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Outcome
 from dr_ctl.engine.plan import Call
 from dr_ctl.topologies.common.sender import Sender
+from dr_ctl.topologies.common.view import Queue
+from dr_ctl.topologies.fanout import ids
+from dr_ctl.topologies.fanout.access import Access
+from dr_ctl.topologies.fanout.ids import Listed, listed_to_the_end
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.classic.broker import DLQ
 from dr_ctl_lab.twin.classic.fanout.broker import ID_HEADER, LEAST, OWN, PRODUCERS, FanoutBroker
@@ -183,6 +188,21 @@ class Story:
     def lose(self, _: str) -> None:
         self.ended = lose_london(self.twin, self._dr_ctl)
 
+    def busy(self, _: str) -> None:
+        """Clients at the serving site take a message each time the other is listed, unless their queue is paused; and
+        producers send another."""
+        numbers = itertools.count()
+
+        def listed(access: Access, queue: Queue | None, name: str) -> Listed:
+            shown = listed_to_the_end(access, queue, name)
+            serving = next((site for site in SITES if at(self.twin, site).serves), None)
+            if serving not in (None, access.site) and not at(self.twin, serving).queues[Q].paused:
+                consume(self.twin, serving, *self.lying(serving)[:1])
+                send(self.twin, f"new-{next(numbers)}")
+            return shown
+
+        self.patch.setattr(ids, "listed_to_the_end", listed)
+
     def without(self, key: str) -> None:
         """Take a key out of the settings: of the installation, and of each broker."""
         told: dict[str, Any] = yaml.safe_load(self.twin.settings_path.read_text())
@@ -275,3 +295,9 @@ class Story:
 
     def nothing_open(self, _: str) -> None:
         assert self._dr_ctl("status").document["data"]["open_run"] is None
+
+    def nothing_paused(self, _: str) -> None:
+        assert not [each for site in SITES for each in at(self.twin, site).queues.values() if each.paused]
+
+    def alike(self, _: str) -> None:
+        assert {*self.lying("london")} == {*self.lying("paris")}

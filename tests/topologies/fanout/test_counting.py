@@ -9,6 +9,8 @@ import pytest
 
 from dr_ctl.topologies.fanout.counting import CHECKPOINTS, At, Checkpoints, Counters, Mark, Since
 from dr_ctl.topologies.fanout.ids import Listed, covered
+from dr_ctl.topologies.fanout.parity import ONE_SITE_ALONE, counted, untold
+from tests.topologies.fanout.test_view import queue, view
 
 START = Since(Mark("london 1"), Mark("paris 1"))
 
@@ -92,3 +94,30 @@ def test_a_start_of_both_brokers_is_one_where_all_that_lies_there_came_since() -
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"q": {"london": {}}}', '{"q": 1}'])
 def test_a_damaged_document_is_none(text: str) -> None:
     assert Checkpoints.read({CHECKPOINTS: text}).queues == {}
+
+
+def judged(*readings: tuple[int, int]) -> dict[str, str]:
+    """What keeps a move back. Clients of london have taken what it lacks."""
+    london, paris = view("london", queue("q", 20, added=60)), view("paris", queue("q", 35, added=60, removed=25))
+    several = [
+        (Counters(here - 40, here, 40, 0, 40), Counters(there - 25, there, 25, 0, 0)) for here, there in readings
+    ]
+    now = {"q": counted(london, paris, several, 1.0)}
+    told = untold(replace(london, counted=now), replace(paris, counted=now))
+    return {name: each.why for name, each in told.items()}
+
+
+@pytest.mark.parametrize(
+    ("readings", "why"),
+    [
+        ([(60, 60), (60, 60)], {}),
+        ([(61, 58), (70, 71), (75, 72), (80, 79), (85, 85)], {}),
+        ([(61, 64), (70, 72), (75, 76), (80, 83), (85, 87)], {"q": ONE_SITE_ALONE}),
+    ],
+    ids=["at rest", "busy", "busy, and two came to paris alone"],
+)
+def test_where_messages_come_all_the_time_only_counts_that_never_meet_refuse(
+    readings: list[tuple[int, int]], why: dict[str, str]
+) -> None:
+    """The gate counts again with clients out: what it may well prove does not keep a move back."""
+    assert judged(*readings) == why

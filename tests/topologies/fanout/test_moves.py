@@ -62,6 +62,9 @@ a message at one site alone costs a person's word before the fence and the next 
     finds DR-FAN-007 a message came to one site alone; run 10 swapover --to paris --accept-duplicates 1;
     run 0 swapover --to paris --accept-duplicates 2; paris a b c d e f alone; consume paris a b;
     run 0 swapover --to london; finds_no DR-FAN-007; london c d e f alone
+a trim lets busy clients rest for a moment while both sites are compared: without ids; busy; send a b c d e f;
+    consume london a b; run 0 trim paris --dry-run; says clients take messages while both sites are compared;
+    finds DR-FAN-007; run 0 trim paris; finds_no DR-FAN-007; nothing_paused; alike
 trim from a timer keeps small what one such message costs: without ids; send a b c d e f; consume london a b;
     run 0 trim paris; finds_no DR-FAN-007; send alone to paris; consume london c; run 0 trim paris; paris c d e f alone;
     finds DR-FAN-007 2 message(s) at paris; consume london d; run 0 trim paris --dry-run;
@@ -103,6 +106,21 @@ def test_story(twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatc
     story = Story(twin, dr_ctl)
     story.patch = monkeypatch
     story.play(line)
+
+
+def test_a_return_beside_busy_clients_leaves_only_what_the_lost_site_held(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What clients of the serving site take after the return counters tell: the failback that follows removes it."""
+    story = Story(twin, dr_ctl)
+    story.patch = monkeypatch
+    story.play("without ids; busy; send a b c d e f g h; lose; send k l m n o p q r s t to paris; consume paris a")
+    story.play("start london; run 10 failback --to london; says `dr-ctl reinstate london` first")
+    story.play("run 0 reinstate london; nothing_paused")
+    alone, since = {*story.lying("london")} - {*story.lying("paris")}, story.lying("paris")[:2]
+    story.play(f"consume paris {' '.join(since)}; run 0 failback --to london --accept-duplicates {len(alone)}")
+    assert "a" in alone
+    assert {*since}.isdisjoint(story.lying("london"))
 
 
 def test_messages_that_a_client_is_not_shown_are_no_consumed_ones(

@@ -3,7 +3,7 @@ the messages of the serving one. Only consumed messages are removed there."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from shlex import quote
@@ -15,6 +15,7 @@ from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.settings.model import Queues
+from dr_ctl.topologies.common.acts import quiesce
 from dr_ctl.topologies.common.acts.quiesce import lifting
 from dr_ctl.topologies.common.consumed import Consumed
 from dr_ctl.topologies.common.idstore import Store
@@ -23,7 +24,9 @@ from dr_ctl.topologies.fanout.access import Access, Way
 from dr_ctl.topologies.fanout.calls import copies, removes
 from dr_ctl.topologies.fanout.checks import possible_duplicates
 from dr_ctl.topologies.fanout.copying import Lacking
+from dr_ctl.topologies.fanout.drafts.levelling import REST
 from dr_ctl.topologies.fanout.findings import CONSUMED_NOT_KNOWN, COPIED_AGAIN_AND_AGAIN, NOT_CARRIED
+from dr_ctl.topologies.fanout.ids import Pace
 from dr_ctl.topologies.fanout.tools import Evened, FanoutTools
 
 SERVED_ON: Final = "Its consumers must recognise what they have done."
@@ -33,40 +36,81 @@ IDLE: Final = 3  # rounds in which no client was shown what lacks
 
 def catch_up(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
     del step
-    return _all(tools, tools.between(move.source, move.target), move, hand, copied=False, once=True)
+    tools.evened = Evened()
+    refused = even_all(tools, tools.between(move.source, move.target), move, hand, copied=False, pace=Pace.ONCE)
+    return refused or _evened(tools)
 
 
 def drain(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
     del step
+    tools.evened = Evened()
     with lifting(tools, move, hand) as lifted:
-        outcome = _all(tools, tools.between(move.source, move.target), move, hand, copied=True)
-    return lifted.judged(outcome)
+        refused = even_all(tools, tools.between(move.source, move.target), move, hand, copied=True)
+    return lifted.judged(refused or _evened(tools))
 
 
 def trim(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-    """Compare towards the named site, which waits; say what nobody could tell, as it stays there."""
-    del step
-    outcome = _all(tools, tools.between(move.target, move.source), move, hand, copied=False)
-    if hand.only_looks and isinstance(outcome, Done):
-        could = f"{tools.evened.removed_in_all} consumed messages could be removed at {move.source}"
-        outcome = replace(outcome, text=could)
-    return replace(outcome, findings=(*outcome.findings, *possible_duplicates(tools.evened.untold, move, move.source)))
-
-
-def _all(
-    tools: FanoutTools, ways: Collection[Way], move: Move, hand: Hand, *, copied: bool, once: bool = False
-) -> Outcome:
+    """Compare towards the named site, which waits; say what nobody could tell, as it stays there. Where clients take
+    messages all the time, let them rest for a moment."""
+    ways = tools.between(move.target, move.source)
     tools.evened = Evened()
-    for way in ways:
-        if (refused := even(tools, way, move, hand, copied=copied, once=once)) is not None:
-            return refused
+    refused = even_all(tools, ways, move, hand, copied=False)
+    busy = any(each.why == parity.TAKEN for each in tools.evened.untold.values())
+    if refused is None and busy and not hand.only_looks:
+        serving = replace(move, source=move.target)
+        refused = at_rest(
+            tools,
+            step,
+            serving,
+            hand,
+            lambda: even_all(tools, ways, move, hand, copied=False, pace=Pace.RESTING),
+        )
+    if refused is not None:
+        return refused
+    could = f"{tools.evened.removed_in_all} consumed messages could be removed at {move.source}"
+    done = replace(_evened(tools), text=could) if hand.only_looks else _evened(tools)
+    return replace(done, findings=tuple(possible_duplicates(tools.evened.untold, move, move.source)))
+
+
+def undo_trim(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    return tools.put_back(step, move.target, hand)
+
+
+def at_rest(
+    tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand, work: Callable[[], Refused | None]
+) -> Refused | None:
+    """Do something while the source delivers nothing and its clients hold nothing, if they let go in time; then let it
+    deliver again. Gives None where all came true."""
+    calls = tuple(replace(call, part="", when=None) for call in step.part(REST))
+    if not calls:
+        return None
+    held = replace(step, calls=calls, limits={"within": tools.patience.quiesce_s})
+    quiet = quiesce.act(tools, held, move, hand)
+    refused = work() if isinstance(quiet, Done) else None
+    lifted = quiesce.undo(tools, step, move, hand)
+    return lifted if isinstance(lifted, Refused) else refused
+
+
+def _evened(tools: FanoutTools) -> Done:
     return Done(tools.evened.text, tools.evened.as_json())
 
 
-def even(tools: FanoutTools, way: Way, move: Move, hand: Hand, *, copied: bool, once: bool = False) -> Refused | None:
+def even_all(
+    tools: FanoutTools, ways: Collection[Way], move: Move, hand: Hand, *, copied: bool, pace: Pace = Pace.WORKING
+) -> Refused | None:
+    """Even out every pair; gives None where all came true."""
+    for way in ways:
+        if (refused := even(tools, way, move, hand, copied=copied, pace=pace)) is not None:
+            return refused
+    return None
+
+
+def even(
+    tools: FanoutTools, way: Way, move: Move, hand: Hand, *, copied: bool, pace: Pace = Pace.WORKING
+) -> Refused | None:
     """Remove at the second broker the messages that were consumed at the first, in every queue. If `copied`, also copy
-    the messages that the second lacks, until a comparison shows that it lacks none; if `once`, by one look alone. Gives
-    None where all came true. Raises `BrokerError`."""
+    the messages that the second lacks, until a comparison shows that it lacks none. Gives None where all came true.
+    Raises `BrokerError`."""
     source, target = (access.look() for access in way)
     queues = {
         each.queue: (source.named.get(each.queue), target.named.get(each.queue))
@@ -83,9 +127,10 @@ def even(tools: FanoutTools, way: Way, move: Move, hand: Hand, *, copied: bool, 
     idle = 0
     for _ in range(ROUNDS):
         pause = partial(hand.wait, tools.patience.poll_s)
-        apart = tools.comparing.apart(way, queues, pause, hand.monotonic, once=once)
+        apart = tools.comparing.apart(way, queues, pause, hand.monotonic, pace)
         tools.evened.alone |= {name: {*each.alone} for name, each in apart.items()}
-        tools.evened.untold |= tools.comparing.untold(apart)
+        untold = tools.comparing.untold(apart)
+        tools.evened.untold = {name: each for name, each in tools.evened.untold.items() if name not in apart} | untold
         for name, each in apart.items():
             if (refused := remove(tools, way[1], name, each.done, hand)) is not None:
                 return refused

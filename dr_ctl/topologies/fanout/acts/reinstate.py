@@ -9,9 +9,10 @@ from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.topologies.common.acts.residue import closed_first
-from dr_ctl.topologies.fanout.acts.levelling import even
-from dr_ctl.topologies.fanout.checks import nothing_owed, possible_duplicates
+from dr_ctl.topologies.fanout.acts.levelling import at_rest, even_all
+from dr_ctl.topologies.fanout.checks import nothing_owed, of_untold
 from dr_ctl.topologies.fanout.findings import ONLY_AT_RETURNED
+from dr_ctl.topologies.fanout.ids import Pace
 from dr_ctl.topologies.fanout.tools import Evened, FanoutTools
 
 
@@ -27,24 +28,32 @@ def residue(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
 
 
 def act(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    """Even it out while clients work; then once more while they rest, so that counters tell from then on what is
+    consumed."""
     if nothing_owed(tools.observer.observe(), move):
         return NotNeeded(f"{move.target} is taken in already")
+    ways = tools.between(move.source, move.target)
     tools.evened = Evened()
-    for way in tools.between(move.source, move.target):
-        if (refused := even(tools, way, move, hand, copied=True)) is not None:
-            return refused
+    refused = even_all(tools, ways, move, hand, copied=True) or at_rest(
+        tools, step, move, hand, lambda: even_all(tools, ways, move, hand, copied=True, pace=Pace.RESTING)
+    )
+    if refused is not None:
+        return refused
     if (refused := tools.make(step.part("strikes"), hand, move.source, move.target)) is not None:
         return refused
     return Done(tools.evened.text, tools.evened.as_json(), tuple(_alone(tools, move)))
 
 
 def reconcile(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    """Even it out once more; what may come as duplicates is judged as by every check: the gate proves what counters
+    tell, once clients are out."""
     del step
     tools.evened = Evened()
-    for way in tools.between(move.source, move.target):
-        if (refused := even(tools, way, move, hand, copied=True)) is not None:
-            return refused
-    untold = possible_duplicates(tools.evened.untold, move, move.target)
+    if (refused := even_all(tools, tools.between(move.source, move.target), move, hand, copied=True)) is not None:
+        return refused
+    seen = tools.observer.observe()
+    pairs = [(view, there) for view in seen.views(move.source) if (there := seen.view(move.target, view.pair))]
+    untold = [found for here, there in pairs for found in of_untold(move, here, there)]
     if any(each.severity is Severity.ERROR for each in untold):
         return Refused(untold[0].text, tools.evened.as_json(), tuple(untold))
     return Done(tools.evened.text, tools.evened.as_json(), tuple(untold))

@@ -4,12 +4,21 @@ sites. Pure."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Final
+
+from dr_ctl.engine.plan import Call, in_part
 from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import RunbookStep
-from dr_ctl.topologies.common.drafts.quiesce import lifts_planned, while_serving
+from dr_ctl.topologies.classic.operations import PAUSES
+from dr_ctl.topologies.common.calls import pause, resume
+from dr_ctl.topologies.common.drafts.quiesce import lifts_planned, to_pause, while_serving
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.fanout.calls import may_copy, may_remove
 from dr_ctl.topologies.fanout.view import FanoutSeen
+
+REST: Final = "rest"
+GO_ON: Final = "go on"
 
 
 def catch_up(rules: Rules, step: RunbookStep, seen: FanoutSeen, move: Move) -> Draft:
@@ -28,9 +37,22 @@ def drain(rules: Rules, step: RunbookStep, seen: FanoutSeen, move: Move) -> Draf
 
 
 def trim(rules: Rules, step: RunbookStep, seen: FanoutSeen, move: Move) -> Draft:
-    del rules, step
+    del step
     about = f"what was consumed at {move.target} is removed at {move.source} by its ids"
-    return Draft(move.source, about, tuple(may_remove(seen.views(move.source))))
+    rests, go_on = resting(rules, seen, replace(move, source=move.target))
+    return Draft(move.source, about, (*rests, *may_remove(seen.views(move.source)), *go_on), go_on)
+
+
+def resting(rules: Rules, seen: FanoutSeen, move: Move) -> tuple[tuple[Call, ...], tuple[Call, ...]]:
+    """Stop dispatch at the serving site while both are compared, and begin it again. Not where a store of ids tells
+    what was consumed, or the console refuses pauses."""
+    views = [view for view in seen.views(move.source) if view.open and not view.own.stored]
+    if any(PAUSES in view.denied for view in views):
+        return (), ()
+    queues = [(view, queue) for view in views for queue in to_pause(rules, view, move)]
+    rests = [pause(view, queue, "clients take messages while both sites are compared") for view, queue in queues]
+    go_on = [resume(view, queue, "it is paused") for view, queue in queues]
+    return tuple(in_part(REST, rests)), tuple(in_part(GO_ON, go_on))
 
 
 def settle(rules: Rules, step: RunbookStep, seen: FanoutSeen, move: Move) -> Draft:
