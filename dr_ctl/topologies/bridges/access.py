@@ -9,6 +9,7 @@ from dr_ctl.engine.ports import Move
 from dr_ctl.settings.model import Installation
 from dr_ctl.settings.topologies.artemis_bridges import BridgesBroker, BridgesIdStore
 from dr_ctl.topologies.artemis import access
+from dr_ctl.topologies.bridges.delayed import with_due
 from dr_ctl.topologies.bridges.forwarded import forwarded
 from dr_ctl.topologies.bridges.look import glance, look
 from dr_ctl.topologies.bridges.messages import Message, Origin
@@ -83,17 +84,18 @@ class Observer(observer.Observer[BrokerView, Access]):
     """Looks at both sites of such an installation."""
 
     def observe(self, *, least_s: float = 0.0) -> Seen[BrokerView]:
-        """Beside it, what clients forward with another site's origin. Counting takes a moment: no wait asks for it."""
+        """Beside it, what clients forward with another site's origin, and when delayed messages are due. That takes a
+        moment: no wait asks for it."""
         seen = super().observe(least_s=least_s)
-        return replace(seen, sites={site: self._counted(brokers) for site, brokers in seen.sites.items()})
+        return replace(seen, sites={site: self._read(brokers) for site, brokers in seen.sites.items()})
 
-    def _counted(self, brokers: Mapping[str, BrokerView | Silent]) -> Mapping[str, BrokerView | Silent]:
-        return {
-            pair: replace(view, forwarded=forwarded(self.brokers[view.site][pair].reader(), view))
-            if isinstance(view, BrokerView)
-            else view
-            for pair, view in brokers.items()
-        }
+    def _read(self, brokers: Mapping[str, BrokerView | Silent]) -> Mapping[str, BrokerView | Silent]:
+        found = {**brokers}
+        for pair, view in brokers.items():
+            if isinstance(view, BrokerView):
+                reader = self.brokers[view.site][pair].reader()
+                found[pair] = replace(with_due(reader, view), forwarded=forwarded(reader, view))
+        return found
 
     def ways(self, move: Move) -> Sequence[Way]:
         there = self.brokers[move.target]

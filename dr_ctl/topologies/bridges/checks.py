@@ -10,6 +10,7 @@ from xml.sax.saxutils import quoteattr
 from dr_ctl.core.model import Finding, Severity, some
 from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.ports import Move
+from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.artemis import checks as artemis
 from dr_ctl.topologies.artemis.fence import ASIDE
 from dr_ctl.topologies.bridges.findings import (
@@ -241,7 +242,7 @@ def of_ways(view: BrokerView, peer: BrokerView | None) -> Iterator[Finding]:
 
 def of_both(rules: Rules, seen: Seen[BrokerView], move: Move, here: BrokerView, there: BrokerView) -> Iterator[Finding]:
     """Compare the two brokers of a pair, for the queues that are to move."""
-    del rules, seen
+    del seen
     yield from of_pair(here, there, move.ask.includes)
     yield from artemis.of_both(here, there)
     if not any(queue.consumers for queue in there.arrived):
@@ -252,7 +253,7 @@ def of_both(rules: Rules, seen: Seen[BrokerView], move: Move, here: BrokerView, 
     units = here.among(move.moves)
     for unit in units:
         yield from _copy(unit, here, there)
-        yield from _delayed(unit, here, there, move.ask)
+        yield from _delayed(unit, here, there, move, rules)
         yield from _only_here(unit, here, there, move.ask)
     yield from _not_captured(here, there, move)
     yield from _refused(here, there)
@@ -298,14 +299,15 @@ def of_paused_copy(unit: str, here: BrokerView, there: BrokerView) -> Iterator[F
         yield _sends(unit, there)
 
 
-def _delayed(unit: str, here: BrokerView, there: BrokerView, ask: Ask) -> Iterator[Finding]:
-    """Find what a bridge does not ship yet: a drain behind the fence would wait for it in vain."""
-    flow = here.flow(unit)
-    if flow is not None and ask.accept_difference.get(unit, 0) < flow.not_due:
+def _delayed(unit: str, here: BrokerView, there: BrokerView, move: Move, rules: Rules) -> Iterator[Finding]:
+    """Find what a bridge does not ship for longer than a drain behind the fence waits while nothing moves."""
+    flow, waits_s = here.flow(unit), min(rules.within(move), rules.drain.stall)
+    late = flow.not_due_within(waits_s) if flow is not None else 0
+    if late > move.ask.accept_difference.get(unit, 0):
         yield NOT_DUE(
-            f"{here.site}/{here.pair}: {flow.not_due} delayed message(s) of {unit} are shipped when they are due, not "
-            "before",
-            f"Wait until then; or `--accept-difference {quote(f'{unit}={flow.not_due}')}` moves before: they come to "
+            f"{here.site}/{here.pair}: {late} delayed message(s) of {unit} are not shipped within {duration(waits_s)}, "
+            "as they are due later",
+            f"Wait until then; or `--accept-difference {quote(f'{unit}={late}')}` moves before: they come to "
             f"{there.site} when they are due, as long as {here.site} runs.",
         )
 

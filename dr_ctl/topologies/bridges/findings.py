@@ -162,12 +162,12 @@ FORWARDED_BY_CLIENTS: Final = FindingKind(
 NOT_DUE: Final = FindingKind(
     "DR-BRIDGE-020",
     Severity.ERROR,
-    "Delayed messages of a queue that is to move lie in its buffer: a bridge ships a message when it is due, so that "
-    "the move would wait behind its fence until then.",
+    "Delayed messages of a queue that is to move lie in its buffer: a bridge ships a message when it is due, and that "
+    "is later than a move waits behind its fence while nothing moves (`drain.stall`).",
     "Wait until they are due, or move with `--accept-difference QUEUE=N`.",
     "With it they come to the target when they are due, and are lost there if the source is lost before.",
     undo="A move back before they are due: then nothing of them was shipped.",
-    check="no delayed message waits to be shipped",
+    check="delayed messages are shipped soon",
 )
 IDS_LACKING: Final = FindingKind(
     "DR-BRIDGE-018",

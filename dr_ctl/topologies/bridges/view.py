@@ -55,11 +55,13 @@ class Divert:
 @dataclass(frozen=True, slots=True)
 class Flow:
     """The way of messages sent to one address: the divert puts them into the buffer, the bridges ship them. `buffer` is
-    None where no queue stands at the divert's other end."""
+    None where no queue stands at the divert's other end. `due_s` says after how long each delayed message is due at the
+    latest, None where that was not read."""
 
     divert: Divert
     buffer: Queue | None
     bridges: tuple[Bridge, ...]
+    due_s: tuple[float, ...] | None = None
 
     @property
     def unit(self) -> str:
@@ -84,6 +86,9 @@ class Flow:
     def not_due(self) -> int:
         """Delayed messages: a bridge ships one when it is due."""
         return self.buffer.scheduled if self.buffer is not None else 0
+
+    def not_due_within(self, seconds: float) -> int:
+        return self.not_due if self.due_s is None else sum(due_s > seconds for due_s in self.due_s)
 
     def to_ship_now(self, accepted: Mapping[str, int]) -> int | None:
         """What a move waits for: delayed messages too, but where a person lets so many be behind."""

@@ -98,6 +98,8 @@ ONE = [
     (replace(LONDON, unrouted=UNROUTED), PARIS, "DR-BRIDGE-019 warning", "has no copy"),
     (DEEP, PARIS, "DR-BRIDGE-019 error", LEAVES),
     (orders(buffer=buffer("london", "orders", 5, scheduled=2)), PARIS, "DR-BRIDGE-020 error", LEAVES.replace("3", "2")),
+    (orders(buffer=buffer("london", "orders", 5, scheduled=3), due_s=(0.3, 21.0, 20.0)),
+     PARIS, "DR-BRIDGE-020 error", "1 delayed message(s) of orders are not shipped within 20 s"),
     (bridged(origin=None), PARIS, "DR-BRIDGE-007 error", "writes no ARTEMIS_MESSAGE_ORIGIN"),
     (bridged(origin="paris"), PARIS, "DR-BRIDGE-007 error", "or of nobody"),
     (filtered(None), PARIS, "DR-BRIDGE-007 error", "its filter is missing"),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from math import inf
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dr_ctl.topologies.bridges.delayed import _latest_s
 from dr_ctl.topologies.bridges.messages import _message
 
 # Rows of Artemis 2.56.0, of messages of every protocol that its bridges carry: where each was sent, and of its copy.
@@ -44,3 +46,16 @@ def test_an_id_that_is_a_number_is_written_down_as_one_writes_it() -> None:
 
 def test_a_message_of_another_protocol_has_no_name() -> None:
     assert not _message({"messageID": "5", "protocol": "HORNETQ"}, "london").named
+
+
+@pytest.mark.parametrize(
+    ("row", "due_s"),
+    [
+        ({"_AMQ_SCHED_DELIVERY": 101_500}, 1.5),
+        ({"x-opt-delivery-time": 160_000, "x-opt-delivery-delay": 5}, 60.0),
+        ({"x-opt-delivery-delay": 60_000, "timestamp": 0}, 60.0),
+        ({"timestamp": 0}, inf),
+    ],
+)
+def test_a_delayed_message_is_due_no_later_than_its_broker_shows(row: dict[str, int], due_s: float) -> None:
+    assert _latest_s(row, 100_000) == due_s

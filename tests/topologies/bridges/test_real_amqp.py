@@ -62,15 +62,20 @@ def test_a_delayed_message_refuses_a_move_before_anything_is_closed_and_comes_la
     bridges_lab: Lab, operator: Operator
 ) -> None:
     send_speaking(bridges_lab, Speaks.AMQP, "london", "FOO", 4)
-    send_speaking(bridges_lab, Speaks.STOMP, "london", "FOO", 2, Traits(delay_ms=60_000))
-    until(lambda: depths(bridges_lab) == (6, 4), why="what is due is copied")
+    send_speaking(bridges_lab, Speaks.STOMP, "london", "FOO", 1, Traits(delay_ms=60_000))
+    send_speaking(bridges_lab, Speaks.AMQP, "london", "FOO", 1, Traits(delay_ms=60_000))
+    send_speaking(bridges_lab, Speaks.AMQP, "london", "FOO", 2, Traits(delay_ms=8_000))
+    until(lambda: depths(bridges_lab) == (8, 4), why="what is due is copied")
 
     refused = operator.run(*SWAPOVER)
     moved = operator.run(*SWAPOVER, "--accept-difference", "FOO=2")
 
     assert (refused.code, severities(refused, "DR-BRIDGE-020")) == (10, ["error"]), refused.told
+    assert "2 delayed message(s) of FOO are not shipped within 20 s" in refused.told
     assert moved.code == 0, moved.told
+    # What is due soon was waited for.
+    assert bridges_lab.admin("london").depth(BUFFER) == 2
     until(lambda: shipped(bridges_lab, "london"), within_s=90, why="they are due")
-    until(lambda: depths(bridges_lab) == (6, 6))
+    until(lambda: depths(bridges_lab) == (8, 8))
     back = operator.run("swapover", "--to", "london", "--yes", "--queues", "FOO")
     assert back.code == 0, back.told

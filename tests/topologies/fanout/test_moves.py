@@ -45,7 +45,7 @@ dead letters of the waiting site are counted before and after: dead_letter paris
     finds DR-DLQ-001 paris/orders-1 ActiveMQ.DLQ: 1
 what STOMP cannot carry whole is named and never copied: lose; send text to paris; counted paris; start london;
     run 20 failback --to london; finds DR-FAN-008 orders.in: 1 (counted); london text; closed london;
-    says `--accept-difference orders.in=1`; run 0 failback --to london --accept-difference orders.in=1; serves london
+    says --accept-difference orders.in=1; run 0 failback --to london --accept-difference orders.in=1; serves london
 a run that dies just after it has opened the target goes on whatever clients have done since: send a b c d e f;
     dies_at_opening; serves paris; consume paris a b c; run 0 resume; serves paris; closed london; nothing_open
 counters of one start that cover every message prove what was consumed: without ids; send a b c; consume london a;
