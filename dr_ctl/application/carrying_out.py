@@ -109,7 +109,7 @@ class Work:
             return StoredEstimate(installation, price.lost)
         if fenced_at(entries) is not None and outage_s(entries) is None:
             return SkippedEstimate()
-        return Preflight(installation, decided.source, self.files.folder, self.opened.clock)
+        return Preflight(installation, decided.source, self.opened.clock)
 
     def _manner(self, begun: Callable[[], None]) -> Manner:
         installation, people = self.opened.installation, self.caller.people

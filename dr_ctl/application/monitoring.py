@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field
 
 from dr_ctl.agents.exposing import exposing
 from dr_ctl.agents.monitor import Look, Monitor, shown
-from dr_ctl.agents.refreshing import Refresher
+from dr_ctl.agents.refreshing import Refresher, stays_by_default
 from dr_ctl.application.auto_reinstate import AutoReinstate
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.estimates import request
@@ -20,6 +20,7 @@ from dr_ctl.core.errors import Stopped
 from dr_ctl.core.model import ExitCode, Finding, Json
 from dr_ctl.engine.operations import REINSTATE
 from dr_ctl.processes import service
+from dr_ctl.settings.model import Installation
 
 
 def monitor(caller: Caller, lasting_s: float | None, *, auto_reinstate: bool, metrics: str | None = None) -> Result:
@@ -32,13 +33,13 @@ def monitor(caller: Caller, lasting_s: float | None, *, auto_reinstate: bool, me
         exposing(metrics) as board,
         Opened.of(caller) as opened,
         closing(Monitor(installation, opened.topology, clock)) as watching,
-        closing(Refresher(request(installation))) as refreshing,
+        _refreshing(installation) as refreshing,
     ):
         figures = Figures(caller, opened) if metrics is not None else None
         try:
             while until is None or clock.monotonic() < until or not watching.looks:
                 look = watching.sample()
-                if watching.is_on_disk and (why := refreshing.look()) is not None:
+                if refreshing is not None and watching.is_on_disk and (why := refreshing.look()) is not None:
                     caller.say(why)
                 recorded.tell(look)
                 if figures is not None:
@@ -58,6 +59,15 @@ def monitor(caller: Caller, lasting_s: float | None, *, auto_reinstate: bool, me
         text += f"; {len(reinstating.runs)} run(s) to reinstate a lost site"
         data["reinstated"] = [*reinstating.runs]
     return Result(ExitCode.OK, text, recorded.findings, data=data)
+
+
+def _refreshing(installation: Installation) -> AbstractContextManager[Refresher | None]:
+    """What keeps the stored estimate fresh, if the settings want it to be."""
+    how = installation.settings.monitor.estimate
+    if how == "off":
+        return nullcontext()
+    stays = stays_by_default() if how is None else how == "resident"
+    return closing(Refresher(request(installation), stays=stays))
 
 
 @dataclass

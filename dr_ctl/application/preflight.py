@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, Final
 
 from dr_ctl.application import at_stake
@@ -28,8 +27,8 @@ _POLL_S: Final = 0.05
 class Preflight:
     """Implements `Estimator`. Missing history, Java or Spark is a finding, never an obstacle."""
 
-    def __init__(self, installation: Installation, source: str, folder: Path, clock: Clock) -> None:
-        self._installation, self._source, self._folder, self._clock = installation, source, folder, clock
+    def __init__(self, installation: Installation, source: str, clock: Clock) -> None:
+        self._installation, self._source, self._clock = installation, source, clock
         self._estimating: Estimating | None = None
         self._stored: Stored | None = None
 
@@ -42,7 +41,7 @@ class Preflight:
         history = self._installation.history
         # What a store elsewhere has is for the estimate to find out: nobody waits for it here.
         if history.folder is None or next(history.near.glob("date=*/site=*/*.parquet"), None) is not None:
-            self._estimating = Estimating(request(self._installation), self._folder / "estimate-request.json")
+            self._estimating = Estimating(request(self._installation))
 
     def end(self, *, within_s: float, wait: Callable[[float], None]) -> Outcome:
         if self._stored is not None:
@@ -55,11 +54,12 @@ class Preflight:
         until = self._clock.monotonic() + within_s
         while estimating.runs and self._clock.monotonic() < until:
             wait(_POLL_S)
-        if estimating.runs:
-            self.abandon()
+        is_late, answer = estimating.runs, estimating.answer()
+        self.abandon()
+        if is_late:
             text = f"the estimate took longer than {within_s:g} s and was ended"
             return NotNeeded(text, findings=(ESTIMATE_TOO_SLOW(text, "`dr-ctl rpo estimate` waits for it."),))
-        return _outcome(estimating.answer(), objectives(self._installation))
+        return _outcome(answer, objectives(self._installation))
 
     def abandon(self) -> None:
         if self._estimating is not None:

@@ -11,6 +11,7 @@ from dr_ctl.application import at_stake
 from dr_ctl.application.estimates import figure, request
 from dr_ctl.application.result import Result
 from dr_ctl.cli.estimate_table import estimate_table
+from dr_ctl.cli.progress import telling
 from dr_ctl.cli.session import Session
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.errors import UsageError
@@ -23,8 +24,11 @@ from dr_ctl.rpo.core.verdict import Calibration
 from dr_ctl.rpo.estimate.backtest import HORIZONS_S
 from dr_ctl.rpo.estimate.backtest import backtest as make_backtest
 from dr_ctl.rpo.estimate.estimate import estimate as make_estimate
-from dr_ctl.rpo.estimate.kept import version
+from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.estimate.result import EstimateAnswer, Objectives, Verdict
+from dr_ctl.rpo.pipeline.make import reading
+from dr_ctl.rpo.pipeline.session import master
+from dr_ctl.rpo.pipeline.tables import version
 from dr_ctl.settings.durations import duration, seconds
 from dr_ctl.settings.model import Installation
 
@@ -57,7 +61,8 @@ def estimate(session: Session, window: Window, horizon: str, report: Path | None
         store=window.since is None and window.until is None,
         settled=not full,
     )
-    answer = make_estimate(asked, charted=report is not None)
+    with telling(color=session.color, quiet=session.quiet) as say, reading(say) as make:
+        answer = make_estimate(asked, make, charted=report is not None)
     data: Any = answer.as_json()
     verdict = answer.verdict
     code = _CODES[verdict] if verdict is not None else ExitCode.OK
@@ -69,8 +74,13 @@ def estimate(session: Session, window: Window, horizon: str, report: Path | None
         _summary(answer, asked.objectives),
         answer.findings,
         data or {},
-        text=_with_page(estimate_table(data, asked.objectives), page, report, method),
+        text=_with_page(_table(answer, asked), page, report, method),
     )
+
+
+def _table(answer: EstimateAnswer, asked: Request) -> str:
+    table = estimate_table(answer.as_json(), asked.objectives)
+    return f"{table}\nmade by Spark on {master(asked.master)}" if table else ""
 
 
 def _told(installation: Installation, answer: EstimateAnswer, objectives: Objectives | None) -> pages.Told:
@@ -94,9 +104,9 @@ def backtest(
 ) -> Result:
     installation = _installation(session, site)
     asked = replace(request(installation), site=site, since=_moment("--since", since), until=_moment("--until", until))
-    answer = make_backtest(
-        asked, horizons_s=[_duration("--horizon", each) for each in horizons] if horizons else HORIZONS_S
-    )
+    ahead_s = [_duration("--horizon", each) for each in horizons] if horizons else HORIZONS_S
+    with telling(color=session.color, quiet=session.quiet) as say, reading(say) as make:
+        answer = make_backtest(asked, make, horizons_s=ahead_s)
     data: Any = answer.as_json()
     code, summary = _CALIBRATION[answer.verdict]
     return Result(code, summary, answer.findings, data, text=_calibration(data))

@@ -7,6 +7,8 @@ renewed in place; elsewhere lines are plain.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from rich.console import Console
 from rich.status import Status
@@ -72,3 +74,14 @@ class Screen:
         if self._status is not None:
             self._status.stop()
             self._status = None
+
+
+@contextmanager
+def telling(*, color: bool, quiet: bool) -> Iterator[Callable[[str], None]]:
+    """On a terminal a line that says what is done meanwhile; nothing elsewhere."""
+    console = Console(file=sys.stderr, no_color=not color, highlight=False, markup=False)
+    if quiet or not console.is_terminal:
+        yield lambda _: None
+        return
+    with console.status("") as status:
+        yield lambda text: status.update(line(text))

@@ -35,7 +35,7 @@ from dr_ctl.telemetry.events import Listener, Notice, StepEnded, StepStarted
 
 O = TypeVar("O", bound=Observation)  # noqa: E741 - the observation of one topology
 
-ESTIMATE_WITHIN_S = 5.0
+ESTIMATE_WITHIN_S = 30.0
 _FIRST = "look at"
 
 

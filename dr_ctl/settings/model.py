@@ -194,6 +194,15 @@ class SparkSettings(Part):
     conf: dict[str, str] = Field(default_factory=dict, description="settings of Spark itself")
 
 
+class MonitorSettings(Part):
+    estimate: Literal["resident", "each", "off"] | None = Field(
+        default=None,
+        description="how `monitor` keeps the stored estimate fresh: in a process that keeps its session of Spark, so "
+        "that an estimate takes a second or two (`resident`: some 400 MB that stay taken), in one that ends with each, "
+        "or not at all; default: `resident` on a machine with 4 GiB of memory or more, else `each`",
+    )
+
+
 class Hook(Part):
     commands = ("run",)
 
@@ -265,6 +274,7 @@ class Settings(Part):
     objectives: Objectives | None = None
     drain: Drain = Field(default_factory=Drain)
     history: HistorySettings = Field(default_factory=HistorySettings)
+    monitor: MonitorSettings = Field(default_factory=MonitorSettings)
     spark: SparkSettings = Field(default_factory=SparkSettings)
     hooks: dict[str, Hook] = Field(default_factory=dict)
     after: Annotated[tuple[After, ...], BeforeValidator(listed)] = ()

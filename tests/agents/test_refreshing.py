@@ -1,7 +1,8 @@
-"""The stored estimate beside the monitor: when one is started, what is said of one that fails, and its end."""
+"""The stored estimate beside the monitor: when one is asked for, what is said of one that fails, and its end."""
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Callable
@@ -14,17 +15,18 @@ from dr_ctl.rpo.estimate import request
 from dr_ctl.rpo.estimate.request import Request
 
 REQUEST = Request(history=Path("h"), store=True)
+ANSWERS = "import sys\nfor line in sys.stdin: print('{answer}', flush=True)"
+WITHIN_S = 20.0
 
 
 @pytest.fixture
-def worker(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[Path]]:
-    """Put a script in the place of the worker; gives the requests that it was started with."""
-    started: list[Path] = []
+def worker(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[str]]:
+    """Put a script in the place of the worker; gives the scripts that were started."""
+    started: list[str] = []
 
-    def instead(script: str) -> list[Path]:
-        def command(request: Path) -> list[str]:
-            started.append(request)
-            assert Request.from_json(request.read_text()) == REQUEST
+    def instead(script: str) -> list[str]:
+        def command() -> list[str]:
+            started.append(script)
             return [sys.executable, "-c", script]
 
         monkeypatch.setattr(request, "command", command)
@@ -33,21 +35,23 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[Path]]:
     return instead
 
 
-def ended(refresher: Refresher) -> str | None:
-    """Look until the process that runs has ended."""
-    until = time.monotonic() + 20
+def answered(refresher: Refresher) -> str | None:
+    """Ask, and look until the answer has come."""
     assert refresher.look() is None
-    process = refresher._estimating._process
-    assert process is not None
-    process.wait(until - time.monotonic())
+    assert refresher._estimating is not None
+    until = time.monotonic() + WITHIN_S
+    while refresher._estimating.runs:
+        assert time.monotonic() < until
+        time.sleep(0.01)  # a process that stays cannot be waited for
     return refresher.look()
 
 
-def test_it_starts_at_once_and_then_after_its_time(worker: Callable[[str], list[Path]]) -> None:
-    started = worker("print('{}')")
-    refresher = Refresher(REQUEST, every_s=1000)
+@pytest.mark.parametrize("stays", [False, True])
+def test_it_asks_at_once_and_then_after_its_time(worker: Callable[[str], list[str]], stays: bool) -> None:
+    started = worker(ANSWERS.format(answer="{}"))
+    refresher = Refresher(REQUEST, stays=stays, every_s=1000)
 
-    assert ended(refresher) is None
+    assert answered(refresher) is None
     for _ in range(3):
         assert refresher.look() is None
 
@@ -55,41 +59,76 @@ def test_it_starts_at_once_and_then_after_its_time(worker: Callable[[str], list[
     refresher.close()
 
 
-def test_a_long_one_is_made_more_seldom(worker: Callable[[str], list[Path]]) -> None:
-    worker("print('{}')")
-    refresher = Refresher(REQUEST, every_s=0.0)
+@pytest.mark.parametrize(("stays", "processes"), [(False, 3), (True, 1)])
+def test_a_process_that_stays_is_asked_again(
+    worker: Callable[[str], list[str]], stays: bool, processes: int, tmp_path: Path
+) -> None:
+    heard = tmp_path / "heard"
+    started = worker(
+        f"import sys\nfor line in sys.stdin:\n open({str(heard)!r}, 'a').write(line); print('{{}}', flush=True)"
+    )
+    refresher = Refresher(REQUEST, stays=stays, every_s=0.0)
+
+    for _ in range(3):
+        refresher._next = 0.0
+        assert answered(refresher) is None
+
+    assert len(started) == processes
+    assert [Request.from_json(line) for line in heard.read_text().splitlines()] == [REQUEST] * 3
+    refresher.close()
+
+
+def test_one_that_has_ended_is_started_again(worker: Callable[[str], list[str]]) -> None:
+    started = worker("import sys; sys.stdin.readline(); print('{}')")
+    refresher = Refresher(REQUEST, stays=True, every_s=0.0)
+
+    for _ in range(2):
+        refresher._next = 0.0
+        assert answered(refresher) is None
+        if refresher._estimating is not None:
+            refresher._estimating._process.wait(WITHIN_S)
+
+    assert len(started) == 2
+    refresher.close()
+
+
+def test_a_long_one_is_made_more_seldom(worker: Callable[[str], list[str]]) -> None:
+    worker(ANSWERS.format(answer="{}"))
+    refresher = Refresher(REQUEST, stays=True, every_s=0.0)
 
     began = time.monotonic()
-    ended(refresher)
+    answered(refresher)
     took = time.monotonic() - began
 
     assert 0 < refresher._next - time.monotonic() <= SHARE * took
     refresher.close()
 
 
-def test_a_reason_is_told_once(worker: Callable[[str], list[Path]]) -> None:
-    worker("""print('{"error": "no java", "remedy": ""}')""")
-    refresher = Refresher(REQUEST, every_s=0.0)
+@pytest.mark.parametrize("stays", [False, True])
+def test_a_reason_is_told_once(worker: Callable[[str], list[str]], stays: bool) -> None:
+    why = json.dumps({"error": "no java", "remedy": ""})
+    worker(ANSWERS.format(answer=why))
+    refresher = Refresher(REQUEST, stays=stays, every_s=0.0)
 
-    first = ended(refresher)
+    first = answered(refresher)
     refresher._next = 0.0
-    second = ended(refresher)
+    second = answered(refresher)
+    refresher.close()
     worker("pass")
     refresher._next = 0.0
-    third = ended(refresher)
+    third = answered(refresher)
 
     assert (first, second, third) == ("no estimate: no java", None, "no estimate: the estimate ended without an answer")
     refresher.close()
 
 
-def test_the_end_of_the_monitor_ends_it(worker: Callable[[str], list[Path]]) -> None:
+def test_the_end_of_the_monitor_ends_it(worker: Callable[[str], list[str]]) -> None:
     worker("import os, time\nos.setpgid(0, 0) if os.getpgrp() != os.getpid() else None\ntime.sleep(600)")
-    refresher = Refresher(REQUEST)
+    refresher = Refresher(REQUEST, stays=True)
     refresher.look()
+    assert refresher._estimating is not None
     process = refresher._estimating._process
-    assert process is not None
 
     refresher.close()
 
     assert process.poll() is not None
-    assert not Path(refresher._folder.name).exists()

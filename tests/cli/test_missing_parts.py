@@ -128,7 +128,7 @@ def test_whatever_needs_no_history_works_without_them_and_the_rest_names_what_in
     [
         ("numpy", "'numpy>=2'"),
         ("pyarrow.parquet", "'pyarrow>=18'"),
-        ("pyspark.sql", "'pyspark<5,>=4'"),
+        ("pyspark.sql", "'pyspark<5,>=4.1'"),
         ("psycopg", "'psycopg[binary]<4,>=3.2'"),
         ("pymysql", "'pymysql<2,>=1.1'"),
     ],

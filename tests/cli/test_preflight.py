@@ -3,7 +3,10 @@ stays; a run that ends early takes it along."""
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -19,6 +22,7 @@ import yaml
 from dr_ctl.application.preflight import Preflight
 from dr_ctl.core.clock import SystemClock
 from dr_ctl.core.model import Finding, Severity
+from dr_ctl.engine import executor
 from dr_ctl.engine.outcome import Done, NotNeeded
 from dr_ctl.rpo.estimate import request
 from dr_ctl.rpo.estimate.stored import store
@@ -73,7 +77,8 @@ def deaf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """In the worker's place, a process that hangs and hears no SIGTERM, with a child that does not either."""
     ready = tmp_path / "ready"
     script = DEAF.format(ready=str(ready))
-    monkeypatch.setattr(request, "command", lambda path: [sys.executable, "-c", script])
+    monkeypatch.setattr(request, "command", lambda: [sys.executable, "-c", script])
+    monkeypatch.setattr(executor, "ESTIMATE_WITHIN_S", 2.0)
     return ready
 
 
@@ -83,7 +88,7 @@ def wait(seconds: float) -> None:
 
 def begun(dr_ctl: Shell, ready: Path) -> Preflight:
     write(history("london"), dr_ctl.folder / "history")
-    preflight = Preflight(load(dr_ctl.folder / "dr-ctl.yaml"), "london", dr_ctl.folder, SystemClock())
+    preflight = Preflight(load(dr_ctl.folder / "dr-ctl.yaml"), "london", SystemClock())
     preflight.begin()
     end = time.monotonic() + WITHIN_S
     while not ready.exists():
@@ -117,7 +122,7 @@ def test_a_run_that_ends_early_takes_it_along(dr_ctl: Shell, installation: Insta
 
 
 def test_without_history_none_is_started(dr_ctl: Shell, installation: Installation, deaf: Path) -> None:
-    preflight = Preflight(load(dr_ctl.folder / "dr-ctl.yaml"), "london", dr_ctl.folder, SystemClock())
+    preflight = Preflight(load(dr_ctl.folder / "dr-ctl.yaml"), "london", SystemClock())
     preflight.begin()
 
     outcome = preflight.end(within_s=0, wait=wait)
@@ -157,7 +162,7 @@ def test_what_a_stored_estimate_found_is_told_with_it(dr_ctl: Shell, installatio
     (dr_ctl.folder / "history").mkdir()
     told = Finding("DR-RPO-002", Severity.WARNING, "two files were not read", "See them.")
     store(Place.at(dr_ctl.folder / "history"), replace(answer(lost=7), findings=(told,)), datetime.now(UTC))
-    preflight = Preflight(load(dr_ctl.folder / "dr-ctl.yaml"), "london", dr_ctl.folder, SystemClock())
+    preflight = Preflight(load(dr_ctl.folder / "dr-ctl.yaml"), "london", SystemClock())
     preflight.begin()
 
     outcome = preflight.end(within_s=0, wait=wait)
@@ -178,7 +183,6 @@ def test_a_run_that_is_gone_on_with_behind_its_fence_waits_for_none(
     assert resumed.code == 0, resumed.document
     assert "DR-RPO-008" not in resumed.ids
     assert "skipped: clients are out since this run's fence" in dr_ctl("runs", "show", resumed.document["run"]).out
-    assert not (dr_ctl.state / "runs" / resumed.document["run"] / "estimate-request.json").exists()
     assert not deaf.exists()
 
 
@@ -234,6 +238,27 @@ def test_a_swapover_whose_spark_hangs_ends_it_before_it_quiesces(
     assert running(dr_ctl.folder / "scratch") == []
 
 
+@pytest.mark.spark
+@pytest.mark.deep
+def test_ctrl_c_ends_an_estimate_and_its_java(dr_ctl: Shell, installation: Installation) -> None:
+    write(history("london"), dr_ctl.folder / "history")
+    scratch = dr_ctl.folder / "scratch"
+    scratch.mkdir()
+    words = [sys.executable, "-m", "dr_ctl", "--config", str(dr_ctl.folder / "dr-ctl.yaml"), "rpo", "estimate"]
+    asked = subprocess.Popen(words, env={**os.environ, "TMPDIR": str(scratch)}, start_new_session=True)
+    end = time.monotonic() + WITHIN_S
+    while not any(scratch.glob("dr-ctl-spark-*/blockmgr-*")):
+        assert time.monotonic() < end
+        assert asked.poll() is None
+        wait(0.02)
+
+    os.killpg(asked.pid, signal.SIGINT)  # as a terminal does
+
+    assert asked.wait(WITHIN_S) == 130
+    until_gone(scratch)
+    assert not any(scratch.glob("dr-ctl-spark-*"))
+
+
 @pytest.mark.parametrize(
     "words", [("escalate", "--accept-loss", "unknown", "--accept-duplicates", "unknown"), ("abort",)], ids=" ".join
 )
@@ -246,5 +271,4 @@ def test_what_else_ends_a_run_behind_its_fence_makes_none_either(
     ended = dr_ctl(*words, "--yes", "--json")
 
     assert ended.code == 0, ended.document
-    assert not list((dr_ctl.state / "runs").glob("*/estimate-request.json"))
     assert not deaf.exists()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,10 +12,36 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from dr_ctl.rpo.estimate.estimate import Make
+
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    from dr_ctl.rpo.spark.session import session  # noqa: PLC0415 - the fast tests do without it
+    from dr_ctl.rpo.pipeline.session import session  # noqa: PLC0415 - the fast tests do without it
 
-    with session(master="local[2]") as started:
+    # Histories of tests are small: what costs time is each task, and the compiling of what runs once.
+    with session(master="local[2]", conf={"spark.sql.shuffle.partitions": "2"}, is_busy=False) as started:
         yield started
+
+
+@pytest.fixture
+def make(spark: SparkSession) -> Make:
+    """What reads a history by Spark."""
+    from dr_ctl.rpo.pipeline.make import made  # noqa: PLC0415 - the fast tests do without it
+
+    return partial(made, spark)
+
+
+@pytest.fixture
+def summed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many hours each estimate by Spark has summed up."""
+    from dr_ctl.rpo.pipeline import make as module  # noqa: PLC0415 - the fast tests do without it
+
+    whole, found = module.Hours, list[int]()
+
+    def counted(*given: Any) -> Any:
+        found.append(len(given[4]))
+        return whole(*given)
+
+    monkeypatch.setattr(module, "Hours", counted)
+    return found

@@ -16,31 +16,36 @@ from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.estimate.result import LossClass, LossLimit, Objectives
 from dr_ctl.rpo.history.store import Store
 from dr_ctl.rpo.ledgers.reconcile import reconcile
+from dr_ctl.rpo.pipeline.make import reading
 
 OTHER = "DR_CTL_TEST_OTHER"
 """Names a folder with another dr-ctl, which workers are to have."""
+MORE = "DR_CTL_TEST_CONF"
+"""Further settings of Spark."""
 
 
 def main(master: str, history: str, near: Path, ledger: Path) -> None:
     """Ask with everything that an estimate can be asked for; with another dr-ctl at the workers tell the refusal."""
-    conf = {}
+    conf = json.loads(os.environ.get(MORE, "{}"))
     if not master.startswith(("local", "sc://")):
         # Where that Spark keeps its own files is not where the history lies.
-        conf = {"spark.driver.host": "127.0.0.1", "spark.hadoop.fs.defaultFS": "hdfs://127.0.0.1:1"}
+        conf |= {"spark.driver.host": "127.0.0.1", "spark.hadoop.fs.defaultFS": "hdfs://127.0.0.1:1"}
     if OTHER in os.environ:
         conf["spark.executorEnv.PYTHONPATH"] = os.environ[OTHER]
     objectives = Objectives(LossLimit(1000, 60.0), (LossClass(("orders.#",), LossLimit(500)),))
     asked = Request(history=history, near=str(near), objectives=objectives, master=master, conf=conf)
     if OTHER in os.environ:
         try:
-            estimate(asked)
+            with reading() as make:
+                estimate(asked, make)
         except EnvironmentFault as refused:
             print(json.dumps({"refused": str(refused)}))
         return
-    by_rows, making, by_summaries = (
-        estimate(replace(asked, **how)).as_json()  # type: ignore[arg-type]
-        for how in ({"settled": False}, {"store": True}, {})
-    )
+    with reading() as make:
+        by_rows, making, by_summaries = (
+            estimate(replace(asked, **how), make).as_json()  # type: ignore[arg-type]
+            for how in ({"settled": False}, {"store": True}, {})
+        )
     with tempfile.TemporaryDirectory() as out:
         found = reconcile([str(ledger)], Path(out), master=master, conf=conf)
         ids = {kind: part.file.read_text() for kind, part in found.parts.items()}

@@ -1,16 +1,23 @@
-"""An S3 server as a process of its own, on loopback, with one empty bucket."""
+"""An S3 server as a process of its own, on loopback, with one empty bucket; and what Spark reads it with."""
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
 
 import requests
+
+from dr_ctl_lab.lab.distribution import maven
 
 WITHIN_S = 60.0
 KEYS = {
@@ -46,3 +53,30 @@ def s3_server() -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     finally:
         process.kill()
         process.wait(WITHIN_S)
+
+
+_SDK = "software.amazon.awssdk"
+JARS = (("org.apache.hadoop", "hadoop-aws", "3.5.0"), (_SDK, "s3-transfer-manager", "2.35.4"), (_SDK, "sts", "2.35.4"))
+"""Of Hadoop's client for S3 the jar itself, and of Amazon's modules those that it calls."""
+
+
+@cache
+def s3a() -> dict[str, str]:
+    """Settings of Spark with which it reads from S3, by jars that Maven fetches."""
+    folder = Path(tempfile.mkdtemp(prefix="dr-ctl-s3a-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    alone = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
+    wanted = "".join(
+        f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version>"
+        f"{alone if name == 'hadoop-aws' else ''}</dependency>"
+        for group, name, version in JARS
+    )
+    own = "<groupId>t</groupId><artifactId>t</artifactId><version>1</version>"
+    (folder / "pom.xml").write_text(
+        f"<project><modelVersion>4.0.0</modelVersion>{own}<dependencies>{wanted}</dependencies></project>"
+    )
+    maven("hadoop-aws", ["dependency:copy-dependencies", "-DoutputDirectory=jars"], folder)
+    # What Spark has itself stays its own.
+    jars = [str(jar) for jar in (folder / "jars").glob("*.jar") if not jar.name.startswith(("slf4j", "commons-"))]
+    assert jars
+    return {"spark.jars": ",".join(jars)}

@@ -14,6 +14,7 @@ from dr_ctl.rpo.core.histogram import Histogram
 from dr_ctl.rpo.estimate.backtest import Backtest, BacktestAnswer, backtest
 from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.history.files import write
+from tests.rpo import by_hand
 from tests.rpo.simulator import LOADS, history
 
 
@@ -120,7 +121,7 @@ def test_a_backtest_that_tested_no_quantile_is_unknown(
 def simulated(folder: Path) -> Backtest:
     rows, _ = history(LOADS[3], 7, hours=1.5, pair="orders-1")
     write(rows, folder)
-    answer = backtest(Request(history=folder), horizons_s=(60.0, 300.0))
+    answer = backtest(Request(history=folder), by_hand.made, horizons_s=(60.0, 300.0))
     assert answer.backtest is not None
     return answer.backtest
 

@@ -12,23 +12,24 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dr_ctl.rpo.estimate.kept import version
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.upkeep import Upkeep
+from dr_ctl.rpo.pipeline.tables import version
 from dr_ctl.settings.model import Place
-from tests.rpo.elsewhere import OTHER
-from tests.rpo.object_store import KEYS, s3_server
+from tests.rpo.elsewhere import MORE, OTHER
+from tests.rpo.object_store import KEYS, s3_server, s3a
 from tests.rpo.simulator import LOADS, history
 from tests.rpo.test_reconcile import as_lines, lives
 
-pytestmark = [pytest.mark.spark, pytest.mark.chaos]
+pytestmark = [pytest.mark.spark, pytest.mark.deep]
 
 ROOT = Path(__file__).parents[2]
 WITHIN_S = 180.0
@@ -66,38 +67,18 @@ def running(folder: Path, name: str, *words: str, ready: str, **more: str) -> It
 
 @contextmanager
 def standalone(folder: Path) -> Iterator[str]:
-    port = free_port()
+    port = str(free_port())
     address = f"spark://127.0.0.1:{port}"
-    master = ("org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0")
-    worker = ("org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--cores", "1", "--memory", "1g")
-    with running(folder, "master", "bin/spark-class", *master, ready="I have been elected leader"):  # noqa: SIM117
-        with (
-            running(
-                folder,
-                "one",
-                "bin/spark-class",
-                *worker,
-                "--webui-port",
-                "0",
-                "--work-dir",
-                str(folder / "one"),
-                address,
-                ready="Successfully registered",
-            ),
-            running(
-                folder,
-                "two",
-                "bin/spark-class",
-                *worker,
-                "--webui-port",
-                "0",
-                "--work-dir",
-                str(folder / "two"),
-                address,
-                ready="Successfully registered",
-            ),
-        ):
-            yield address
+    of = "org.apache.spark.deploy"
+    master = f"{of}.master.Master --host 127.0.0.1 --port {port} --webui-port 0".split()
+    worker = f"{of}.worker.Worker --host 127.0.0.1 --cores 1 --memory 1g --webui-port 0 --work-dir".split()
+    with ExitStack() as parts:
+        start = partial(running, folder)
+        parts.enter_context(start("master", "bin/spark-class", *master, ready="I have been elected leader"))
+        for name in ("one", "two"):
+            words = [*worker, str(folder / name), address]
+            parts.enter_context(start(name, "bin/spark-class", *words, ready="Successfully registered"))
+        yield address
 
 
 @contextmanager
@@ -105,21 +86,9 @@ def connect(folder: Path) -> Iterator[str]:
     if CLIENT is None:
         pytest.skip("DR_CTL_CONNECT names no folder with what a client of Spark Connect needs; `make chaos` makes one")
     port = free_port()
-    words = [
-        "bin/spark-submit",
-        "--class",
-        "org.apache.spark.sql.connect.service.SparkConnectServer",
-        "--master",
-        "local[2]",
-        "--name",
-        "connect",
-        "--conf",
-        f"spark.connect.grpc.binding.port={port}",
-        "--conf",
-        "spark.connect.grpc.binding.address=127.0.0.1",
-        "--conf",
-        "spark.ui.enabled=false",
-    ]
+    server = "bin/spark-submit --class org.apache.spark.sql.connect.service.SparkConnectServer --master local[2]"
+    binding = "--conf spark.connect.grpc.binding.address=127.0.0.1 --conf spark.connect.grpc.binding.port"
+    words = f"{server} --name connect --conf spark.ui.enabled=false {binding}={port}".split()
     with running(folder, "connect", *words, ready="Spark Connect server started", PYSPARK_PYTHON=sys.executable):
         yield f"sc://127.0.0.1:{port}"
 
@@ -182,7 +151,7 @@ def test_two_workers_read_a_history_in_s3_and_keep_its_summaries_there(
 
     with s3_server() as (url, _), standalone(life / "spark") as address:
         assert Upkeep(Place(url, life / "near"), keep_s=1e9).step(datetime.now(UTC))
-        there = asked(address, life, url)
+        there = asked(address, life, url, **{MORE: json.dumps(s3a())})
 
     same(here, there)
 

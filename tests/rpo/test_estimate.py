@@ -17,23 +17,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dr_ctl.core.errors import EnvironmentFault, UsageError
-from dr_ctl.rpo.estimate.estimate import estimate
-from dr_ctl.rpo.estimate.in_hand import made
+from dr_ctl.core.model import Finding
+from dr_ctl.rpo.core.facts import Made
+from dr_ctl.rpo.estimate.estimate import Make, estimate
 from dr_ctl.rpo.estimate.request import Request, command
 from dr_ctl.rpo.estimate.result import EstimateAnswer, LossClass, LossLimit, Objectives, Verdict
-from dr_ctl.rpo.estimate.run import Do, here
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
+from tests.rpo import by_hand
 from tests.rpo.fifo import at
 from tests.rpo.torn import tear
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    import pyarrow as pa
     from pyspark.sql import SparkSession
-
-    from dr_ctl.rpo.estimate.slices import Slice
 
 WITHIN_S = 90.0
 
@@ -76,14 +74,15 @@ def history(site: str = "01", looks: int = 13, pair: str = "orders-1", offset: f
 
 
 def estimated(spark: SparkSession | None, root: Path, *, now_s: float = 120, **more: object) -> EstimateAnswer:
-    do: Do = here if spark is None else partial(tasks_of(), spark)
-    return estimate(Request(history=root, **more), partial(made, do=do), clock=FixedClock(at(now_s)))  # type: ignore[arg-type]
+    """By Spark, or by hand."""
+    make: Make = by_hand.made if spark is None else partial(made_in(), spark)
+    return estimate(Request(history=root, **more), make, clock=FixedClock(at(now_s)))  # type: ignore[arg-type]
 
 
-def tasks_of() -> Callable[[SparkSession, Sequence[Slice]], pa.Table]:
-    from dr_ctl.rpo.spark.tasks import done  # noqa: PLC0415 - the fast tests do without Spark
+def made_in() -> Callable[[SparkSession, Request, int], Made | Finding]:
+    from dr_ctl.rpo.pipeline.make import made  # noqa: PLC0415 - the fast tests do without Spark
 
-    return done
+    return made
 
 
 @pytest.mark.spark
@@ -117,12 +116,10 @@ def test_an_estimate_from_files_to_verdict(spark: SparkSession, tmp_path: Path) 
     assert [finding.id for finding in answer.findings] == ["DR-RPO-002"]
 
 
-@pytest.mark.spark
-@pytest.mark.deep
-def test_two_pairs_that_are_looked_at_in_turn(spark: SparkSession, tmp_path: Path) -> None:
+def test_two_pairs_that_are_looked_at_in_turn(tmp_path: Path) -> None:
     write([*history(), *history(pair="orders-2", offset=5)], tmp_path)
 
-    answer = estimated(spark, tmp_path, now_s=1000)
+    answer = estimated(None, tmp_path, now_s=1000)
 
     assert answer.estimate is not None
     assert answer.estimate.total.loss.now == 120
@@ -132,12 +129,10 @@ def test_two_pairs_that_are_looked_at_in_turn(spark: SparkSession, tmp_path: Pat
     assert [finding.id for finding in answer.findings] == ["DR-RPO-003"]
 
 
-@pytest.mark.spark
-@pytest.mark.deep
-def test_a_look_from_the_future_is_told_and_not_taken_for_a_fresh_one(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_look_from_the_future_is_told_and_not_taken_for_a_fresh_one(tmp_path: Path) -> None:
     write(history(), tmp_path)
 
-    answer = estimated(spark, tmp_path, now_s=60)
+    answer = estimated(None, tmp_path, now_s=60)
 
     assert [finding.id for finding in answer.findings] == ["DR-RPO-020"]
     assert "60 s in the future" in answer.findings[0].text
@@ -149,47 +144,37 @@ def test_a_file_that_is_torn_inside_is_named_and_left_out(tmp_path: Path) -> Non
     write(history(looks=7), tmp_path / "history")
     (later, *_) = write(history(looks=13), tmp_path / "history")
     tear(later)
-    (tmp_path / "request.json").write_text(Request(history=tmp_path / "history", until=at(60)).to_json())
 
-    done = subprocess.run(
-        command(tmp_path / "request.json"), capture_output=True, text=True, check=False, timeout=WITHIN_S
-    )
-
-    told = json.loads(done.stdout)
+    told = json.loads(answered(Request(history=tmp_path / "history", until=at(60))).stdout)
     assert told["data"]["window"]["samples"] == 7
     assert [each["id"] for each in told["findings"] if later.name in each["text"]] == ["DR-RPO-002"]
     assert "torn inside" in told["findings"][0]["text"]
 
 
-@pytest.mark.spark
-@pytest.mark.deep
-def test_a_window_leaves_out_what_lies_outside(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_window_leaves_out_what_lies_outside(tmp_path: Path) -> None:
     write(history(), tmp_path)
 
-    answer = estimated(spark, tmp_path, until=at(60), now_s=60)
+    answer = estimated(None, tmp_path, until=at(60), now_s=60)
 
     assert answer.estimate is not None
     assert (answer.estimate.total.loss.now, answer.estimate.total.loss.max) == (0, 10)
 
 
-@pytest.mark.spark
-def test_an_estimate_of_a_site_that_waits_says_whose_echoes_it_counts(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_estimate_of_a_site_that_waits_says_whose_echoes_it_counts(tmp_path: Path) -> None:
     waits = [replace(row, site="02") for row in history() if row.kind == "mirror"]
     write([*history(), *waits], tmp_path)
 
-    of_waiting, of_serving = estimated(spark, tmp_path, site="02"), estimated(spark, tmp_path, site="01")
+    of_waiting, of_serving = estimated(None, tmp_path, site="02"), estimated(None, tmp_path, site="01")
 
     [finding] = [each for each in of_waiting.findings if each.id == "DR-RPO-023"]
     assert finding.text.startswith("01 serves, not 02: what 02 got to ship since then are echoes")
     assert "DR-RPO-023" not in [each.id for each in of_serving.findings]
 
 
-@pytest.mark.spark
-@pytest.mark.deep
-def test_a_site_that_the_history_does_not_know(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_site_that_the_history_does_not_know(tmp_path: Path) -> None:
     write(history(), tmp_path)
 
-    answer = estimated(spark, tmp_path, site="paris")
+    answer = estimated(None, tmp_path, site="paris")
 
     assert answer.estimate is None
     assert answer.verdict is Verdict.UNKNOWN
@@ -198,12 +183,14 @@ def test_a_site_that_the_history_does_not_know(spark: SparkSession, tmp_path: Pa
 
 
 def test_without_java_the_remedy_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dr_ctl.rpo.pipeline.make import reading  # noqa: PLC0415 - Spark is imported by those who need it only
+
     write(history(), tmp_path)
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("JAVA_HOME", raising=False)
 
-    with pytest.raises(EnvironmentFault, match="Spark needs it") as fault:
-        estimate(Request(history=tmp_path, few_rows=0))
+    with pytest.raises(EnvironmentFault, match="Spark needs it") as fault, reading() as make:
+        estimate(Request(history=tmp_path), make)
 
     assert "JAVA_HOME" in fault.value.remedy
 
@@ -226,14 +213,22 @@ def test_what_is_no_request_is_refused(text: str) -> None:
         Request.from_json(text)
 
 
+def answered(*requests: Request) -> subprocess.CompletedProcess[str]:
+    """What the worker says to them, one after the other."""
+    asked = "".join(f"{each.to_json()}\n" for each in requests)
+    return subprocess.run(command(), input=asked, capture_output=True, text=True, check=False, timeout=WITHIN_S)
+
+
 def started(tmp_path: Path) -> subprocess.Popen[str]:
-    request = tmp_path / "request.json"
-    request.write_text(Request(history=tmp_path / "history", few_rows=0).to_json())
     (tmp_path / "scratch").mkdir()
     environment = {**os.environ, "TMPDIR": str(tmp_path / "scratch")}
-    return subprocess.Popen(
-        command(request), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-    )
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    worker = subprocess.Popen(command(), **pipes, text=True, env=environment)
+    assert worker.stdin is not None
+    worker.stdin.write(Request(history=tmp_path / "history").to_json() + "\n")
+    worker.stdin.close()
+    worker.stdin = None  # nothing is flushed to it any more
+    return worker
 
 
 def java_of(tmp_path: Path) -> list[int]:
@@ -277,13 +272,23 @@ def test_a_spark_whose_own_files_lie_elsewhere_reads_the_history_at_its_odd_plac
     place = tmp_path / "a[1] {b}* ü%20? b\\c"
     write(history(), place)
     conf = {"spark.hadoop.fs.defaultFS": "hdfs://127.0.0.1:1"}
-    (tmp_path / "request.json").write_text(Request(history=place, conf=conf, few_rows=0).to_json())
 
-    done = subprocess.run(
-        command(tmp_path / "request.json"), capture_output=True, text=True, check=False, timeout=WITHIN_S
-    )
+    done = answered(Request(history=place, conf=conf, store=True))
 
     assert json.loads(done.stdout)["data"]["total"]["loss"]["now"] == 60
+
+
+@pytest.mark.spark
+@pytest.mark.deep
+def test_a_worker_answers_one_request_after_the_other_and_begins_anew_after_an_error(tmp_path: Path) -> None:
+    write(history(), tmp_path / "history")
+    good = Request(history=tmp_path / "history", store=True)
+
+    done = answered(good, replace(good, master="nonsense", history=str(tmp_path / "none")), good)
+
+    first, nothing, again = map(json.loads, done.stdout.splitlines())
+    assert first["data"]["total"] == again["data"]["total"]
+    assert [each["id"] for each in nothing["findings"]] == ["DR-RPO-001"]
 
 
 @pytest.mark.spark
@@ -314,12 +319,8 @@ def test_a_worker_that_is_killed_leaves_no_java_behind(tmp_path: Path, how: sign
 @pytest.mark.deep
 def test_a_master_that_does_not_exist_is_a_fault_with_a_remedy(tmp_path: Path) -> None:
     write(history(), tmp_path / "history")
-    request = Request(history=tmp_path / "history", master="nonsense").to_json()
-    (tmp_path / "request.json").write_text(request)
 
-    done = subprocess.run(
-        command(tmp_path / "request.json"), capture_output=True, text=True, check=False, timeout=WITHIN_S
-    )
+    done = answered(Request(history=tmp_path / "history", master="nonsense"))
 
     assert done.returncode == 1
     assert "Spark did not start" in json.loads(done.stdout)["error"]
@@ -327,7 +328,7 @@ def test_a_master_that_does_not_exist_is_a_fault_with_a_remedy(tmp_path: Path) -
 
 
 def test_of_what_a_worker_of_spark_said_the_cause_is_told() -> None:
-    from dr_ctl.rpo.spark.session import _cause  # noqa: PLC0415 - Spark is imported by those who need it only
+    from dr_ctl.rpo.pipeline.session import _cause  # noqa: PLC0415 - Spark is imported by those who need it only
 
     said = "An exception was thrown from the Python worker.\nTraceback (most recent call last):\n  File x\n  raise y\n"
 

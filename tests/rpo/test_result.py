@@ -25,6 +25,7 @@ from dr_ctl.rpo.estimate.result import (
     Verdict,
     verdict_of,
 )
+from dr_ctl.rpo.pipeline.make import reading
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -167,11 +168,7 @@ def test_the_document_has_the_shape_that_scripts_rely_on() -> None:
         "classes": [{"queues": ["audit.#"], "verdict": "met", **shape}],
         "queues": [{"pair": "orders-1", "name": "audit.a", "share": 0.75, "most": 4}],
         "advice": ["Look."],
-        "outage": {
-            "last_served": "2026-03-01T12:00:00.000Z",
-            "role": "down",
-            "seen_at": "2026-03-01T12:00:00.000Z",
-        },
+        "outage": {"last_served": "2026-03-01T12:00:00.000Z", "role": "down", "seen_at": "2026-03-01T12:00:00.000Z"},
     }
 
 
@@ -180,7 +177,8 @@ def test_without_history_the_verdict_is_unknown_and_spark_is_not_started(
 ) -> None:
     monkeypatch.setenv("PATH", "")
 
-    answer = estimate(Request(history=tmp_path / "history"))
+    with reading() as make:
+        answer = estimate(Request(history=tmp_path / "history"), make)
 
     assert answer.estimate is None
     assert answer.verdict is Verdict.UNKNOWN

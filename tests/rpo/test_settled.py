@@ -1,29 +1,38 @@
-"""What is told from summaries is what is told from all rows, whenever they were made and whatever came in between."""
+"""What is told from the tables that are kept is what is told from all rows, whenever they were made and whatever came
+in between: files that are late, mended, torn, joined, gone or from the future; other versions beside this one."""
 
 from __future__ import annotations
 
+import os
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from dr_ctl.rpo.estimate.estimate import estimate
-from dr_ctl.rpo.estimate.in_hand import made
-from dr_ctl.rpo.estimate.plan import Plan
+from dr_ctl.rpo.estimate.estimate import Make, estimate
 from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.estimate.result import LossClass, LossLimit, Objectives
-from dr_ctl.rpo.estimate.run import here
-from dr_ctl.rpo.history.files import write
-from dr_ctl.rpo.history.row import Row, micros
+from dr_ctl.rpo.history.files import tables_of, write
+from dr_ctl.rpo.history.row import Row
 from dr_ctl.rpo.history.upkeep import Upkeep
+from tests.rpo import by_hand
 from tests.rpo.fifo import FifoSite, at
 from tests.rpo.simulator import LOADS, history
 from tests.rpo.test_estimate import FixedClock
+from tests.rpo.torn import tear
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
 
 HOUR_S = 3600
 OBJECTIVES = Objectives(
@@ -35,24 +44,17 @@ def asked(root: Path, **more: object) -> Request:
     return Request(history=root, site="london", objectives=OBJECTIVES, **more)  # type: ignore[arg-type]
 
 
-def told(request: Request) -> tuple[Any, ...]:
-    answer = estimate(request, partial(made, do=here), clock=FixedClock(at(90 * 86_400)), charted=True)
+def told(make: Make, request: Request) -> tuple[Any, ...]:
+    answer = estimate(request, make, clock=FixedClock(at(90 * 86_400)), charted=True)
     return answer.as_json(), answer.curves, [each.id for each in answer.findings]
 
 
-def both(root: Path, **more: object) -> tuple[Any, ...]:
-    """By summaries, which are kept, and by all rows: the same."""
-    by_summaries = told(asked(root, store=True, **more))
+def both(make: Make, root: Path, **more: object) -> tuple[Any, ...]:
+    """By the hours that are kept, and by all rows, by hand: the same."""
+    by_tables = told(make, asked(root, store=True, **more))
 
-    assert by_summaries == told(asked(root, settled=False, **more))
-    return by_summaries
-
-
-def unread_s(root: Path) -> float:
-    """Of how much time rows are read."""
-    plan = Plan.of(asked(root), micros(at(90 * 86_400)))
-    assert isinstance(plan, Plan)
-    return sum(each.to_us - max(each.from_us, each.begin_us) for each in plan.slices) / 1e6
+    assert by_tables == told(by_hand.made, asked(root, **more))
+    return by_tables
 
 
 def lives() -> list[Row]:
@@ -98,23 +100,34 @@ def append(rows: Iterable[Row], root: Path, after_s: float, until_s: float) -> N
     write([row for row in rows if at(after_s) <= row.ts < at(until_s)], root)
 
 
-def test_what_summaries_tell_is_what_all_rows_tell_hour_after_hour(tmp_path: Path, rows: list[Row]) -> None:
+def test_what_is_kept_tells_what_all_rows_tell_hour_after_hour(
+    tmp_path: Path, rows: list[Row], make: Make, summed: list[int]
+) -> None:
+    nobody_adds = tmp_path / "summary/aaaaaaaaaaaa-bbbbbbbbbbbb/site=london/hours/day=2026-03-01/part.parquet"
+    nobody_adds.parent.mkdir(parents=True)
+    nobody_adds.write_bytes(b"")
+    os.utime(nobody_adds, (at(-8 * 86_400).timestamp(),) * 2)
     before_s = 0.0
-    for until_s in (1.1 * HOUR_S, 4 * HOUR_S, 6.05 * HOUR_S, 12.5 * HOUR_S):
+    for until_s in (1.1 * HOUR_S, 4 * HOUR_S, 12.5 * HOUR_S):
         append(rows, tmp_path, before_s, until_s)
-        both(tmp_path)
+        both(make, tmp_path)
         before_s = until_s
+    both(make, tmp_path)
 
-    assert unread_s(tmp_path) <= 2 * HOUR_S
+    assert summed[-1] == 0
+    assert sum(summed) <= 12 + 4
+    assert not nobody_adds.exists()
 
 
 @pytest.fixture(scope="module")
-def settled(tmp_path_factory: pytest.TempPathFactory, rows: list[Row]) -> Path:
-    """Five hours, and the summaries of those that are over."""
+def settled(tmp_path_factory: pytest.TempPathFactory, rows: list[Row], spark: SparkSession) -> Path:
+    """Five hours that are summed up."""
+    from dr_ctl.rpo.pipeline.make import made  # noqa: PLC0415 - the fast tests do without Spark
+
     root = tmp_path_factory.mktemp("settled")
     for hour in range(5):
         append(rows, root, hour * HOUR_S, (hour + 1) * HOUR_S)
-    told(asked(root, store=True))
+    told(partial(made, spark), asked(root, store=True))
     return root
 
 
@@ -122,10 +135,6 @@ def settled(tmp_path_factory: pytest.TempPathFactory, rows: list[Row]) -> Path:
 def root(settled: Path, tmp_path: Path) -> Path:
     shutil.copytree(settled, tmp_path / "history")
     return tmp_path / "history"
-
-
-def test_an_hour_that_is_over_is_not_read_again(root: Path) -> None:
-    assert unread_s(root) == pytest.approx(HOUR_S, abs=60)
 
 
 def late(root: Path, rows: list[Row]) -> None:
@@ -144,7 +153,7 @@ def gone(root: Path, rows: list[Row]) -> None:
 
 
 def unfinished(root: Path, rows: list[Row]) -> None:
-    (some, *_) = root.glob("summary/*/*/*.parquet")
+    (some, *_) = root.glob("summary/*/*/hours/*/*.parquet")
     some.write_bytes(some.read_bytes()[:100])
 
 
@@ -154,60 +163,149 @@ def unfinished(root: Path, rows: list[Row]) -> None:
         (late, 3),  # its own hour, and two in which history is cut by its looks
         pytest.param(torn, 4, marks=pytest.mark.deep),
         pytest.param(gone, 5, marks=pytest.mark.deep),
-        (unfinished, 2),
+        pytest.param(unfinished, 5, marks=pytest.mark.deep),
     ],
 )
 def test_hours_whose_files_are_others_now_are_read_again(
-    root: Path, rows: list[Row], what: Callable[[Path, list[Row]], None], hours: int
+    root: Path, rows: list[Row], what: Callable[[Path, list[Row]], None], hours: int, make: Make, summed: list[int]
 ) -> None:
-    before = told(asked(root))
+    before = told(make, asked(root))
 
     what(root, rows)
 
-    assert unread_s(root) == pytest.approx(hours * HOUR_S, abs=60)
-    assert (both(root) == before) == (what is unfinished)
-    assert unread_s(root) == pytest.approx(HOUR_S, abs=60)
+    assert (both(make, root) == before) == (what is unfinished)
+    both(make, root)
+    assert summed == [0, hours, 0]
 
 
-def test_files_that_were_joined_say_the_same(root: Path, rows: list[Row]) -> None:
+@pytest.mark.deep
+def test_files_that_were_joined_say_the_same(root: Path, rows: list[Row], make: Make) -> None:
     append(rows, root, 5 * HOUR_S, 5.5 * HOUR_S)
     append(rows, root, 5.5 * HOUR_S, 6.5 * HOUR_S)
-    before = both(root)
+    before = both(make, root)
     upkeep = Upkeep(root, keep_s=1e9)
 
     while upkeep.step(at(8 * HOUR_S)):
         pass
 
-    assert both(root) == before
-
-
-def test_a_file_that_cannot_be_read_is_named_by_every_estimate(root: Path, rows: list[Row]) -> None:
-    torn(root, rows)
-
-    first, again = told(asked(root, store=True)), told(asked(root))
-
-    assert "DR-RPO-002" in first[2]
-    assert first == again
-
-
-@pytest.mark.parametrize(
-    "other", [{"exclude": ("orders.#",)}, {"since": at(1.6 * HOUR_S)}, {"until": at(3.4 * HOUR_S)}]
-)
-def test_what_is_asked_otherwise_is_told_otherwise(root: Path, other: dict[str, Any]) -> None:
-    before = told(asked(root))
-
-    assert both(root, **other) != before
-    assert told(asked(root)) == before
-
-
-def test_a_horizon_of_its_own_needs_the_rows_of_the_last_day(root: Path) -> None:
-    far = both(root, horizon_s=900.0)
-
-    assert far[0]["total"]["horizon"]["seconds"] == 900.0
+    assert both(make, root) == before
 
 
 @pytest.mark.deep
-def test_days_that_are_over_are_one_summary_each(tmp_path: Path) -> None:
+def test_a_file_that_is_torn_inside_is_named_by_every_estimate_until_it_is_mended(root: Path, make: Make) -> None:
+    before = told(make, asked(root))
+    second = sorted(root.glob("date=*/site=*/*.parquet"))[1]
+    whole, times = second.read_bytes(), second.stat()
+
+    tear(second)
+    first, again = told(make, asked(root, store=True)), told(make, asked(root))
+    second.write_bytes(whole)
+    os.utime(second, ns=(times.st_atime_ns, times.st_mtime_ns + 1_000_000))
+
+    assert first == again
+    assert "DR-RPO-002" in first[2]
+    assert both(make, root) == before
+
+
+@pytest.mark.deep
+def test_what_is_asked_otherwise_is_told_otherwise(root: Path, make: Make) -> None:
+    others: list[dict[str, Any]] = [
+        {"exclude": ("orders.#",)},
+        {"since": at(1.6 * HOUR_S)},
+        {"until": at(3.4 * HOUR_S)},
+        {"horizon_s": 900.0},
+    ]
+    before = told(make, asked(root))
+
+    answers = [both(make, root, **other) for other in others]
+
+    assert before not in answers
+    assert answers[-1][0]["total"]["horizon"]["seconds"] == 900.0
+    assert told(make, asked(root)) == before
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("among_others", [False, True])
+def test_a_look_from_the_future_changes_no_figure(
+    root: Path, rows: list[Row], make: Make, *, among_others: bool
+) -> None:
+    before = told(make, asked(root))
+    ahead = [replace(row, ts=row.ts + timedelta(days=400)) for row in rows[:9]]
+
+    if among_others:
+        last = [row for row in rows if at(5 * HOUR_S) <= row.ts < at(5 * HOUR_S + 1)]
+        tables = [table for _, table in tables_of([*last, *ahead])]
+        there = write(last, root)[0]
+        before = told(make, asked(root))
+        pq.write_table(pa.concat_tables(tables), there)
+    else:
+        write(ahead, root)
+
+    for store in (True, False):
+        data, curves, found = told(make, asked(root, store=store))
+        assert (data, curves) == before[:2]
+        assert "DR-RPO-020" in found
+
+
+@pytest.mark.deep
+def test_two_versions_side_by_side_leave_each_others_tables_alone(
+    root: Path, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dr_ctl.rpo.pipeline import hours, tables  # noqa: PLC0415 - the fast tests do without Spark
+
+    mine = sorted(root.glob("summary/*/*/*/**/*.parquet"))
+
+    with monkeypatch.context() as other:
+        for module in (tables, hours):
+            other.setattr(module, "version", lambda: "0.0.9 (code aaaaaaaaaaaa)")
+        both(make, root)
+
+    two = sorted(root.glob("summary/*/*/*/**/*.parquet"))
+    assert len(two) == 2 * len(mine)
+    assert set(mine) < set(two)
+    both(make, root)
+    assert sorted(root.glob("summary/*/*/*/**/*.parquet")) == two
+
+
+@pytest.mark.deep
+def test_a_run_that_was_cut_off_before_its_ledger_or_comes_twice_changes_nothing(
+    root: Path, rows: list[Row], make: Make
+) -> None:
+    before = told(make, asked(root))
+    ledger = [*root.glob("summary/*/*/files/*.parquet")]
+    [hours] = root.glob("summary/*/*/hours/*/*.parquet")
+
+    shutil.copy(hours, hours.with_name("part-00000-again.parquet"))
+    twice = told(make, asked(root))
+    for each in ledger:
+        each.unlink()
+
+    assert twice == before == both(make, root)
+
+
+@pytest.mark.deep
+def test_of_two_that_end_at_once_one_keeps_what_it_made(root: Path, rows: list[Row], make: Make) -> None:
+    """The other began before a late file came, and ends after the one that has read it."""
+    from dr_ctl.rpo.pipeline import make as module  # noqa: PLC0415 - the fast tests do without Spark
+
+    def meanwhile(gold: Any, *given: Any) -> None:
+        with pytest.MonkeyPatch.context() as first:
+            first.setattr(module.Gold, "keep", keep)
+            late(root, rows)
+            both(make, root)
+        keep(gold, *given)
+
+    keep = module.Gold.keep
+    append(rows, root, 5 * HOUR_S, 5.2 * HOUR_S)
+    with pytest.MonkeyPatch.context() as second:
+        second.setattr(module.Gold, "keep", meanwhile)
+        told(make, asked(root, store=True))
+
+    both(make, root)
+
+
+@pytest.mark.deep
+def test_days_that_are_over_are_one_file_each(tmp_path: Path, make: Make) -> None:
     """Some looks a day for eleven weeks, from the middle of a month on; then the first days are removed."""
     machine, rows = FifoSite("p", "mixed", ("a",)), list[Row]()
     for number in range(11 * 7 * 8):
@@ -220,12 +318,15 @@ def test_days_that_are_over_are_one_summary_each(tmp_path: Path) -> None:
     end_s = [1.6 * 86_400, 40.2 * 86_400, 62.0 * 86_400]
     for from_s, until_s in zip([-1e7, *end_s], end_s, strict=False):
         append(rows, tmp_path, from_s, until_s)
-        both(tmp_path)
+        both(make, tmp_path)
+    both(make, tmp_path)
 
-    names = sorted(path.stem for path in tmp_path.glob("summary/*/*/*.parquet"))
-    assert {len(name) for name in names if name < "20260409"} == {len("20260408")}
+    days = Counter(path.parent.name for path in tmp_path.glob("summary/*/*/hours/*/*.parquet"))
+    assert len(days) > 70
+    assert {count for day, count in days.items() if day < "day=2026-04-30"} == {1}
     upkeep = Upkeep(tmp_path, keep_s=40 * 86_400)
     while upkeep.step(at(end_s[-1])):
         pass
-    both(tmp_path)
-    assert min(path.stem for path in tmp_path.glob("summary/*/*/*.parquet")) >= "20260322"
+    both(make, tmp_path)
+    both(make, tmp_path)
+    assert min(path.name for path in tmp_path.glob("summary/*/*/hours/*")) >= "day=2026-03-22"

@@ -87,10 +87,18 @@ def test_where_it_cannot_be_written_the_disk_is_named(tmp_path: Path) -> None:
         store(Place.at(tmp_path / "none"), answer(), NOW)
 
 
-def test_what_the_worker_is_asked_is_for_its_owner_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request, "command", lambda path: [sys.executable, "-c", "pass"])
+def test_what_the_worker_is_asked_stands_in_no_file_and_on_no_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = "import json, sys; print(json.dumps({'heard': sys.stdin.readline(), 'words': sys.argv}))"
+    monkeypatch.setattr(request, "command", lambda: [sys.executable, "-c", script])
     told = request.Request(history=str(tmp_path), conf={"spark.hadoop.fs.s3a.secret.key": "s"})
-    estimating = request.Estimating(told, tmp_path / "estimate-request.json")
+
+    estimating = request.Estimating(told)
+    estimating._process.wait(20)
+    answer = estimating.answer()
     estimating.end()
 
-    assert (tmp_path / "estimate-request.json").stat().st_mode & 0o777 == 0o600
+    assert request.Request.from_json(answer["heard"]) == told
+    assert answer["words"] == ["-c"]
+    assert [*tmp_path.iterdir()] == []

@@ -304,3 +304,56 @@ def test_a_side_that_is_gone_leaves_out_no_later_look(asked: Ask) -> None:
     assert answer.estimate.read_at == at(3000)
     assert answer.estimate.total.loss.now == 50
     assert answer.estimate.total.duplicates.p99 is None
+
+
+def test_more_classes_than_an_integer_has_bits(asked: Ask) -> None:
+    classes = tuple(LossClass(("payments.#", f"other-{n}"), LossLimit(10**6)) for n in range(70))
+    rows = [row for s in range(0, 7200, 20) for row in look(s, put=s, shipped=max(0, s - s % 60))]
+
+    answer = asked(rows, 7200, objectives=Objectives(LossLimit(), classes))
+
+    assert answer.estimate is not None
+    total = answer.estimate.total.loss
+    assert {each.figures.loss.likely.p99 for each in answer.estimate.classes} == {total.likely.p99}
+
+
+def test_a_queue_that_is_gone_makes_nothing_of_the_outflow_lost(asked: Ask) -> None:
+    """A queue of few messages lived for an hour beside a busy one; both counters have the noise of looks between. Later
+    the link is down for a while, and consumers keep up."""
+    rows: list[Row] = []
+    shipped = 0
+    for n in range(4 * 9000):
+        s = n / 4
+        sent, small = 5 * n + (7 * n) % 5, 3 * int(min(s, 3500))
+        put = 2 * (sent + small)
+        shipped = shipped if 6000 <= s < 6400 else put
+        rows += [site(s), outflow("p", s, put=put, shipped=shipped)]
+        for name, count in (("orders", sent), ("small", small)) if n % 20 == 0 else ():
+            rows += [queue("p", name, s, added=count, acked=count)] if name == "orders" or s < 3500 else []
+
+    answer = asked(rows, 9000)
+
+    assert answer.estimate is not None
+    total = answer.estimate.total
+    assert total.unexplained == pytest.approx(0, abs=0.001)
+    assert total.loss.likely.p99 is not None
+    assert total.loss.likely.p99 <= 5
+    assert total.loss.p99 is not None
+    assert total.loss.p99 <= 200
+
+
+def test_an_outage_of_the_link_in_which_consumers_keep_up_ages_nothing_likely(asked: Ask) -> None:
+    rows = []
+    for s in range(0, 8000, 5):
+        rows += [site(s), queue("p", "payments.a", s, added=10 * s, acked=10 * s - 2)]
+        rows.append(outflow("p", s, put=20 * s, shipped=20 * (2000 if 2000 <= s < 2400 else s)))
+
+    answer = asked(rows, 8000, objectives=Objectives(LossLimit(age_s=30)))
+
+    assert answer.estimate is not None
+    age_s = answer.estimate.total.age_s
+    assert age_s.likely.p99 is not None
+    assert age_s.p99 is not None
+    assert age_s.likely.p99 <= 5
+    assert age_s.p99 > 300
+    assert answer.verdict is Verdict.UNKNOWN

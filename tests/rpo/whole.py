@@ -21,4 +21,4 @@ def course_of(
     rows = Columns.of(pa.concat_tables(tables))
     flows = Outflows.of(rows)
     mask_of = Orders(0, 0, 0, 0, exclude=exclude, classes=classes).mask
-    return Course(flows, Queues.of([rows], flows, mask_of, 1 + len(classes), (0, 1 << 62)))
+    return Course(flows, Queues.of(rows, flows, mask_of, 1 + len(classes), (0, 1 << 62)))

@@ -15,17 +15,16 @@ from dr_ctl.core.clock import growing_s
 from dr_ctl.rpo.history.store import Store
 from dr_ctl_lab.played import PlayedTwin
 from tests.conftest import Command
-from tests.rpo.object_store import KEYS, s3_server
+from tests.rpo.object_store import KEYS, s3_server, s3a
 
-pytestmark = pytest.mark.wire
-
-pytestmark = pytest.mark.deep
+pytestmark = [pytest.mark.deep, pytest.mark.spark]
 
 
 def elsewhere(twin: PlayedTwin, url: str, near: str = "near") -> Path:
     """Have the settings name a store, with the folder beside it."""
     told = yaml.safe_load(twin.settings_path.read_text())
     told["history"] = {"path": url, "near": near, "every": "1s"}
+    told["spark"] = {"master": "local[2]", "conf": s3a()}
     twin.settings_path.write_text(yaml.safe_dump(told))
     return twin.settings_path.parent / near
 

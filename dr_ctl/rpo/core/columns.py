@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Final, Self
 
@@ -43,9 +43,13 @@ class Columns:
 
     @classmethod
     def of(cls, table: pa.Table) -> Self:
-        """Take an Arrow table with the columns `READ`. A thing that was not read whole was not read."""
-        words: dict[str, int] = {}
-        kind, pair, name, start = (_coded(table[column], words) for column in ("kind", "pair", "name", "start"))
+        """Take an Arrow table with the columns `READ`, `ts` in microseconds. A thing that was not read whole was not
+        read."""
+        chunks = [[_encoded(chunk) for chunk in table[column].chunks] for column in ("kind", "pair", "name", "start")]
+        # In one order, whatever the order of the rows.
+        every = sorted({word for each in chunks for told in each for word in told.dictionary.to_pylist()})
+        words = {word: place for place, word in enumerate(every)}
+        kind, pair, name, start = (_coded(each, words) for each in chunks)
         kinds = np.full(len(words) + 1, -1)
         kinds[[words[each] for each in KINDS if each in words]] = [n for n, each in enumerate(KINDS) if each in words]
         counted = {column: _ints(table[column]) for column in ("depth", "added", "removed", "acked", "oldest_ms")}
@@ -66,12 +70,15 @@ class Columns:
         return self if (self.us[1:] >= self.us[:-1]).all() else self.take(np.argsort(self.us, kind="stable"))
 
 
-def _coded(column: pa.ChunkedArray, words: dict[str, int]) -> Ints:
-    """The place of each row's word in `words`, to which new ones are added; -1 for none."""
+def _encoded(chunk: pa.Array) -> pa.DictionaryArray:
+    return chunk if pa.types.is_dictionary(chunk.type) else pc.dictionary_encode(chunk)
+
+
+def _coded(chunks: Sequence[pa.DictionaryArray], words: Mapping[str, int]) -> Ints:
+    """The place of each row's word; -1 for none."""
     found = [np.zeros(0, np.int64)]
-    for chunk in column.chunks:
-        told = chunk if pa.types.is_dictionary(chunk.type) else pc.dictionary_encode(chunk)
-        own = [words.setdefault(word, len(words)) for word in told.dictionary.to_pylist()]
+    for told in chunks:
+        own = [words[word] for word in told.dictionary.to_pylist()]
         found.append(np.array([*own, -1], np.int64)[pc.fill_null(told.indices, -1).to_numpy()])
     return np.concatenate(found)
 

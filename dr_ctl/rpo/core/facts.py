@@ -61,6 +61,7 @@ class Facts:
             elif kind == "read" and count:
                 found.classes.add(scope)
         found.flows = {flow: found.flows[flow] for flow in sorted(found.flows, key=json.loads)}
+        found.shares.sort()
         for flow, each in found.flows.items():
             each.spacing_us = spacing.get(flow, 0)
         for pair, hour in hours:

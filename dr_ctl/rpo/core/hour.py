@@ -14,17 +14,19 @@ import numpy as np
 import pyarrow as pa
 
 from dr_ctl.core.patterns import matches
-from dr_ctl.rpo.core.calendar import HOUR, SECOND, Calendar
+from dr_ctl.rpo.core.calendar import HOUR, SECOND, fineness
 from dr_ctl.rpo.core.columns import NA, QUEUE, Columns, Ints
 from dr_ctl.rpo.core.cut import AWAY_US, Outflows
-from dr_ctl.rpo.core.left_out import check
+from dr_ctl.rpo.core.left_out import check, half, total
 from dr_ctl.rpo.core.queues import Queues
 from dr_ctl.rpo.core.rows import SCHEMA, Gathered
+from dr_ctl.rpo.core.steps import Course
 from dr_ctl.rpo.core.summary import HORIZON_US, Window, summed_up
 
 FURTHER: Final = 6
 """By so much a look back grows where the cut lies before it."""
 SELDOM_US: Final = 300 * SECOND
+WHOLE, HALF = "whole", "half"
 SHORT: Final = "short"
 """The kind of the one row of an hour whose looks do not reach back to the cut."""
 
@@ -51,15 +53,19 @@ class Orders:
             return 0
         return 1 + sum(2 << number for number, each in enumerate(self.classes) if matches(each, queue))
 
+    def reach_us(self, hour_us: int, further: int = 0) -> int:
+        """From when on looks at outflows are taken for an hour, that many times further back than at first."""
+        return max(self.begin_us, hour_us - AWAY_US * int(FURTHER**further))
+
     def window(self, hour_us: int) -> Window:
-        fineness = Calendar(self.end_us).fineness(hour_us)
         from_us, to_us = max(hour_us, self.from_us), min(hour_us + HOUR, self.to_us)
-        return Window(from_us, to_us, fineness, self.horizons_us, self.cell_us)
+        return Window(from_us, to_us, fineness(hour_us, self.end_us), self.horizons_us, self.cell_us)
 
 
-def hour(table: pa.Table, hour_us: int, orders: Orders, from_us: int) -> pa.Table:
+def hour(table: pa.Table, hour_us: int, orders: Orders, from_us: int, parts: pa.Table | None = None) -> pa.Table:
     """The rows that add up of an hour, from the looks around it; `from_us`: from when on looks at outflows are there.
-    One row of kind SHORT where that is too late."""
+    One row of kind SHORT where that is too late. `parts`: what its queues say, of an hour that has too many looks at
+    queues for one table."""
     rows = Columns.of(table).by_time()
     if not ((rows.us >= hour_us) & (rows.us < hour_us + HOUR)).any():
         return SCHEMA.empty_table()
@@ -67,11 +73,34 @@ def hour(table: pa.Table, hour_us: int, orders: Orders, from_us: int) -> pa.Tabl
     if from_us > orders.begin_us and not is_cut(flows, hour_us, from_us):
         return _short()
     window, scopes = orders.window(hour_us), 1 + len(orders.classes)
-    queues = Queues.of([rows], flows, orders.mask, scopes, (window.from_us, window.to_us))
+    queues = _queues(rows, flows, orders, hour_us) if parts is None else Queues.together(parts, WHOLE, flows, scopes)
     gathered = summed_up(rows, flows, queues, scopes, window)
     if orders.cell_us:
-        check(gathered, rows, flows, lambda: iter([rows]), queues, orders.mask, window)
+        fewer = half(rows, flows, queues)
+        left = Outflows.of(fewer)
+        others = _halved(fewer, left, orders) if parts is None else Queues.together(parts, HALF, left, 1)
+        check(gathered, total(rows, Course(flows, queues)), total(fewer, Course(left, others)), window)
     return gathered.table()
+
+
+def part(table: pa.Table, hour_us: int, orders: Orders) -> pa.Table:
+    """What some queues of an hour say, from their looks and all of its outflows: queues of every look among them."""
+    rows = Columns.of(table).by_time()
+    flows = Outflows.of(rows)
+    queues = _queues(rows, flows, orders, hour_us)
+    if not orders.cell_us:
+        return queues.table(WHOLE)
+    fewer = half(rows, flows, queues)
+    return pa.concat_tables([queues.table(WHOLE), _halved(fewer, Outflows.of(fewer), orders).table(HALF)])
+
+
+def _halved(fewer: Columns, left: Outflows, orders: Orders) -> Queues:
+    return Queues.of(fewer, left, orders.mask, 1, (0, 0))
+
+
+def _queues(rows: Columns, flows: Outflows, orders: Orders, hour_us: int) -> Queues:
+    window = orders.window(hour_us)
+    return Queues.of(rows, flows, orders.mask, 1 + len(orders.classes), (window.from_us, window.to_us))
 
 
 def needs(table: pa.Table, hour_us: int, orders: Orders, from_us: int) -> Ints | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import Final
 
 import numpy as np
@@ -22,27 +21,16 @@ there; what that was, and how far the bound lay above it; how far what was likel
 its sign and without."""
 
 
-def check(
-    gathered: Gathered,
-    rows: Columns,
-    flows: Outflows,
-    chunks: Callable[[], Iterator[Columns]],
-    queues: Queues,
-    mask_of: Callable[[str], int],
-    window: Window,
-) -> None:
-    """Leave out the looks of every second stretch between looks at queues, and compare."""
+def half(rows: Columns, flows: Outflows, queues: Queues) -> Columns:
+    """Leave out the looks of every second stretch between looks at queues."""
     read = queues.likely.queues[0] > 0
     gaps = np.diff(flows.us[read])[np.diff(flows.flow[read]) == 0]
     grid_us = max(1, int(np.median(gaps))) if len(gaps) else 1
+    return rows.take(np.flatnonzero(rows.us // grid_us % 2 == 0))
 
-    def half(rows: Columns) -> Columns:
-        return rows.take(np.flatnonzero(rows.us // grid_us % 2 == 0))
 
-    fewer = half(rows)
-    left = Outflows.of(fewer)
-    whole = _total(rows, Course(flows, queues))
-    said = _total(fewer, Course(left, Queues.of(map(half, chunks()), left, mask_of, 1, (0, 0))))
+def check(gathered: Gathered, whole: Steps, said: Steps, window: Window) -> None:
+    """Compare what all looks say with what is said without those that were left out."""
     if not len(said.begin):
         return
     at = np.maximum(np.searchsorted(said.begin, whole.begin, "right") - 1, 0)
@@ -59,5 +47,5 @@ def check(
         gathered.one("check", metric=metric, weight=round(float(each[tested].sum()) * MILLI), count=len(tested))
 
 
-def _total(rows: Columns, course: Course) -> Steps:
+def total(rows: Columns, course: Course) -> Steps:
     return fold(course.steps(0), ~course.has_sends, Silence.of(rows, course.flows))

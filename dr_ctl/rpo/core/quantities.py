@@ -45,7 +45,7 @@ class Quantity:
 class Horizon:
     """Quantities within the next minutes, given the state now."""
 
-    seconds: float
+    seconds: Number
     loss: Quantity = field(default_factory=Quantity)
     age_s: Quantity = field(default_factory=Quantity)
 

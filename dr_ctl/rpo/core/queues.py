@@ -13,11 +13,13 @@ what the queue held is the bound of loss. Likely figures are of the looks themse
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from dr_ctl.rpo.core.columns import (
     NA,
@@ -51,6 +53,20 @@ class Share:
     most: int
 
 
+SUMS: Final = ("within", "likely", "last")
+UNREAD: Final = ("lacking", "lately", "is_any")
+PART: Final = pa.schema(
+    [
+        ("of", pa.string()),
+        ("what", pa.string()),
+        *((name, pa.int64()) for name in ("scope", "place", *(each.name for each in fields(Sums)))),
+        ("told", pa.float64()),
+        ("name", pa.string()),
+    ]
+)
+"""What some queues of an hour say, by scope and by the place of a look, or of an outflow."""
+
+
 @dataclass(slots=True)
 class Queues:
     """All queues of the outflows. `within` by the look that ends an interval; `likely` of the looks; `last` the bound
@@ -67,46 +83,76 @@ class Queues:
     @classmethod
     def of(
         cls,
-        chunks: Iterable[Columns],
+        rows: Columns,
         flows: Outflows,
         mask_of: Callable[[str], int],
         scopes: int,
         within_us: tuple[int, int],
     ) -> Self:
-        """Bound every queue of the rows, which come in chunks of whole queues; `mask_of` says by bits in which scopes a
-        queue counts (1: in the total). Shares are of looks within that time."""
-        looks, outflows = len(flows.us), len(flows.keys)
-        found = cls(
-            Sums.none(scopes, looks),
-            Sums.none(scopes, looks),
-            Sums.none(scopes, outflows),
-            np.zeros(looks),
-            Unread.none(scopes, looks, outflows),
-            [],
-        )
-        for rows in chunks:
-            found._add(rows, flows, mask_of, scopes, within_us)
-        found.shares = _named(found.shares)
-        return found
-
-    def _add(
-        self, rows: Columns, flows: Outflows, mask_of: Callable[[str], int], scopes: int, within_us: tuple[int, int]
-    ) -> None:
-        q = _Looks.of(rows, flows)
+        """Bound every queue of the rows; `mask_of` says by bits in which scopes a queue counts (1: in the total).
+        Shares are of looks within that time."""
+        found, q = cls.none(flows, scopes), _Looks.of(rows, flows)
         if not len(q.us):
-            return
+            return found
         masks = [mask_of(rows.words[name]) for name in q.queue[q.new].tolist()]
         counts = np.array([[mask >> scope & 1 for mask in masks] for scope in range(scopes)], bool)[:, q.thing]
         cut = acked = _Cut.of(q, flows.sends, q.place)
         if flows.acks is not flows.sends or not np.array_equal(q.acks, q.place):
             acked = _Cut.of(q, flows.acks, q.acks)
         likely, pairs = _likely(q, flows, cut, acked), _pairs(q)
-        self.within.add(added_up(_within(q, flows, cut, acked, pairs), counts, len(flows.us)))
-        self.likely.add(added_up(likely, counts, len(flows.us)))
-        self.last.add(added_up(_last(q, flows, cut, acked), counts, len(flows.keys)))
-        self.told += _told(q, flows, pairs)
-        self.unread.add(q.new, q.us, q.place, q.depth, counts, flows)
-        self.shares += _shares(rows, q, flows, likely.loss * counts[0], within_us)
+        found.within.add(added_up(_within(q, flows, cut, acked, pairs), counts, len(flows.us)))
+        found.likely.add(added_up(likely, counts, len(flows.us)))
+        found.last.add(added_up(_last(q, flows, cut, acked), counts, len(flows.keys)))
+        found.told += _told(q, flows, pairs)
+        found.unread.add(q.new, q.us, q.place, q.depth, counts, flows)
+        found.shares = _named(_shares(rows, q, flows, likely.loss * counts[0], within_us))
+        return found
+
+    @classmethod
+    def none(cls, flows: Outflows, scopes: int) -> Self:
+        looks, outflows = len(flows.us), len(flows.keys)
+        within, likely, last = (Sums.none(scopes, count) for count in (looks, looks, outflows))
+        return cls(within, likely, last, np.zeros(looks), Unread.none(scopes, looks, outflows), [])
+
+    def table(self, of: str) -> pa.Table:
+        """What these queues say, as rows that add up with those of other queues of the same outflows."""
+        parts = [getattr(self, name).rows(name) for name in SUMS]
+        for name in UNREAD:
+            scope, place = np.nonzero(getattr(self.unread, name))
+            values = getattr(self.unread, name)[scope, place].astype(np.int64)
+            parts.append({"what": [name] * len(scope), "scope": scope, "place": place, "queues": values})
+        place = np.flatnonzero(self.told)
+        parts.append({"what": ["told"] * len(place), "place": place, "told": self.told[place]})
+        shares = {"place": "flow", "name": "queue", "loss": "message_ms", "age": "most"}
+        told = {column: [getattr(each, name) for each in self.shares] for column, name in shares.items()}
+        parts.append({"what": ["share"] * len(self.shares), **told})
+        return pa.concat_tables(_table({**part, "of": [of] * len(part["what"])}) for part in parts)
+
+    @classmethod
+    def together(cls, table: pa.Table, of: str, flows: Outflows, scopes: int) -> Self:
+        """All queues of the outflows, from rows that some of them say."""
+        found, table = cls.none(flows, scopes), table.filter(pc.equal(table["of"], of))
+        for what in pc.unique(table["what"]).to_pylist():
+            rows = table.filter(pc.equal(table["what"], what))
+            scope, place = (pc.fill_null(rows[name], 0).to_numpy() for name in ("scope", "place"))
+            if what in SUMS:
+                getattr(found, what).take(scope, place, {f.name: rows[f.name].to_numpy() for f in fields(Sums)})
+            elif what in UNREAD:
+                mine, more = getattr(found.unread, what), rows["queues"].to_numpy()
+                (np.logical_or if mine.dtype == bool else np.add).at(mine, (scope, place), more.astype(mine.dtype))
+            elif what == "told":
+                np.add.at(found.told, place, rows["told"].to_numpy())
+            else:
+                told = zip(*(rows[name].to_pylist() for name in ("place", "name", "loss", "age")), strict=True)
+                found.shares = _named(Share(*each) for each in told)
+        return found
+
+
+def _table(part: Mapping[str, Any]) -> pa.Table:
+    length = len(part["what"])
+    return pa.table(
+        [pa.array(part[f.name], f.type) if f.name in part else pa.nulls(length, f.type) for f in PART], schema=PART
+    )
 
 
 @dataclass(frozen=True, slots=True)

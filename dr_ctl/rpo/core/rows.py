@@ -27,15 +27,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from dr_ctl.rpo.core.columns import NA, Flags, Ints
+from dr_ctl.rpo.core.columns import NA, Ints
 from dr_ctl.rpo.core.histogram import bucket_of
 
 TOTAL: Final = "total"
@@ -57,9 +55,10 @@ SCHEMA: Final = pa.schema(
 )
 """`is_total`: the row tells of the total too, for its flow is the only one."""
 NEVER: Final = 1 << 62
-LAST: Final = ("now", "since", "spacing")
 OWN: Final = ("drained", "put", "told")
 """Kinds of rows of single flows that the total and the classes are told by too."""
+ADDED: Final = (("weight", "sum"), ("count", "sum"), ("most", "max"), ("least", "min"))
+"""How rows with equal keys are put together."""
 _HOW: Final = (np.add, np.add, np.maximum, np.minimum)
 _DEFAULTS: Final = {**dict.fromkeys(SCHEMA.names, 0), "least": NEVER}
 """Of a column that rows of a kind do not have; of a word the place of none."""
@@ -170,98 +169,3 @@ def _grouped(keys: list[Ints], length: int) -> tuple[npt.NDArray[np.intp] | slic
     new = np.ones(length, bool)
     new[1:] = np.logical_or.reduce([key[order][1:] != key[order][:-1] for key in keys])
     return order, np.flatnonzero(new)
-
-
-ADDED: Final = (("weight", "sum"), ("count", "sum"), ("most", "max"), ("least", "min"))
-
-
-def together(tables: Sequence[pa.Table]) -> pa.Table:
-    """Rows with equal keys put together."""
-    whole = pa.concat_tables([SCHEMA.empty_table(), *tables])
-    found = whole.group_by([*KEYS], use_threads=False).aggregate([*ADDED])
-    return found.rename_columns([*KEYS, *(name for name, _ in ADDED)]).select(SCHEMA.names).cast(SCHEMA)
-
-
-def coarsened(tables: Sequence[pa.Table], figures_us: int, curve_us: int) -> pa.Table:
-    """Rows in coarser cells."""
-    whole = pa.concat_tables([SCHEMA.empty_table(), *tables])
-    # Of what was last only the last counts.
-    is_last = pc.is_in(whole["kind"], pa.array(LAST))
-    newest = pc.max(whole["cell"].filter(is_last)).as_py()
-    if newest is not None:
-        whole = whole.filter(pc.or_(pc.invert(is_last), pc.equal(whole["cell"], newest)))
-    length = np.where(pc.equal(whole["kind"], "curve").to_numpy(zero_copy_only=False), curve_us, figures_us)
-    cell = whole["cell"].to_numpy()
-    return together([whole.set_column(whole.column_names.index("cell"), "cell", pa.array(cell - cell % length))])
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Rows of one kind, scope and metric; `flow` and `name` are places in the words of all."""
-
-    flow: Ints
-    name: Ints
-    cell: Ints
-    level: Ints
-    horizon_us: Ints
-    bucket: Ints
-    acks: Flags
-    stalled: Flags
-    weight: Ints
-    count: Ints
-    most: Ints
-    least: Ints
-
-    def take(self, at: Ints | Flags | slice) -> Self:
-        return type(self)(*(getattr(self, each.name)[at] for each in fields(self)))
-
-    @property
-    def values(self) -> Ints:
-        return np.where(self.bucket == UNKNOWN, NA, self.most)
-
-    def words(self, of: Rows) -> list[str]:
-        return [of.words[place] for place in self.name.tolist()]
-
-
-class Rows:
-    """All rows of an estimate, by kind, scope and metric."""
-
-    def __init__(self, tables: Sequence[pa.Table]) -> None:
-        whole = pa.concat_tables([SCHEMA.empty_table(), *tables])
-        total = whole.filter(pc.field("is_total"))
-        total = total.set_column(
-            total.column_names.index("scope"), "scope", pa.repeat(pa.scalar(TOTAL), total.num_rows)
-        )
-        whole = pa.concat_tables([whole, total]).combine_chunks()
-        self.words: list[str] = []
-        coded = {name: self._coded(whole[name]) for name in WORDS}
-        columns = {name: whole[name].to_numpy(zero_copy_only=False) for name in SCHEMA.names if name not in WORDS}
-        key = [coded["kind"], coded["scope"], coded["metric"], columns["likely"].astype(np.int64)]
-        order, first = _grouped(key, whole.num_rows) if whole.num_rows else (slice(None), np.zeros(0, np.intp))
-        columns = {**columns, "flow": coded["flow"], "name": coded["name"]}
-        rows = Part(*(columns[each.name][order] for each in fields(Part)))
-        self._parts: dict[tuple[str, str, str, bool], Part] = {}
-        heads = np.stack([each[order][first] for each in key], axis=1).tolist() if len(first) else []
-        for (kind, scope, metric, likely), begin, end in zip(
-            heads, first.tolist(), [*first.tolist(), whole.num_rows][1:], strict=True
-        ):
-            self._parts[self.words[kind], self.words[scope], self.words[metric], likely > 0] = rows.take(
-                slice(begin, end)
-            )
-        self._none = rows.take(slice(0, 0))
-        self.flows = sorted(
-            (scope for kind, scope, *_ in self._parts if kind == "looks" and scope != TOTAL), key=json.loads
-        )
-
-    def _coded(self, column: pa.ChunkedArray) -> Ints:
-        if not len(column):
-            return np.zeros(0, np.int64)
-        told = pc.dictionary_encode(column.combine_chunks())
-        told = told.chunk(0) if isinstance(told, pa.ChunkedArray) else told
-        begin = len(self.words)
-        self.words += told.dictionary.to_pylist()
-        found: Ints = told.indices.to_numpy().astype(np.int64) + begin
-        return found
-
-    def part(self, kind: str, scope: str = "", metric: str = "", *, likely: bool = False) -> Part:
-        return self._parts.get((kind, scope, metric, likely), self._none)

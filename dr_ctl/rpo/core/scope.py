@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dr_ctl.rpo.core.calendar import DAY, HOUR, SECOND, Calendar
+from dr_ctl.rpo.core.calendar import DAY, HOUR, SECOND, fineness
 from dr_ctl.rpo.core.changes import Changes, level
 from dr_ctl.rpo.core.columns import NA, Flags, Floats, Ints
 from dr_ctl.rpo.core.histogram import Histogram, covered_blocks, wall_blocks, weighted_quantile
@@ -314,8 +314,7 @@ class Scope:
         return Peak(*worst, len(begins), int(cells[above][begins[longest]]), int(took[longest]))
 
     def _lengths(self, cells: Ints) -> Ints:
-        calendar = Calendar(self._ask.end_us)
-        return np.array([calendar.fineness(us).curve_us for us in cells.tolist()], np.int64)
+        return np.array([fineness(us, self._ask.end_us).curve_us for us in cells.tolist()], np.int64)
 
     def drawn(self) -> Drawn:
         most, likely = ({metric: self._drawn(metric, likely=each) for metric in metrics}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
@@ -39,6 +40,20 @@ class Sums:
                 np.maximum(mine, more, out=mine)
             else:
                 np.add(mine, more, out=mine)
+
+    def rows(self, what: str) -> dict[str, Any]:
+        """Columns by scope and place, of those that say something."""
+        told = {each.name: getattr(self, each.name) for each in fields(self)}
+        scope, place = np.nonzero(np.logical_or.reduce([each != 0 for each in told.values()]))
+        values = {name: each[scope, place].astype(np.int64) for name, each in told.items()}
+        return {"what": [what] * len(scope), "scope": scope, "place": place, **values}
+
+    def take(self, scope: Ints, place: Ints, values: Mapping[str, Ints]) -> None:
+        """Add such columns."""
+        for name, more in values.items():
+            mine = getattr(self, name)
+            how = np.logical_or if mine.dtype == bool else np.maximum if name == "age" else np.add
+            how.at(mine, (scope, place), more.astype(mine.dtype))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from dr_ctl.core.clock import Clock, SystemClock, stamp
 from dr_ctl.core.model import Finding
 from dr_ctl.rpo.core.calibration import BoundRow, Row
 from dr_ctl.rpo.core.verdict import Calibration
-from dr_ctl.rpo.estimate import in_hand, notes
+from dr_ctl.rpo.estimate import notes
 from dr_ctl.rpo.estimate.estimate import Make, ask_of
 from dr_ctl.rpo.history.row import micros, moment
 
@@ -68,7 +68,7 @@ class BacktestAnswer:
 
 
 def backtest(
-    asked: Request, make: Make = in_hand.made, *, horizons_s: Sequence[float] = HORIZONS_S, clock: Clock | None = None
+    asked: Request, make: Make, *, horizons_s: Sequence[float] = HORIZONS_S, clock: Clock | None = None
 ) -> BacktestAnswer:
     """Test the estimate that is asked for on its own past, whatever its objectives. Contacts no broker."""
     asked = replace(asked, objectives=None, settled=False, store=False, tested=True, horizons_s=tuple(horizons_s))

@@ -13,7 +13,7 @@ from dr_ctl.rpo.core.facts import Facts, Made, pair_of
 from dr_ctl.rpo.core.quantities import Figures, Horizon, Quantity
 from dr_ctl.rpo.core.rows import TOTAL, class_name
 from dr_ctl.rpo.core.scope import Ask, OfScope
-from dr_ctl.rpo.estimate import in_hand, notes
+from dr_ctl.rpo.estimate import notes
 from dr_ctl.rpo.estimate.advice import advice, shares
 from dr_ctl.rpo.estimate.coverage import Coverage, judged
 from dr_ctl.rpo.estimate.curves import BINS, curves_of
@@ -35,9 +35,7 @@ Make = Callable[[Request, int], Made | Finding]
 SILENT_US: Final = 30 * SECOND
 
 
-def estimate(
-    asked: Request, make: Make = in_hand.made, *, charted: bool = False, clock: Clock | None = None
-) -> EstimateAnswer:
+def estimate(asked: Request, make: Make, *, charted: bool = False, clock: Clock | None = None) -> EstimateAnswer:
     """Say what would be lost if the site died: at the last look, and at a random moment of the history.
 
     `charted` adds the curves of a page. Raises EnvironmentFault where Spark cannot start or finish, or the estimate

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -29,8 +30,7 @@ class Request:
     where its last estimate is kept too; None where the history is one. `site` defaults to the one serving at
     the end; with `store` the answer is kept beside the history too, and the summaries that it was made from; without
     `settled` those that are there are not read. `tested` has every second look left out too; `horizons_s` are those
-    over which changes are gathered, `horizon_s` is the one to tell. Up to `few_rows` unread rows are read in this
-    process: until Spark has started, they are done."""
+    over which changes are gathered, `horizon_s` is the one to tell."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
@@ -49,7 +49,6 @@ class Request:
     settled: bool = True
     tested: bool = False
     horizons_s: tuple[float, ...] = (300,)
-    few_rows: int = 15_000_000
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "history", str(self.history))
@@ -70,53 +69,78 @@ class Request:
             raise UsageError(f"this is no request for an estimate: {error}") from error
 
 
-def command(request: Path) -> list[str]:
-    """Say how to start the worker on a request that was written to a file."""
-    return [sys.executable, "-m", "dr_ctl.rpo.estimate.worker", str(request)]
+def command() -> list[str]:
+    """Say how to start the worker."""
+    return [sys.executable, "-m", "dr_ctl.rpo.estimate.worker"]
 
 
 class Estimating:
-    """The worker on one request, started; memory goes with the process when it ends."""
+    """The worker, started on a request; memory goes with the process when it ends. One that `stays` takes further
+    requests, each after the answer to the one before, in the session that it has."""
 
-    def __init__(self, request: Request, path: Path) -> None:
-        """`path` is where the request is written for it to read."""
-        # Values in `conf` may be a secret of the store of the history.
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-            file.write(request.to_json())
+    def __init__(self, request: Request, *, stays: bool = False) -> None:
         self._out = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process that writes to it
         self._process = subprocess.Popen(
-            command(path),
-            stdin=subprocess.DEVNULL,
+            command(),
+            stdin=subprocess.PIPE,
             stdout=self._out,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
+        self._stays, self._asked = stays, 0
+        self.ask(request)
+
+    def ask(self, request: Request) -> None:
+        # Values in `conf` may be a secret of the store of the history: they stand in no file and on no command line.
+        stdin = self._process.stdin
+        assert stdin is not None
+        self._asked += 1
+        with suppress(OSError):  # a worker that has ended has answered nothing, and that is told
+            stdin.write(f"{request.to_json()}\n".encode())
+            stdin.flush()
+            if not self._stays:
+                stdin.close()
+
+    @property
+    def lives(self) -> bool:
+        return self._process.poll() is None
 
     @property
     def runs(self) -> bool:
-        return self._process.poll() is None
+        """Whether an answer may still come."""
+        return self.lives and len(self._lines()) < self._asked
+
+    def _lines(self) -> list[str]:
+        """What it said, as far as whole lines."""
+        return (
+            os.pread(self._out.fileno(), os.fstat(self._out.fileno()).st_size, 0)
+            .decode("utf-8", "replace")
+            .split("\n")[:-1]
+        )
 
     def answer(self) -> dict[str, Any]:
-        """The answer of the ended worker, as the worker's own description says; an error too where it said nothing."""
-        self._out.seek(0)
-        text = self._out.read().decode("utf-8", "replace")
-        self._out.close()
+        """The answer to the last request, as the worker's own description says; an error too where it said nothing."""
+        lines = self._lines()
         try:
-            told: dict[str, Any] = json.loads(text)
-        except ValueError:
+            told: dict[str, Any] = json.loads(lines[self._asked - 1])
+        except (IndexError, ValueError):
             return {"error": "the estimate ended without an answer", "remedy": "Run `dr-ctl --verbose rpo estimate`."}
         return told
 
     def end(self) -> None:
         """Kill it if it runs. The worker leads a group of its own, so that its JVM ends with it."""
-        self._out.close()
+        stdin = self._process.stdin
+        assert stdin is not None
+        with suppress(OSError):
+            stdin.close()
         for signum in (signal.SIGTERM, signal.SIGKILL):
-            if not self.runs:
-                return
+            if not self.lives:
+                break
             try:
                 os.killpg(self._process.pid, signum)
                 self._process.wait(_END_S)
             except ProcessLookupError:
-                return
+                break
             except subprocess.TimeoutExpired:
                 continue
+        self._out.close()

@@ -1,10 +1,11 @@
 """The estimate in a process of its own, so that it can run beside other work and be killed.
 
-    python -m dr_ctl.rpo.estimate.worker REQUEST.json
+    python -m dr_ctl.rpo.estimate.worker
 
-prints one JSON document to standard output: `{"data": …, "verdict": …, "findings": […]}`, or `{"error": …,
-"remedy": …}` with the exit code of the error. SIGTERM ends it and the JVM that it started, and SIGKILL does too,
-through the pipe that the JVM holds on to.
+reads requests from standard input, a JSON document a line, and prints one document a line for each: `{"data": …,
+"verdict": …, "findings": […]}`, or `{"error": …, "remedy": …}`. Its session of Spark is that of the request before,
+until one fails. It ends with the input, with the exit code of the last error. SIGTERM ends it and the JVM that it
+started, and SIGKILL does too, through the pipe that the JVM holds on to.
 """
 
 from __future__ import annotations
@@ -13,21 +14,22 @@ import json
 import os
 import signal
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from dr_ctl.core.errors import DrCtlError
 from dr_ctl.core.model import ExitCode
 from dr_ctl.rpo.estimate.estimate import estimate
 from dr_ctl.rpo.estimate.request import Request
+from dr_ctl.rpo.pipeline.make import reading
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from types import FrameType
 
+    from dr_ctl.rpo.estimate.estimate import Make
 
-def answer(request: Request) -> dict[str, Any]:
-    given = estimate(request)
+
+def answer(request: Request, make: Make) -> dict[str, Any]:
+    given = estimate(request, make)
     return {
         "data": given.as_json(),
         "verdict": None if given.verdict is None else given.verdict.value,
@@ -35,19 +37,27 @@ def answer(request: Request) -> dict[str, Any]:
     }
 
 
-def main(arguments: Sequence[str]) -> int:
+def main() -> int:
     """Do what the module says. Becomes the leader of a process group: children end with it."""
-    if len(arguments) != 1:
-        raise SystemExit(ExitCode.USAGE)
     if os.getpgrp() != os.getpid():
         os.setpgid(0, 0)
     signal.signal(signal.SIGTERM, _end)
-    try:
-        document, code = answer(Request.from_json(Path(arguments[0]).read_text())), ExitCode.OK
-    except DrCtlError as error:
-        document, code = {"error": str(error), "remedy": error.remedy}, error.exit_code
+    lines, code = iter(sys.stdin), ExitCode.OK
+    while True:
+        try:
+            with reading() as make:
+                for line in lines:
+                    _say(answer(Request.from_json(line), make))
+                    code = ExitCode.OK
+                return code
+        except DrCtlError as error:
+            _say({"error": str(error), "remedy": error.remedy})
+            code = error.exit_code
+
+
+def _say(document: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(document) + "\n")
-    return code
+    sys.stdout.flush()
 
 
 def _end(_signum: int, _frame: FrameType | None) -> NoReturn:
@@ -57,4 +67,4 @@ def _end(_signum: int, _frame: FrameType | None) -> NoReturn:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    raise SystemExit(main())

@@ -52,17 +52,21 @@ class Source:
         """Raises FileNotFoundError where it is gone."""
         return self.store.parquet(self.name)
 
-    def left_out(self) -> Finding | None:
-        """The finding on an unreadable file; None for a readable file. Raises FileNotFoundError."""
+    def unfit(self) -> str | None:
+        """Why a file is none of the history, by its footer; None for one that is. Raises FileNotFoundError."""
         try:
             with self.opened() as file:
-                why_not = wrong_columns(file.schema_arrow)
+                return wrong_columns(file.schema_arrow) or None
         except FileNotFoundError:
             raise
         except (pa.ArrowException, OSError) as error:
             self.store.must_answer(self.name)
-            why_not = f"it cannot be opened ({str(error).splitlines()[0]})"
-        return self.without(why_not) if why_not else None
+            return f"it cannot be opened ({str(error).splitlines()[0]})"
+
+    def left_out(self) -> Finding | None:
+        """The finding on an unreadable file; None for a readable file. Raises FileNotFoundError."""
+        why = self.unfit()
+        return self.without(why) if why is not None else None
 
     def without(self, why: str) -> Finding:
         return without(f"{self.name} is left out: {why}")

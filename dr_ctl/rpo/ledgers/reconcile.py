@@ -21,7 +21,7 @@ from dr_ctl.rpo.history.row import micros
 from dr_ctl.rpo.ledgers import transforms as r
 from dr_ctl.rpo.ledgers.files import Ledger, first_bad, ledgers
 from dr_ctl.rpo.ledgers.transforms import KINDS, Snapshot
-from dr_ctl.rpo.spark import sql
+from dr_ctl.rpo.pipeline import sql
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -99,7 +99,7 @@ def reconcile(
     with tempfile.TemporaryDirectory(prefix="dr-ctl-ledgers-") as scratch:
         given = ledgers(arguments, Path(scratch), property_name=property_name)
         size = sum(Path(path).stat().st_size for ledger in given for path in ledger.paths)
-        from dr_ctl.rpo.spark import session as starting  # noqa: PLC0415 - not before the files are known to be ledgers
+        from dr_ctl.rpo.pipeline import session as starting  # noqa: PLC0415 - not before the files are known to be ledgers
 
         with starting.session(master=master, conf=conf, is_busy=size >= SHORT_WORK_BYTES) as session:
             return reconcile_in(session, given, out)

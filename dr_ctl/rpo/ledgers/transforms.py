@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from dr_ctl.rpo.ledgers.files import COLUMNS, EVENTS
-from dr_ctl.rpo.spark import sql
+from dr_ctl.rpo.pipeline import sql
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
+_SCHEMES: Final = {"s3": "s3a", "gcs": "gs"}
 _PATTERN: Final = re.compile(r"[][{}*?\\]")
 
 
@@ -38,13 +40,35 @@ def text(value: str | None) -> str:
 
 
 def url(path: str) -> str:
-    """Name a place so that a Spark elsewhere takes it for this one: a bare path it looks up in a default of its own."""
-    return f"file://{Path(path).absolute()}"
+    """Name a place so that a Spark elsewhere takes it for this one: a bare path it looks up in a default of its own.
+    What PyArrow calls `s3` Hadoop calls `s3a`."""
+    if "://" not in path:
+        return f"file://{Path(path).absolute()}"
+    told = urlsplit(path)
+    return f"{_SCHEMES.get(told.scheme, told.scheme)}://{told.netloc}{unquote(told.path)}"
+
+
+def settings(path: str) -> dict[str, str]:
+    """What Hadoop has to know of a place in S3, which PyArrow is told behind a `?`."""
+    told = urlsplit(path)
+    asked = dict(parse_qsl(told.query))
+    if told.scheme != "s3":
+        return {}
+    found = {"fs.s3a.endpoint.region": asked.get("region", "")}
+    if "endpoint_override" in asked:
+        scheme = asked.get("scheme", "https")
+        found["fs.s3a.endpoint"] = f"{scheme}://{asked['endpoint_override']}"
+        found |= {"fs.s3a.connection.ssl.enabled": str(scheme == "https").lower(), "fs.s3a.path.style.access": "true"}
+    return {name: value for name, value in found.items() if value}
+
+
+def escaped(path: str) -> str:
+    """A name to read: names are patterns to Spark, so what could be taken for one is escaped."""
+    return _PATTERN.sub(r"\\\g<0>", path)
 
 
 def files(paths: Iterable[str]) -> list[str]:
-    """Name files to read: their names are patterns to Spark, so what could be taken for one is escaped."""
-    return [_PATTERN.sub(r"\\\g<0>", url(path)) for path in paths]
+    return [escaped(url(path)) for path in paths]
 
 
 def rows(columns: str, given: Sequence[tuple[str, ...]], empty: str) -> str:

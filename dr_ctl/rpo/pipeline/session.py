@@ -3,6 +3,7 @@ the one that `spark-submit` made."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -11,11 +12,13 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
+import pyspark
+from platformdirs import user_cache_path
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
@@ -29,6 +32,11 @@ from dr_ctl.core.printable import address
 APP: Final = "dr-ctl"
 SESSION_CONF: Final = {
     "spark.sql.session.timeZone": "UTC",
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+    # Larger batches for Python, smaller partitions for a listing without a job.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "500",
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     # Noting the Python line of every column costs more calls to the JVM than making the column.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
@@ -40,7 +48,8 @@ LOCAL_CONF: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "8",
     # The driver of a local session does the work. What is sorted beyond that goes to disk.
-    "spark.driver.memory": "4g",
+    "spark.driver.memory": "2g",
+    "spark.python.daemon.module": "dr_ctl.rpo.pipeline.daemon",
 }
 IDLE_JAVA: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """Where Java has work of seconds, and Python the rest, the first compiler alone is faster; for long work it loses."""
@@ -56,13 +65,31 @@ appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %p %c{1}: %m%n%ex
 """
 _OF_PYTHON: Final = re.compile(r"[A-Za-z][\w.]*(?:Error|Exception|Fault): ")
-STOP_LIMIT_S: Final = 10.0
+OTHER_VERSION: Final = re.compile(r"a worker of Spark has dr-ctl .*")
+STOP_LIMIT_S: Final = 60.0
+"""So long a JVM may take to end: the first one writes an archive of its classes."""
+ARCHIVE: Final = "classes.jsa"
+_LACKS: Final = re.compile(r'Class ([\w.]*[Ff]ile[Ss]ystem) not found|No FileSystem for scheme "?(\w+)')
+_JARS: Final = (
+    "Give Spark the jars of that store in `spark.conf`: of S3 those of org.apache.hadoop:hadoop-aws in the version of "
+    "its own hadoop-client-api (`spark.jars.packages`, or `spark.jars`); docs/rpo.md says which."
+)
 _REMEDY: Final = "Look at `spark` in the settings file: master, conf, and that both sides see the history."
 
 
 def is_submitted() -> bool:
     """Whether `spark-submit` started this process and holds a JVM for it."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def master(named: str) -> str:
+    """Where the work is done, in words."""
+    return "the session of spark-submit" if is_submitted() else address(named)
+
+
+def parallel(spark: SparkSession) -> int:
+    """How many tasks run side by side."""
+    return int(spark.conf.get("spark.sql.shuffle.partitions", "8") or 8)
 
 
 @contextmanager
@@ -86,6 +113,12 @@ def session(
         try:
             yield spark
         except (PySparkException, Py4JError) as error:
+            if lacks := _LACKS.search(str(error)):
+                what = lacks[1] or f"a file system for {lacks[2]}"
+                text = f"Spark lacks {what}, by which it would read that store"
+                raise EnvironmentFault(text, remedy=_JARS) from error
+            if other := OTHER_VERSION.search(str(error)):
+                raise EnvironmentFault(other[0], remedy="Install the same dr-ctl on every worker.") from error
             why = _cause(error).replace(master, address(master))
             raise EnvironmentFault(f"Spark did not finish the work: {why}", remedy=_REMEDY) from error
 
@@ -124,14 +157,44 @@ def _launched(master: str, conf: Mapping[str, str], *, is_busy: bool) -> Iterato
     # Tasks run in the Python that has what they need: this one.
     os.environ.setdefault("PYSPARK_PYTHON", conf.get("spark.pyspark.python", sys.executable))
     folder = Path(tempfile.mkdtemp(prefix="dr-ctl-spark-"))
+    archive = _archive() if master.startswith("local") else None
     try:
-        with _jvm(_settings(master, conf, folder, is_busy=is_busy), folder) as spark:
+        with _jvm(_settings(master, conf, folder, _sharing(archive, folder), is_busy=is_busy), folder) as spark:
             yield spark
+        _keep(folder / ARCHIVE, archive)
     finally:
         shutil.rmtree(folder, ignore_errors=True)  # the JVM removes parts of it at the same time
 
 
-def _settings(master: str, conf: Mapping[str, str], folder: Path, *, is_busy: bool) -> SparkConf:
+def _archive() -> Path:
+    """Where classes lie as this Java loads them for this Spark, once they are written there."""
+    java = Path(os.environ.get("JAVA_HOME", ""), "bin", "java")
+    java = java if java.exists() else Path(shutil.which("java") or java)
+    told = f"{pyspark.__version__} {java.resolve()} {java.stat().st_mtime_ns if java.exists() else 0}"
+    return user_cache_path("dr-ctl") / f"spark-{hashlib.sha256(told.encode()).hexdigest()[:12]}.jsa"
+
+
+def _sharing(archive: Path | None, folder: Path) -> Sequence[str]:
+    """Have Java take its classes from the archive, or write one when it ends."""
+    if archive is None:
+        return ()
+    how = f"SharedArchiveFile={archive}" if archive.exists() else f"ArchiveClassesAtExit={folder / ARCHIVE}"
+    return "-XX:+IgnoreUnrecognizedVMOptions", f"-XX:{how}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"
+
+
+def _keep(written: Path, archive: Path | None) -> None:
+    """Put an archive where the next session looks for it, whole or not at all; where that cannot be none is missed."""
+    if archive is not None and written.exists():
+        with suppress(OSError):
+            archive.parent.mkdir(parents=True, exist_ok=True)
+            beside = archive.with_suffix(f".{os.getpid()}")
+            shutil.move(written, beside)
+            beside.replace(archive)
+
+
+def _settings(
+    master: str, conf: Mapping[str, str], folder: Path, sharing: Sequence[str], *, is_busy: bool
+) -> SparkConf:
     log4j = folder / "log4j2.properties"
     log4j.write_text(LOG4J)
     java = [
@@ -140,6 +203,7 @@ def _settings(master: str, conf: Mapping[str, str], folder: Path, *, is_busy: bo
         "-XX:-UsePerfData",
         f"-XX:ErrorFile={folder / 'crash.log'}",
         *(BUSY_JAVA if is_busy else IDLE_JAVA),
+        *sharing,
         conf.get("spark.driver.extraJavaOptions", ""),
     ]
     is_local = master.startswith("local")

@@ -1,0 +1,10 @@
+"""The process that Spark's Python workers are forked from: what each of them needs is imported once."""
+
+from pyspark.daemon import manager
+
+from dr_ctl.rpo.pipeline import figures, hours
+
+__all__ = ["figures", "hours"]
+
+if __name__ == "__main__":
+    manager()

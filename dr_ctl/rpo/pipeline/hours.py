@@ -1,0 +1,258 @@
+"""The hours: each row of the history into the hours that rest on it, and the mathematics of an hour as a grouped map.
+
+A grouped map is an Arrow table function over a table whose partitions hold whole groups, in order. (PySpark's
+`applyInArrow` does the same, and insists on pandas; its PARTITION BY of a table function looks for the ends of groups
+row by row in Python.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import functions as f
+
+from dr_ctl.rpo.core.calendar import HOUR
+from dr_ctl.rpo.core.columns import KINDS, READ
+from dr_ctl.rpo.core.cut import AWAY_US
+from dr_ctl.rpo.core.hour import SHORT, Orders, hour, needs, part
+from dr_ctl.rpo.core.queues import PART
+from dr_ctl.rpo.pipeline import sql
+from dr_ctl.rpo.pipeline.tables import SUMMED, ddl, version
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from dr_ctl.rpo.pipeline.looks import History
+    from dr_ctl.rpo.pipeline.touched import File
+
+Call = Callable[[Any, pa.Table], pa.Table]
+NEEDED: Final = pa.schema([("hour", pa.int64()), ("us", pa.int64())])
+PIECE: Final = PART.append(pa.field("hour", pa.int64())).append(pa.field("task", pa.int64()))
+AT_ONCE: Final = 1_500_000
+"""More looks of an hour are held some queues at a time."""
+ROWS_OF_A_TASK: Final = 1_000_000
+"""About so many looks are held by a task at once, unless an hour has more."""
+_OF: Final = ", ".join(f"l.{name}" for name in ("us", *(each for each in READ if each != "ts")))
+_HOURS: Final = f"""explode(CASE WHEN us % {HOUR} < {AWAY_US} THEN array(us - us % {HOUR} - {HOUR}, us - us % {HOUR})
+  WHEN us % {HOUR} >= {HOUR - AWAY_US} THEN array(us - us % {HOUR}, us - us % {HOUR} + {HOUR})
+  ELSE array(us - us % {HOUR}) END)"""
+
+
+def grouped(rows: DataFrame, key: str, call: Call, returns: pa.Schema, name: str) -> DataFrame:
+    """Call a function of each group of the rows; partitions hold whole groups, and these in order."""
+    wanted = version()
+
+    class Groups:
+        def __init__(self) -> None:
+            if version() != wanted:
+                raise RuntimeError(f"a worker of Spark has dr-ctl {version()}, and this is {wanted}")
+            self._key: Any = None
+            self._held: list[pa.RecordBatch] = []
+
+        def eval(self, rows: pa.RecordBatch) -> Iterator[pa.Table]:
+            keys = rows.column(key).dictionary_encode()
+            codes, words = keys.indices.to_numpy(), keys.dictionary.to_pylist()
+            edges = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(codes)]
+            for begin, end in pairwise(edges):
+                if begin < end:
+                    if words[codes[begin]] != self._key:
+                        yield from self._done()
+                        self._key, self._held = words[codes[begin]], []
+                    self._held.append(rows.slice(begin, end - begin))
+
+        def terminate(self) -> Iterator[pa.Table]:
+            yield from self._done()
+
+        def _done(self) -> Iterator[pa.Table]:
+            if self._held:
+                found = call(self._key, pa.Table.from_batches(self._held))
+                if found.num_rows:
+                    yield found
+
+    spark = rows.sparkSession
+    function: Any = f.arrow_udtf(Groups, returnType=ddl(returns))
+    spark.udtf.register(name, function)
+    return spark.sql(f"SELECT * FROM {name}(TABLE({{rows}}))", rows=rows)
+
+
+class Hours:
+    """Hours to sum up, of a site's files. Hours that follow each other are done by one task, of about as many looks as
+    another; there are at least so many tasks where there are as many hours."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        history: History,
+        files: Sequence[File],
+        orders: Orders,
+        hours: Sequence[int],
+        least: int,
+    ) -> None:
+        self._spark, self._history, self._files, self._orders = spark, history, files, orders
+        rows = _rows_of(files, hours)
+        self._tasks = _tasks(hours, rows, least)
+        self._large = {each: int(rows[each] // AT_ONCE) + 1 for each in hours if rows[each] > AT_ONCE}
+        self._further = dict.fromkeys(hours, 0)
+
+    def rows(self) -> DataFrame:
+        """The rows that add up of all hours."""
+        near = self._summed(self._around([*self._tasks])).persist()
+        short = sorted(row.hour for row in near.where(f"kind = '{SHORT}'").select("hour").collect())
+        rows = near.where(f"kind <> '{SHORT}'")
+        return rows.unionByName(self._far(short).persist()) if short else rows
+
+    @property
+    def reach(self) -> dict[int, int]:
+        """From when on looks were read for each hour; from ever on where there were no more."""
+        told = {each: self._orders.reach_us(each, further) for each, further in self._further.items()}
+        return {each: 0 if from_us <= self._orders.begin_us else from_us for each, from_us in told.items()}
+
+    def _far(self, short: Sequence[int]) -> DataFrame:
+        """The rows of hours whose cut lies further back than ten minutes before them."""
+        waiting = [*short]
+        needed: list[DataFrame] = []
+        while waiting:
+            self._further.update((each, self._further[each] + 1) for each in waiting)
+            told = self._needed(waiting).persist()
+            needed.append(told.where("us IS NOT NULL"))
+            waiting = [row.hour for row in told.where("us IS NULL").select("hour").collect()]
+        moments = sql.over(
+            "SELECT n.us, n.hour, t.task FROM {needed} n JOIN {todo} t ON t.hour = n.hour",
+            needed=sql.union(needed),
+            todo=self._todo(short),
+        )
+        past = sql.over(
+            f"SELECT {_OF}, n.hour, n.task FROM {{looks}} l JOIN {{moments}} n ON l.us = n.us WHERE l.kind = 'queue'",
+            looks=self._before_looks(short),
+            moments=f.broadcast(moments),
+        )
+        outer = self._before(short, self._before_looks(short).where("kind <> 'queue'"))
+        return self._summed(sql.union([self._around(short), outer, past]))
+
+    def _needed(self, hours: Sequence[int]) -> DataFrame:
+        """The moments of the looks at queues that these hours rest on, of those before the ten minutes around them;
+        one that is not known where an hour needs outflows from further back."""
+        orders, further = self._orders, dict(self._further)
+        looks = self._before_looks(hours)
+        outer, zeros = looks.where("kind <> 'queue'"), ("depth", "added", "removed", "acked", "oldest_ms")
+        told = ("us", "pair", "kind", "'' AS name", *(f"0L AS {each}" for each in zeros), "true AS link", "'' AS start")
+        whole = looks.where("kind = 'queue'").selectExpr(*told).distinct()
+        parts = [self._around(hours, outer_only=True), self._before(hours, outer), self._before(hours, whole)]
+
+        def call(hour_us: int, table: pa.Table) -> pa.Table:
+            found = needs(table, hour_us, orders, orders.reach_us(hour_us, further[hour_us]))
+            us = pa.array([None] if found is None else found, pa.int64())
+            return pa.table({"hour": pa.array([hour_us] * len(us), pa.int64()), "us": us})
+
+        return grouped(self._placed(sql.union(parts)), "hour", call, NEEDED, "dr_ctl_needs")
+
+    def _around(self, hours: Sequence[int], *, outer_only: bool = False) -> DataFrame:
+        """Looks ten minutes around hours."""
+        looks = self._looks([(each - AWAY_US, each + HOUR + AWAY_US) for each in hours])
+        return sql.over(
+            f"SELECT {_OF}, l.hour, t.task FROM (SELECT *, {_HOURS} AS hour FROM {{looks}}) l "
+            "JOIN {todo} t ON t.hour = l.hour",
+            looks=looks.where("kind <> 'queue'") if outer_only else looks,
+            todo=self._todo(hours),
+        )
+
+    def _before_looks(self, hours: Sequence[int]) -> DataFrame:
+        return self._looks([(self._orders.reach_us(each, self._further[each]), each - AWAY_US) for each in hours])
+
+    def _looks(self, spans: Sequence[tuple[int, int]]) -> DataFrame:
+        """The looks of the files that have some of these times."""
+        names = [each.name for each in self._files if any(each.touches(*span) for span in spans)]
+        kinds = ", ".join(map(sql.text, KINDS))
+        return self._history.looks(names).where(f"us < {self._orders.end_us} AND kind IN ({kinds})")
+
+    def _before(self, hours: Sequence[int], looks: DataFrame) -> DataFrame:
+        """Looks before these, as far back as is asked of each hour."""
+        text = f"SELECT {_OF}, t.hour, t.task FROM {{looks}} l JOIN {{todo}} t"
+        at = f"l.us >= t.from_us AND l.us < t.hour - {AWAY_US}"
+        return sql.over(f"{text} ON {at}", looks=looks, todo=self._todo(hours))
+
+    def _todo(self, hours: Sequence[int]) -> DataFrame:
+        reach = [self._orders.reach_us(each, self._further[each]) for each in hours]
+        columns = {"hour": hours, "task": [self._tasks[each] for each in hours], "from_us": reach}
+        return f.broadcast(
+            self._spark.createDataFrame(pa.table({name: pa.array(each, pa.int64()) for name, each in columns.items()}))
+        )
+
+    def _placed(self, parts: DataFrame) -> DataFrame:
+        count = max(self._tasks.values()) + 1
+        placed = parts.repartitionById(count, parts.task.cast("int")).drop("task")
+        return placed.withColumnRenamed("us", "ts").sortWithinPartitions("hour")
+
+    def _summed(self, parts: DataFrame) -> DataFrame:
+        orders, further = self._orders, dict(self._further)
+
+        def call(hour_us: int, table: pa.Table) -> pa.Table:
+            looks, of_queues = table, None
+            if "what" in table.column_names:
+                looks, some = table.filter(pc.is_null(table["what"])), table.filter(pc.is_valid(table["what"]))
+                of_queues = some.select(PART.names) if some.num_rows else None
+            found = hour(looks, hour_us, orders, orders.reach_us(hour_us, further[hour_us]), of_queues)
+            return found.append_column("hour", pa.array([hour_us] * found.num_rows, pa.int64()))
+
+        if self._large:
+            is_large = parts.hour.isin([*self._large])
+            outer = parts.where(is_large & (parts.kind != "queue"))
+            whole = parts.where(~is_large).unionByName(outer)
+            parts = whole.unionByName(self._of_queues(parts.where(is_large)), allowMissingColumns=True)
+        return grouped(self._placed(parts), "hour", call, SUMMED, "dr_ctl_hours")
+
+    def _of_queues(self, parts: DataFrame) -> DataFrame:
+        """What queues say in hours with more looks than a task holds at once, some queues at a time."""
+        orders, first = self._orders, 0
+        columns: dict[str, list[int]] = {"at": [], "pieces": [], "first": []}
+        for each, pieces in self._large.items():
+            for name, value in (("at", each), ("pieces", pieces), ("first", first)):
+                columns[name].append(value)
+            first += pieces
+        split = sql.over(
+            """
+            SELECT p.*, explode(CASE WHEN kind = 'queue' THEN array(t.first + pmod(xxhash64(name), t.pieces))
+              ELSE sequence(t.first, t.first + t.pieces - 1) END) AS piece
+            FROM {parts} p JOIN {split} t ON t.at = p.hour
+            """,
+            parts=parts.drop("task"),
+            split=f.broadcast(self._spark.createDataFrame(pa.table(columns))),
+        )
+        placed = split.repartitionById(first, split.piece.cast("int")).withColumnRenamed("us", "ts")
+        tasks = self._tasks
+
+        def call(_piece: int, table: pa.Table) -> pa.Table:
+            hour_us = table["hour"][0].as_py()
+            found = part(table, hour_us, orders)
+            for name, value in (("hour", hour_us), ("task", tasks[hour_us])):
+                found = found.append_column(name, pa.array([value] * found.num_rows, pa.int64()))
+            return found
+
+        return grouped(placed.sortWithinPartitions("piece"), "piece", call, PIECE, "dr_ctl_queues")
+
+
+def _rows_of(files: Sequence[File], hours: Sequence[int]) -> dict[int, float]:
+    """About how many looks hours have."""
+    found = dict.fromkeys(hours, 0.0)
+    for file in files:
+        own = range(file.first_us - file.first_us % HOUR, file.last_us + 1, HOUR)
+        for each in own:
+            if each in found:
+                found[each] += file.rows / len(own)
+    return found
+
+
+def _tasks(hours: Sequence[int], rows: Mapping[int, float], least: int) -> dict[int, int]:
+    most = min(ROWS_OF_A_TASK, sum(rows.values()) / least)
+    task, held, found = 0, 0.0, dict[int, int]()
+    for each in hours:
+        if found and held + rows[each] > most:
+            task, held = task + 1, 0.0
+        held += rows[each]
+        found[each] = task
+    return found

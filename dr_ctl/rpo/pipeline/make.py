@@ -1,0 +1,202 @@
+"""One question to a history: what has changed is summed up, and the figures are made of all hours."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from dr_ctl.core.errors import EnvironmentFault
+from dr_ctl.core.model import Finding
+from dr_ctl.rpo.core.calendar import DAY, HOUR, SECOND
+from dr_ctl.rpo.core.cut import AWAY_US
+from dr_ctl.rpo.core.facts import Facts, Made
+from dr_ctl.rpo.core.hour import Orders
+from dr_ctl.rpo.core.summary import HORIZON_US
+from dr_ctl.rpo.estimate import notes
+from dr_ctl.rpo.findings import NO_HISTORY
+from dr_ctl.rpo.history.files import AGAIN, NAMED
+from dr_ctl.rpo.history.row import micros
+from dr_ctl.rpo.history.store import Store
+from dr_ctl.rpo.pipeline import sql
+from dr_ctl.rpo.pipeline.figures import facts_of, figures_of, tested_of
+from dr_ctl.rpo.pipeline.gold import Gold
+from dr_ctl.rpo.pipeline.hours import Hours
+from dr_ctl.rpo.pipeline.looks import AHEAD_US, History
+from dr_ctl.rpo.pipeline.progress import Say, counted, unheard
+from dr_ctl.rpo.pipeline.session import master, parallel, session
+from dr_ctl.rpo.pipeline.tables import REACH, SUMMED, folder
+from dr_ctl.rpo.pipeline.touched import Files
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from dr_ctl.rpo.estimate.request import Request
+
+SHORT_WORK_BYTES: Final = 4 << 20
+"""About two million looks: with more, a Java that compiles thoroughly is worth its time."""
+CELLS: Final = 24 * 8
+"""A test of the past is told in so many cells."""
+_FILE: Final = re.compile(r"date=[^/\s]*/site=[^/\s]*/[^/\s]*\.parquet")
+
+
+def made(spark: SparkSession, asked: Request, now_us: int, say: Say = unheard) -> Made | Finding:
+    """Read what is asked for. Where a file goes meanwhile the history is looked at anew; files that are torn inside,
+    which only whoever reads them finds, are left out."""
+    torn: set[str] = set()
+    left = AGAIN
+    while left:
+        try:
+            return _Question(spark, asked, now_us, torn, say).made()
+        except FileNotFoundError:
+            left -= 1
+        except OSError as error:
+            raise Store.of(asked.history).fault(error) from error
+        except (PySparkException, Py4JError) as error:
+            text = str(error)
+            if "FILE_NOT_EXIST" in text:
+                left -= 1
+            elif "FAILED_READ_FILE" in text and (found := set(_FILE.findall(text)) - torn):
+                torn |= found
+            else:
+                raise
+    raise EnvironmentFault("the history changed each time that it was read", remedy="Ask again.")
+
+
+class _Question:
+    def __init__(self, spark: SparkSession, asked: Request, now_us: int, torn: set[str], say: Say) -> None:
+        self._spark, self._asked, self._now_us, self._torn, self._say = spark, asked, now_us, torn, say
+        spark.catalog.clearCache()  # of the question before
+        self._history, self._store = History(spark, asked.history), Store.of(asked.history)
+        self._classes = () if asked.objectives is None else tuple(each.queues for each in asked.objectives.classes)
+
+    def made(self) -> Made | Finding:
+        asked, history = self._asked, self._history
+        if not history.sites:
+            return no_history(asked)
+        since_us = 0 if asked.since is None else micros(asked.since)
+        serving = history.serving(since_us, None if asked.until is None else micros(asked.until), self._now_us)
+        site = asked.site or serving
+        if site is None or site not in history.sites:
+            return notes.nothing_of(site, set(history.sites))
+        self._say(f"looking through the files of {site}")
+        is_usual = asked.settled and not asked.tested
+        gold = Gold(self._spark, asked.history, folder([asked.include, asked.exclude, self._classes], site))
+        files = Files.of(history, site, gold.ledger() if is_usual else None, self._store, self._torn)
+        if not files.read:
+            return notes.nothing_of(site, set(history.sites))
+        orders, is_cut = self._orders(files)
+        is_kept = asked.store and asked.since is None and asked.until is None and not asked.tested
+        if is_kept:
+            gold.tidy(orders.begin_us, orders.end_us, self._now_us)
+        span = range(orders.from_us - orders.from_us % HOUR, orders.to_us, HOUR)
+        kept = gold.kept() if is_usual else {}
+        touched = files.touched(orders.begin_us, orders.end_us, {each: told.reach_us for each, told in kept.items()})
+        todo = [each for each in span if each in touched or each not in kept or is_cut(each)]
+        hours = Hours(self._spark, history, files.read, orders, todo, self._cores)
+        with counted(self._spark, self._say, "summing up", len(todo)):
+            fresh = hours.rows() if todo else None
+        others = gold.hours({each: kept[each] for each in set(span) & kept.keys() - {*todo}})
+        parts = [each for each in (fresh, others) if each is not None]
+        rows = sql.union(each.select(*SUMMED.names).where(f"kind <> '{REACH}'") for each in parts)
+        if is_kept:
+            gold.keep(fresh, hours.reach, files, self._now_us)
+        self._say("adding up")
+        facts = facts_of(rows)
+        if facts.flows and asked.horizon_s * SECOND != HORIZON_US and not asked.tested:
+            rows = rows.unionByName(self._ahead(files, orders, facts))
+        findings = [each.finding() for each in files.all if each.why and each.touches(orders.from_us, orders.to_us)]
+        whose = partial(figures_of, rows, facts, len(self._classes)), partial(tested_of, rows)
+        late = (len(files.ahead), max(each.last_us for each in files.ahead)) if files.ahead else None
+        return Made(site, serving, orders.end_us, facts, *whose, tuple(findings), late)
+
+    def _ahead(self, files: Files, orders: Orders, facts: Facts) -> DataFrame:
+        """Changes within another time than the usual, of the last day."""
+        (first, last), horizon_us = facts.span_us, int(self._asked.horizon_s * SECOND)
+        from_us = max(first, last - DAY - horizon_us)
+        day = replace(orders, from_us=from_us, horizons_us=(horizon_us,))
+        hours = [*range(from_us - from_us % HOUR, orders.to_us, HOUR)]
+        return Hours(self._spark, self._history, files.read, day, hours, self._cores).rows().where("kind = 'change'")
+
+    @property
+    def _cores(self) -> int:
+        return parallel(self._spark)
+
+    def _orders(self, files: Files) -> tuple[Orders, Callable[[int], bool]]:
+        """What is asked of each hour, and which hours are cut by that."""
+        asked, read = self._asked, files.read
+        begin_us = min(each.first_us for each in read)
+        limit_us = (
+            self._now_us + AHEAD_US if begin_us <= self._now_us + AHEAD_US else max(each.last_us for each in read)
+        )
+        late = [each for each in read if each.last_us > limit_us]
+        ends = [each.last_us for each in read if each.last_us <= limit_us]
+        if partly := [each.name for each in late if each.first_us <= limit_us]:
+            looks = self._history.looks(partly).where(f"us <= {limit_us}")
+            ends.append(looks.selectExpr("max(us)").collect()[0][0])
+        last_us = max(ends)
+        files.ahead = late
+        until_us = last_us if asked.until is None else min(last_us, micros(asked.until))
+        first_us = begin_us - begin_us % HOUR
+        since_us = first_us if asked.since is None else max(first_us, micros(asked.since))
+        cell_us = max(SECOND, (until_us + 1 - max(since_us, begin_us)) // CELLS) if asked.tested else 0
+        orders = Orders(
+            begin_us,
+            until_us + 1,
+            since_us,
+            until_us + 1,
+            asked.include,
+            asked.exclude,
+            self._classes,
+            tuple(int(each * SECOND) for each in asked.horizons_s),
+            cell_us,
+        )
+
+        def is_cut(hour_us: int) -> bool:
+            return hour_us < since_us or (until_us < last_us and hour_us + HOUR + AWAY_US > until_us + 1)
+
+        return orders, is_cut
+
+
+def no_history(asked: Request) -> Finding:
+    text = f"there is no history to estimate from in {asked.place.shown}"
+    remedy = "Run `dr-ctl monitor` for a while, then ask again; until then the loss is not known."
+    return NO_HISTORY(text, remedy)
+
+
+@contextmanager
+def reading(say: Say = unheard) -> Iterator[Callable[[Request, int], Made | Finding]]:
+    """Read histories in a session that is started once there is something to read, and ends with the block. `say` is
+    told what is done. Raises EnvironmentFault."""
+    with ExitStack() as opened:
+        started: list[SparkSession] = []
+
+        def make(asked: Request, now_us: int) -> Made | Finding:
+            bytes_ = _unread(asked)
+            if bytes_ is None:
+                return no_history(asked)
+            if not started:
+                say(f"starting Spark ({master(asked.master)})")
+                is_busy = bytes_ > SHORT_WORK_BYTES
+                started.append(opened.enter_context(session(master=asked.master, conf=asked.conf, is_busy=is_busy)))
+            return made(started[0], asked, now_us, say)
+
+        yield make
+
+
+def _unread(asked: Request) -> int | None:
+    """About how many bytes of the history nobody has summed up; None where there is no history."""
+    store = Store.of(asked.history)
+    try:
+        files = store.listed()
+    except OSError as error:
+        raise store.fault(error) from error
+    there = [each.size for name, each in files.items() if NAMED.fullmatch(name)]
+    is_summed = any(name.startswith("summary/") for name in files)
+    return (0 if is_summed and asked.settled and not asked.tested else sum(there)) if there else None

@@ -1,1 +1,0 @@
-"""Spark itself: session, tasks, SQL texts."""
