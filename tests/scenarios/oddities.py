@@ -129,6 +129,27 @@ def bridge_stops(stage: Stage, queue: str, place: str) -> None:
         broker.bridges[f"bridge.mirror.{stage.twin.other(place)}.{queue}"].stop()
 
 
+def takes_sends(stage: Stage, place: str, queue: str) -> None:
+    """As a run leaves it that ended between the roles and the queue."""
+    broker = artemis(stage, place)
+    with stage.twin.still():
+        broker.security.remove(broker.queues[queue].address)
+
+
+def no_divert(stage: Stage, place: str, queue: str) -> None:
+    broker = stage.host(place).broker
+    assert isinstance(broker, BridgesBroker)
+    with stage.twin.still():
+        del broker.diverts[f"divert.{queue}"]
+
+
+def no_bridge(stage: Stage, place: str) -> None:
+    broker = stage.host(place).broker
+    assert isinstance(broker, BridgesBroker)
+    with stage.twin.still():
+        broker.bridges.clear()
+
+
 def agents_stop(stage: Stage) -> None:
     for broker in stage.twin.brokers(BrokerSyncBroker):
         if broker.agent is not None:
@@ -183,6 +204,10 @@ ODDITIES: Final[Sequence[tuple[str, Callable[..., object]]]] = (
     (rf"{_AT} writes down (?P<count>\d+) ids of (?P<queue>\S+) and announces none", unannounced),
     (rf"the processor of {_AT} stops", processor_stops),
     (rf"the bridge of (?P<queue>\S+) at {_AT} stops", bridge_stops),
+    (rf"{_AT} takes what is sent to (?P<queue>\S+)", takes_sends),
+    (rf"{_AT} has no divert of (?P<queue>\S+)", no_divert),
+    (rf"{_AT} has no bridge", no_bridge),
+    (rf"{_AT} lets clients in", lambda stage, place: stage.twin.open_clients(place)),
     (r"the agents stop", agents_stop),
     (rf"{_AT} damages (?P<count>\d+|all) of (?P<queue>\S+)", loses),
     (rf"queue (?P<queue>\S+) at {_AT} has (?P<name>\S+) (?P<value>true|false)", option),
