@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dr_ctl.core.model import ExitCode, Role
+from dr_ctl.engine.executor import RunResult
 from dr_ctl.engine.outcome import Done, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Ask
 from dr_ctl.telemetry.events import StepStarted
 from tests.engine.desk import Desk, at_the
 from tests.engine.lost import DEBTS, FAILBACK, FAILOVER, LOSS, REINSTATE, Cost
-from tests.engine.machine import Fault, Machine, back, lost
+from tests.engine.machine import KILLS, Fault, Machine, Seen, back, lost
 
 
 def failover(folder: Path, *faults: tuple[int, Fault], cost: Cost | None = None) -> Desk:
@@ -24,12 +27,20 @@ def failback(folder: Path, *faults: tuple[int, Fault], opened: bool = False, ask
     return Desk(folder, Machine(dict(faults), sites=back(opened=opened), debts=DEBTS), ask=ask)
 
 
+def stays_in(at: Desk, ended: RunResult[Seen]) -> None:
+    """What was taken in is in, although the move back was undone."""
+    assert (ended.code, ended.undone) == (ExitCode.REVERTED, True)
+    assert ended.text.endswith("undone: paris serves again")
+    assert at.machine.sites["paris"].open
+    assert at.machine.sites["paris"].links == {"mirror": True}
+    assert "04-reinstate undo-started" not in at.lines("step")
+    assert not any(paused for queue, paused in at.machine.sites["paris"].paused.items() if queue != "bills")
+
+
 def test_a_failover_says_what_it_may_cost(tmp_path: Path) -> None:
     at = failover(tmp_path, cost=Cost((3,)))
     at.ask = replace(FAILOVER, accept_loss=3)
-
     ended = at.go()
-
     assert (ended.code, ended.undone, ended.outage_s) == (ExitCode.OK, None, None)
     assert ended.text == (
         "failed over from london to paris; verified: paris serves; at most 3 message(s) may be lost, at most 0 "
@@ -44,40 +55,42 @@ def test_the_price_is_asked_once_more_right_before_the_point_of_no_return(tmp_pa
     at = failover(tmp_path, cost=Cost((0, 0, 5)))
     before = at.machine.dump()
     at.decide()  # as the command line does before it holds the lock
-
     ended = at.go()
-
     assert (ended.code, ended.undone) == (ExitCode.REVERTED, True)
     assert ended.text == "5 may be lost; undone: no site serves, as before"
     assert [finding.id for finding in ended.findings] == [LOSS]
     assert at.machine.dump() == before
-    assert at.lines("step")[-3:] == [
-        "08-point-of-no-return failed",
-        "06-quarantine undo-started",
-        "06-quarantine undone",
-    ]
-
-
-def test_where_nothing_had_to_be_changed_until_then_the_price_has_its_own_code(tmp_path: Path) -> None:
-    at = failover(tmp_path, cost=Cost((0, 5)))
-
-    ended = at.go(answers={"quarantine": Done("it is closed already")})
-
+    undone = ["08-point-of-no-return failed", "06-quarantine undo-started", "06-quarantine undone"]
+    assert at.lines("step")[-3:] == undone
+    # Where nothing had to be changed until then it has its own code.
+    (tmp_path / "closed").mkdir()
+    ended = failover(tmp_path / "closed", cost=Cost((0, 5))).go(answers={"quarantine": Done("it is closed already")})
     assert (ended.code, ended.text) == (ExitCode.LOSS_REFUSED, "5 may be lost; nothing was changed")
 
 
-@pytest.mark.parametrize("number", [1, 2, 3])
-@pytest.mark.parametrize("fault", [Fault.KILLED_BEFORE, Fault.KILLED_AFTER])
-def test_a_failover_that_died_at_any_call_ends_the_same(tmp_path: Path, number: int, fault: Fault) -> None:
+@pytest.mark.parametrize(
+    ("make", "calls"),
+    [
+        (failover, 3),
+        (lambda *asked: failback(*asked, ask=REINSTATE), 3),
+        (failback, 9),
+    ],
+    ids=["failover", "reinstate", "failback"],
+)
+def test_what_died_at_any_call_ends_the_same(tmp_path: Path, make: Callable[..., Desk], calls: int) -> None:
     (tmp_path / "whole").mkdir()
-    whole, at = failover(tmp_path / "whole"), failover(tmp_path, (number, fault))
+    whole = make(tmp_path / "whole")
     whole.go()
-    assert at.killed()
-
-    ended = at.go()
-
-    assert ended.code is ExitCode.OK
-    assert at.machine.dump() == whole.machine.dump()
+    assert whole.machine.calls == calls
+    for number in range(1, calls + 1):
+        for fault in KILLS:
+            folder = tmp_path / f"{number}-{fault.name}"
+            folder.mkdir()
+            at = make(folder, (number, fault))
+            assert at.killed()
+            ended = at.go()
+            assert ended.code is ExitCode.OK, (number, fault, ended)
+            assert at.machine.dump() == whole.machine.dump(), (number, fault)
 
 
 @pytest.mark.parametrize("returned", [False, True], ids=["it_stays_away", "it_came_back_closed"])
@@ -88,32 +101,20 @@ def test_a_failover_is_finished_whether_or_not_the_lost_site_came_back_meanwhile
     assert at.killed()
     if returned:
         at.machine.sites["london"] = replace(back()["london"], outflow=0)
-
     ended = at.go()
-
     assert (ended.code, ended.seen.units[0].serving) == (ExitCode.OK, "paris")
     assert ended.bounds is not None, "it was said by the process that died"
 
 
-@pytest.mark.parametrize("fault", [Fault.REFUSED, Fault.LOST])
-def test_a_failover_that_cannot_keep_residue_out_opens_nobody(tmp_path: Path, fault: Fault) -> None:
-    at = failover(tmp_path, (1, fault))
+@pytest.mark.parametrize("fault", [Fault.REFUSED, Fault.LOST, Fault.KILLED_BEFORE])
+def test_a_failover_that_cannot_keep_residue_out_or_is_aborted_is_as_before_it(tmp_path: Path, fault: Fault) -> None:
+    dies = fault is Fault.KILLED_BEFORE
+    at = failover(tmp_path, (2 if dies else 1, fault))
     before = at.machine.dump()
-
-    ended = at.go()
-
-    assert (ended.code, ended.undone) == (ExitCode.REVERTED, True)
-    assert at.machine.dump() == before
-
-
-def test_an_aborted_failover_is_as_before_it(tmp_path: Path) -> None:
-    at = failover(tmp_path, (2, Fault.KILLED_BEFORE))
-    before = at.machine.dump()
-    assert at.killed()
-
-    ended = at.abort()
-
-    assert (ended.code, ended.text) == (ExitCode.OK, "aborted; undone: no site serves, as before")
+    assert not dies or at.killed()
+    ended = at.abort() if dies else at.go()
+    assert (ended.code, ended.undone) == (ExitCode.OK if dies else ExitCode.REVERTED, True)
+    assert ended.text == "aborted; undone: no site serves, as before" or not dies
     assert at.machine.dump() == before
 
 
@@ -122,61 +123,28 @@ def test_a_failback_takes_the_site_in_and_moves_back(tmp_path: Path, opened: boo
     at = failback(tmp_path, opened=opened)
     if opened:  # the machine judges two open sites only when one is opened beside another
         assert at.machine.look().roles == {"london": Role.SERVING, "paris": Role.SERVING}
-
     ended = at.go()
-
     assert ended.code is ExitCode.OK, ended
     assert (ended.seen.units[0].serving, ended.seen.debts) == ("london", ())
+    closed = {"doors": {"clients": False, "legacy": False}, "paused": {"orders": False, "bills": True}}
     assert at.machine.dump() == {
         "london": {"doors": {"clients": True, "legacy": True}, "paused": {"orders": False}},
-        "paris": {
-            "doors": {"clients": False, "legacy": False},
-            "paused": {"orders": False, "bills": True},
-            "links": {"mirror": True},
-        },
+        "paris": {**closed, "links": {"mirror": True}},
     }
 
 
 def test_a_reinstated_site_waits_and_the_other_goes_on(tmp_path: Path) -> None:
     at = failback(tmp_path, ask=REINSTATE)
-
     ended = at.go()
-
     assert (ended.code, ended.text) == (ExitCode.OK, "london is taken in; paris serves")
     assert at.machine.sites["london"].outflow == 0
-
-
-@pytest.mark.parametrize("ask", [REINSTATE, FAILBACK], ids=["reinstate", "failback"])
-def test_a_return_that_died_at_any_call_ends_the_same(tmp_path: Path, ask: Ask) -> None:
-    (tmp_path / "whole").mkdir()
-    whole = failback(tmp_path / "whole", ask=ask)
-    whole.go()
-
-    for number in range(1, whole.machine.calls + 1):
-        for fault in (Fault.KILLED_BEFORE, Fault.KILLED_AFTER):
-            folder = tmp_path / f"{number}-{fault.name}"
-            folder.mkdir()
-            at = failback(folder, (number, fault), ask=ask)
-            assert at.killed()
-
-            ended = at.go()
-
-            assert ended.code is ExitCode.OK, (number, fault, ended)
-            assert at.machine.dump() == whole.machine.dump(), (number, fault)
 
 
 def test_a_no_to_the_question_ends_declined_with_the_site_taken_in(tmp_path: Path) -> None:
     questions: list[str] = []
     at = failback(tmp_path)
-
-    def no(sentence: str) -> bool:
-        questions.append(sentence)
-        return False
-
-    at.asker = no
-
+    at.asker = lambda sentence: bool(questions.append(sentence))
     ended = at.go()
-
     assert (ended.code, ended.undone) == (ExitCode.DECLINED, None)
     assert "london stays taken in: `dr-ctl swapover --to london`" in ended.text
     assert questions == ["Both sites hold the same. Move the service back now?"]
@@ -189,27 +157,7 @@ def test_a_no_to_the_question_ends_declined_with_the_site_taken_in(tmp_path: Pat
 @pytest.mark.parametrize("verb", ["catch-up", "fence", "verify"])
 def test_what_was_taken_in_stays_in_when_the_move_back_fails(tmp_path: Path, verb: str, outcome: Outcome) -> None:
     at = failback(tmp_path)
-
-    ended = at.go(answers={verb: outcome})
-
-    assert (ended.code, ended.undone) == (ExitCode.REVERTED, True)
-    assert ended.text.endswith("undone: paris serves again")
-    assert at.machine.sites["paris"].links == {"mirror": True}
-    assert "04-reinstate undo-started" not in at.lines("step")
-    assert not any(paused for queue, paused in at.machine.sites["paris"].paused.items() if queue != "bills")
-
-
-@pytest.mark.parametrize("verb", ["reinstate", "reconcile"])
-def test_before_it_is_taken_in_a_failure_undoes_all(tmp_path: Path, verb: str) -> None:
-    at = failback(tmp_path)
-    before = at.machine.dump()
-    faults = {"reinstate": {2: Fault.REFUSED}}.get(verb, {})
-    at.machine.faults = faults
-
-    ended = at.go(answers={} if faults else {verb: Refused("they differ")})
-
-    assert (ended.code, ended.undone) == (ExitCode.REVERTED, True)
-    assert at.machine.dump() == before
+    stays_in(at, at.go(answers={verb: outcome}))
 
 
 def test_what_a_first_process_took_in_stays_in_when_a_second_fails(tmp_path: Path) -> None:
@@ -219,9 +167,14 @@ def test_what_a_first_process_took_in_stays_in_when_a_second_fails(tmp_path: Pat
         at.machine.faults = {at.machine.calls + 1: Fault.KILLED_BEFORE}
 
     assert at.killed(listener=at_the(StepStarted, "quiesce", die))
+    stays_in(at, at.go(answers={"verify": Refused("they differ")}))
 
-    ended = at.go(answers={"verify": Refused("they differ")})
 
+@pytest.mark.parametrize(("faults", "answers"), [({2: Fault.REFUSED}, {}), ({}, {"reconcile": Refused("they differ")})])
+def test_before_it_is_taken_in_a_failure_undoes_all(tmp_path: Path, faults: Any, answers: Any) -> None:
+    at = failback(tmp_path)
+    before = at.machine.dump()
+    at.machine.faults = faults
+    ended = at.go(answers=answers)
     assert (ended.code, ended.undone) == (ExitCode.REVERTED, True)
-    assert at.machine.sites["paris"].links == {"mirror": True}
-    assert at.machine.sites["paris"].open
+    assert at.machine.dump() == before

@@ -22,38 +22,33 @@ from tests.engine.machine import Machine, lost
 
 
 class TestStepByStep:
-    def asked(self, until: str, answer: Answer, told: list[tuple[str, bool]]) -> Callable[[PlannedStep, bool], Answer]:
+    def at(self, folder: Path, until: str, answer: Answer) -> tuple[Desk, list[tuple[str, bool]]]:
+        told: list[tuple[str, bool]] = []
+
         def stepper(step: PlannedStep, may_undo: bool) -> Answer:
             told.append((step.verb, may_undo))
             return answer if step.verb == until else Answer.YES
 
-        return stepper
+        return Desk(folder, stepper=stepper), told
 
     def test_each_step_is_asked_for(self, tmp_path: Path) -> None:
-        told: list[tuple[str, bool]] = []
-        at = Desk(tmp_path, stepper=self.asked("none", Answer.STOP, told))
-
+        at, told = self.at(tmp_path, "none", Answer.STOP)
         assert at.go().code is ExitCode.OK
-        assert [verb for verb, _ in told] == [*BEFORE, "point-of-no-return", "activate", "probe"]
-        assert [may_undo for _, may_undo in told] == [True] * 9 + [False] * 2
+        verbs = [*BEFORE, "point-of-no-return", "activate", "probe"]
+        assert told == [(verb, number < 9) for number, verb in enumerate(verbs)]
 
     @pytest.mark.parametrize(
         ("before", "code"), [("check", ExitCode.DECLINED), ("fence", ExitCode.REVERTED), ("drain", ExitCode.REVERTED)]
     )
     def test_a_no_undoes(self, tmp_path: Path, before: str, code: ExitCode) -> None:
-        at = Desk(tmp_path, stepper=self.asked(before, Answer.UNDO, []))
-
+        at, _ = self.at(tmp_path, before, Answer.UNDO)
         ended = at.go()
-
-        assert (ended.code, ended.undone) == (code, True)
-        assert at.machine.dump() == START
+        assert (ended.code, ended.undone, at.machine.dump()) == (code, True, START)
 
     def test_stopping_here_leaves_the_run_to_be_resumed(self, tmp_path: Path) -> None:
-        at = Desk(tmp_path, stepper=self.asked("drain", Answer.STOP, []))
-
+        at, _ = self.at(tmp_path, "drain", Answer.STOP)
         with pytest.raises(StopAtOnce, match="2") as stopped:
             at.go()
-
         assert (stopped.value.signum, stopped.value.why) == (2, "before drain, as asked")
         assert at.machine.effects == EFFECTS[:4]
         assert Desk(tmp_path, machine=at.machine).go().code is ExitCode.OK
@@ -88,39 +83,24 @@ class TestHooks:
     def test_one_is_told_what_the_run_is_about(self, tmp_path: Path) -> None:
         hooks = Hooks()
         at = Desk(tmp_path, hooks=hooks, book=with_line("fence", hook()))
-
         assert at.go().code is ExitCode.OK
-        [(name, facts)] = hooks.told
-        assert name == "tell"
-        assert facts == {
-            "operation": "swapover",
-            "source": "london",
-            "target": "paris",
-            "step": "06-hook",
-            "undoable": True,
-        }
+        about = {"operation": "swapover", "source": "london", "target": "paris", "step": "06-hook", "undoable": True}
+        assert hooks.told == [("tell", about)]
         assert "06-hook" in at.lines("intent")
         assert "06-hook done" in at.lines("result")
 
-    @pytest.mark.parametrize("verb", BEFORE[2:])
-    def test_one_that_fails_before_the_point_of_no_return_is_undone(self, tmp_path: Path, verb: str) -> None:
+    @pytest.mark.parametrize("verb", [*BEFORE[2:], "activate", "probe"])
+    def test_one_that_fails_is_undone_before_the_point_of_no_return_and_a_warning_after_it(
+        self, tmp_path: Path, verb: str
+    ) -> None:
         at = Desk(tmp_path, hooks=Hooks(Refused("hook tell ended with 1")), book=with_line(verb, hook()))
-
         ended = at.go()
-
-        assert (ended.code, ended.undone) == (ExitCode.REVERTED, True)
-        assert "hook tell ended with 1" in ended.text
-        assert at.machine.dump() == START
-
-    @pytest.mark.parametrize("verb", ["activate", "probe"])
-    def test_after_it_one_that_fails_is_a_warning(self, tmp_path: Path, verb: str) -> None:
-        at = Desk(tmp_path, hooks=Hooks(Refused("hook tell ended with 1")), book=with_line(verb, hook()))
-
-        ended = at.go()
-
-        assert ended.code is ExitCode.OK
-        assert [finding.id for finding in ended.findings] == ["DR-HOOK-001"]
-        assert at.machine.dump() == MOVED
+        if verb in BEFORE:
+            assert (ended.code, ended.undone, at.machine.dump()) == (ExitCode.REVERTED, True, START)
+            assert "hook tell ended with 1" in ended.text
+        else:
+            assert (ended.code, at.machine.dump()) == (ExitCode.OK, MOVED)
+            assert [finding.id for finding in ended.findings] == ["DR-HOOK-001"]
 
     @pytest.mark.parametrize("fails", [False, True])
     def test_one_that_cuts_the_lost_site_off_is_what_a_failover_rests_on(self, tmp_path: Path, fails: bool) -> None:
@@ -145,9 +125,7 @@ class TestHooks:
     def test_a_lost_site_that_is_proven_to_be_down_is_not_cut_off(self, tmp_path: Path) -> None:
         at = Desk(tmp_path, ask=FAILOVER, machine=Machine(sites=lost()), price=Cost())
         at.book = with_line("fence", hook("fence-host"), book_of("failover"))
-
         decided = at.decide()
-
         assert isinstance(decided, Plan)
         assert [step.verb for step in decided.steps if step.verb == "hook"] == ["hook"]
 
@@ -163,9 +141,7 @@ class TestQuestions:
     )
     def test_a_no_undoes_what_can_be_undone(self, tmp_path: Path, before: str, code: ExitCode) -> None:
         at = Desk(tmp_path, asker=lambda sentence: False, book=with_line(before, question()))
-
         ended = at.go()
-
         assert ended.code is code
         assert at.machine.dump() == (MOVED if before == "probe" else START)
 
@@ -186,9 +162,7 @@ class TestHold:
     def test_it_waits_and_can_be_stopped(self, tmp_path: Path) -> None:
         told: list[float | None] = []
         at = Desk(tmp_path, book=with_line("fence", RunbookStep("hold", "both", 1, {"for": 0.05})))
-
         ended = at.go(listener=lambda event: told.append(event.left_s) if isinstance(event, WaitProgress) else None)
-
         assert ended.code is ExitCode.OK
         assert told[0] == pytest.approx(0.05, abs=0.02)
 
@@ -196,9 +170,7 @@ class TestHold:
 class TestOutage:
     def test_it_is_undone_when_clients_would_be_out_for_too_long(self, tmp_path: Path) -> None:
         at = Desk(tmp_path, ask=replace(ASK, max_outage_s=0.2), machine=Machine(cut=True))
-
         ended = at.go()
-
         assert (ended.code, ended.undone) == (ExitCode.REVERTED, True)
         assert "clients would be out for longer than 0.2 s" in ended.text
         assert at.machine.dump() == START
