@@ -47,135 +47,135 @@ def full_above(reserve: Path, size: int) -> Callable[[int, bytes], int]:
     return lambda file, block: no_room() if reserve.exists() and reserve.stat().st_size > size else write(file, block)
 
 
+@pytest.fixture
+def begun(path: Path) -> Iterator[Journal]:
+    """A journal with its first line."""
+    with closing(Journal(path, Clock())) as journal:
+        journal.run(PLAN, BY)
+        yield journal
+
+
+def begins(path: Path) -> None:
+    with closing(Journal(path, Clock())) as journal:
+        journal.run(PLAN, BY)
+
+
+def kinds(path: Path) -> list[str]:
+    return [entry.kind for entry in read(path)]
+
+
 def test_room_is_taken_up_before_the_first_line_and_given_back_with_the_last(path: Path, reserve: Path) -> None:
     with closing(Journal(path, Clock())) as journal:
         assert not reserve.exists()
         journal.run(PLAN, BY)
-        taken, blocks = reserve.stat().st_size, reserve.stat().st_blocks * 512
+        room = reserve.stat()
         journal.end({"outcome": "ok"})
-
-    assert (taken, blocks >= RESERVED_BYTES) == (RESERVED_BYTES, True)
+    assert (room.st_size, room.st_blocks * 512 >= RESERVED_BYTES) == (RESERVED_BYTES, True)
+    assert room.st_mode & 0o777 == 0o600  # nobody else may read it
     assert not reserve.exists()
 
 
-def test_nobody_else_may_read_it(path: Path, reserve: Path) -> None:
-    with closing(Journal(path, Clock())) as journal:
-        journal.run(PLAN, BY)
-
-    assert reserve.stat().st_mode & 0o777 == 0o600
+def test_a_process_that_dies_leaves_the_room_to_the_one_that_goes_on(path: Path, reserve: Path) -> None:
+    begins(path)
+    Journal(path, Clock()).close()
+    assert reserve.stat().st_size == RESERVED_BYTES
 
 
 def test_a_full_disk_refuses_the_run_before_its_first_line_and_leaves_no_open_run(
     path: Path, reserve: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "posix_fallocate", no_room)
-
-    with closing(Journal(path, Clock())) as journal, pytest.raises(NoRoom, match="nothing was changed") as refused:
-        journal.run(PLAN, BY)
-
+    with pytest.raises(NoRoom, match="nothing was changed") as refused:
+        begins(path)
     assert refused.value.exit_code is ExitCode.PRECHECK_FAILED
     assert not reserve.exists()
     assert not RunFiles("run", path.parent).open()
+    (path.parent / "desk").mkdir()
+    desk = Desk(path.parent / "desk")
+    with pytest.raises(NoRoom):
+        desk.go()
+    assert desk.machine.calls == 0
 
 
 def test_a_full_disk_refuses_to_go_on_with_a_run_and_leaves_it_open(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with closing(Journal(path, Clock())) as journal:
-        journal.run(PLAN, BY)
+    begins(path)
     before = path.read_bytes()
     monkeypatch.setattr(os, "posix_fallocate", no_room)
-
-    with closing(Journal(path, Clock())) as journal, pytest.raises(NoRoom):
-        journal.run(PLAN, BY)
-
+    with pytest.raises(NoRoom):
+        begins(path)
     assert path.read_bytes() == before
 
 
-def test_no_call_goes_out_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    desk = Desk(tmp_path)
-    monkeypatch.setattr(os, "posix_fallocate", no_room)
-
-    with pytest.raises(NoRoom):
-        desk.go()
-
-    assert desk.machine.calls == 0
-
-
-def test_a_file_system_that_cannot_reserve_is_no_obstacle(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("lacks", [False, True], ids=["its file system", "the system, and fdatasync"])
+def test_what_cannot_reserve_is_no_obstacle(path: Path, monkeypatch: pytest.MonkeyPatch, *, lacks: bool) -> None:
     def cannot(*_: object) -> None:
         raise OSError(errno.EOPNOTSUPP, "Operation not supported")
 
     monkeypatch.setattr(os, "posix_fallocate", cannot)
-
-    with closing(Journal(path, Clock())) as journal:
-        journal.run(PLAN, BY)
-
+    if lacks:
+        monkeypatch.delattr(os, "posix_fallocate")
+        monkeypatch.delattr(os, "fdatasync")
+    begins(path)
     assert len(read(path)) == 1
 
 
-def test_a_process_that_dies_leaves_the_room_to_the_one_that_goes_on(path: Path, reserve: Path) -> None:
-    with closing(Journal(path, Clock())) as journal:
-        journal.run(PLAN, BY)
-
-    Journal(path, Clock()).close()
-
-    assert reserve.stat().st_size == RESERVED_BYTES
-
-
 def test_a_line_that_finds_no_room_takes_a_piece_of_the_reserve(
-    path: Path, reserve: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, reserve: Path, begun: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with closing(Journal(path, Clock())) as journal:
-        journal.run(PLAN, BY)
-        monkeypatch.setattr(os, "write", full_above(reserve, RESERVED_BYTES - 3 * PIECE_BYTES))
+    monkeypatch.setattr(os, "write", full_above(reserve, RESERVED_BYTES - 3 * PIECE_BYTES))
+    begun.step(FENCE, StepEvent.STARTED, {})
+    assert reserve.stat().st_size == RESERVED_BYTES - 3 * PIECE_BYTES
+    assert kinds(path) == ["run", "step"]
 
-        journal.step(FENCE, StepEvent.STARTED, {})
 
-        assert reserve.stat().st_size == RESERVED_BYTES - 3 * PIECE_BYTES
-    assert [entry.kind for entry in read(path)] == ["run", "step"]
+def test_a_disk_that_is_found_full_at_the_sync_draws_on_the_reserve(
+    path: Path, reserve: Path, begun: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A network file system, or a quota: the write went well, and only the sync says that there is no room."""
+    sync, refusals = os.fdatasync, [errno.ENOSPC, errno.EDQUOT]
+
+    def refusing(file: int) -> None:
+        if refusals:
+            raise OSError(refusals.pop(), "No space left on device")
+        sync(file)
+
+    monkeypatch.setattr(os, "fdatasync", refusing)
+    begun.step(FENCE, StepEvent.STARTED, {})
+    assert (refusals, reserve.stat().st_size) == ([], RESERVED_BYTES - 2 * PIECE_BYTES)
+    assert kinds(path) == ["run", "step"]
 
 
 def test_a_figure_is_given_up_rather_than_room_for_what_is_done(
-    path: Path, reserve: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, reserve: Path, begun: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with closing(Journal(path, Clock())) as journal:
-        journal.run(PLAN, BY)
-        journal.step(FENCE, StepEvent.STARTED, {})
-        with monkeypatch.context() as patch:
-            patch.setattr(os, "write", no_room)
-            journal.sample(FENCE, {"outflow": 3})
-        journal.step(FENCE, StepEvent.SUCCEEDED, {})
-
-        assert reserve.stat().st_size == RESERVED_BYTES
-    assert [entry.kind for entry in read(path)] == ["run", "step", "step"]
+    begun.step(FENCE, StepEvent.STARTED, {})
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", no_room)
+        begun.sample(FENCE, {"outflow": 3})
+    begun.step(FENCE, StepEvent.SUCCEEDED, {})
+    assert reserve.stat().st_size == RESERVED_BYTES
+    assert kinds(path) == ["run", "step", "step"]
 
 
 def test_when_nothing_is_left_the_line_is_not_there_and_the_caller_is_told(
-    path: Path, reserve: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, reserve: Path, begun: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with closing(Journal(path, Clock())) as journal:
-        journal.run(PLAN, BY)
-        before = path.read_bytes()
-        monkeypatch.setattr(os, "write", no_room)
-
-        with pytest.raises(EnvironmentFault, match="No space left on device"):
-            journal.step(FENCE, StepEvent.STARTED, {})
-
-    assert path.read_bytes() == before
-    assert reserve.stat().st_size == 0
+    before = path.read_bytes()
+    monkeypatch.setattr(os, "write", no_room)
+    with pytest.raises(EnvironmentFault, match="No space left on device"):
+        begun.step(FENCE, StepEvent.STARTED, {})
+    assert (path.read_bytes(), reserve.stat().st_size) == (before, 0)
 
 
-def test_half_a_line_is_taken_back_before_it_is_tried_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write = os.write
-    halves = iter([True, False])
-    with closing(Journal(path, Clock())) as journal:
-        journal.run(PLAN, BY)
-        monkeypatch.setattr(os, "write", lambda file, block: write(file, block[:20] if next(halves) else block))
-
-        journal.step(FENCE, StepEvent.STARTED, {})
-
-    assert [entry.kind for entry in read(path)] == ["run", "step"]
+def test_half_a_line_is_taken_back_before_it_is_tried_again(
+    path: Path, begun: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, halves = os.write, iter([True, False])
+    monkeypatch.setattr(os, "write", lambda file, block: write(file, block[:20] if next(halves) else block))
+    begun.step(FENCE, StepEvent.STARTED, {})
+    assert kinds(path) == ["run", "step"]
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
@@ -294,34 +294,3 @@ def test_what_was_taken_is_as_much_as_it_says(tmp_path: Path) -> None:
     assert pieces * disk.PIECE_BYTES == RESERVED_BYTES
     reserve.release()
     assert not reserve.give_back()
-
-
-def test_a_disk_that_is_found_full_at_the_sync_draws_on_the_reserve(
-    path: Path, reserve: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A network file system, or a quota: the write went well, and only the sync says that there is no room."""
-    sync, refusals = os.fdatasync, [errno.ENOSPC, errno.EDQUOT]
-
-    def refusing(file: int) -> None:
-        if refusals:
-            raise OSError(refusals.pop(), "No space left on device")
-        sync(file)
-
-    with closing(Journal(path, Clock())) as journal:
-        journal.run(PLAN, BY)
-        monkeypatch.setattr(os, "fdatasync", refusing)
-        journal.step(FENCE, StepEvent.STARTED, {})
-
-    assert refusals == []
-    assert reserve.stat().st_size == RESERVED_BYTES - 2 * PIECE_BYTES
-    assert [entry.kind for entry in read(path)] == ["run", "step"]
-
-
-def test_a_system_without_either_call_can_write_a_journal(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(os, "posix_fallocate")
-    monkeypatch.delattr(os, "fdatasync")
-
-    with closing(Journal(path, Clock())) as journal:
-        journal.run(PLAN, BY)
-
-    assert len(read(path)) == 1

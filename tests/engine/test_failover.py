@@ -106,9 +106,7 @@ class TestWhoIsLost:
     ) -> None:
         ask = replace(FAILOVER, accept_loss=accept, **sure)
         affordable = accept == "unknown" or (cost is not None and cost <= (accept or 0))
-
         decided = decide(ask, seen(there, here), price=Cost((cost,)))
-
         if decision == NOT_SHOWN and sure == SURE:
             decision = PLAN
         assert told(decided) == (LOSS if decision == PLAN and not affordable else decision)
@@ -117,9 +115,7 @@ class TestWhoIsLost:
 
     def test_everything_that_speaks_against_it_is_told_with_the_price(self) -> None:
         warning = Finding("DR-DOOR-007", Severity.WARNING, "opens at boot")
-
         decided = plan(book_of("failover"), Recipe((warning,)), seen(DOWN, STANDBY), FAILOVER, price=Cost((None,)))
-
         assert isinstance(decided, Refusal)
         assert [finding.id for finding in decided.findings] == [LOSS, warning.id]
 
@@ -166,7 +162,6 @@ class TestWhoIsLost:
 
     def test_one_that_goes_on_is_refused_when_meanwhile_it_costs_too_much(self) -> None:
         before = past(FAILOVER, lost(), "quarantine")
-
         assert told(decide(FAILOVER, seen(DOWN, STANDBY), before, Cost((1,)))) == LOSS
 
 
@@ -177,7 +172,6 @@ class TestWhoReturns:
         self, ask: Ask, here: Role, there: Role, decision: str, debts: tuple[Debt, ...]
     ) -> None:
         decided = decide(ask, seen(here, there, *debts))
-
         if (here, there) == (SERVING, SERVING) and debts:
             decision = PLAN
         if ask is REINSTATE and decision == PLAN and not debts:
@@ -189,7 +183,6 @@ class TestWhoReturns:
     @pytest.mark.parametrize("ask", [REINSTATE, FAILBACK])
     def test_two_open_sites_are_not_sorted_out_by_a_debt_of_the_other(self, ask: Ask) -> None:
         of_paris = replace(DEBTS[0], about="paris", kept_at="london")
-
         assert told(decide(ask, seen(SERVING, SERVING, of_paris))) == BOTH
 
     @pytest.mark.parametrize("ask", [REINSTATE, FAILBACK])
@@ -199,7 +192,6 @@ class TestWhoReturns:
 
     def test_without_the_move_it_ends_where_both_are_shown_to_hold_the_same(self) -> None:
         plans = [decide(ask, Machine(sites=back(), debts=DEBTS).look()) for ask in (REINSTATE, FAILBACK)]
-
         verbs = [[step.verb for step in each.steps] for each in plans if isinstance(each, Plan)]
         assert verbs[0] == ["observe", "check", "residue", "reinstate", "reconcile"]
         assert verbs[1][: len(verbs[0]) + 1] == [*verbs[0], "ask"]
@@ -218,9 +210,7 @@ class TestWhoReturns:
     )
     def test_a_failback_goes_on_from_wherever_it_stopped(self, here: Role, there: Role, decision: str) -> None:
         before = past(replace(FAILBACK, expect_serving="paris"), back(), "fence")
-
         decided = decide(before.ask, seen(here, there), before)
-
         assert told(decided) == decision
         if isinstance(decided, Plan):
             assert (decided.source, decided.target) == ("paris", "london")
@@ -230,8 +220,6 @@ class TestWhoReturns:
     @pytest.mark.parametrize(("reached", "again"), [("reinstate", True), ("reconcile", False)])
     def test_what_was_taken_in_is_not_taken_in_again(self, ask: Ask, reached: str, again: bool) -> None:
         before = past(ask, back(), reached)
-
         decided = decide(ask, seen(STANDBY, SERVING), before)
-
         assert isinstance(decided, Plan)
         assert ("reinstate" in [step.verb for step in decided.steps]) is again

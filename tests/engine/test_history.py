@@ -33,9 +33,7 @@ def step(verb: str) -> PlannedStep:
 def test_a_plan_comes_back_as_it_was(path: Path) -> None:
     with closing(Journal(path, Clock())) as journal:
         journal.run(PLAN, BY)
-
     past = history(read(path))
-
     assert (past.ask, past.source, past.baseline) == (PLAN.ask, PLAN.source, PLAN.baseline)
     assert tuple(each.step for each in past.steps) == PLAN.steps
     assert past.last_number == 11
@@ -44,7 +42,6 @@ def test_a_plan_comes_back_as_it_was(path: Path) -> None:
 
 def test_an_ask_with_every_option_comes_back_as_it_was() -> None:
     asked = Ask("swapover", "paris", 90.0, cut_in_flight=True, accept_difference={"q": 3}, expect_serving="london")
-
     assert Ask.from_json(json.loads(json.dumps(asked.as_json()))) == asked
 
 
@@ -69,9 +66,7 @@ def test_a_resumed_run_keeps_the_source_and_baseline_of_the_first_and_adds_its_s
     desk = Desk(tmp_path, Machine({5: Fault.KILLED_AFTER}))
     assert desk.killed()
     desk.go()
-
     past = desk.past()
-
     assert past is not None
     assert (past.source, past.baseline) == (PLAN.source, PLAN.baseline)
     assert past.last_number == 22
@@ -83,9 +78,7 @@ def test_what_was_asked_and_found_at_first_stands_whatever_a_later_plan_says(pat
     with closing(Journal(path, Clock())) as journal:
         journal.run(PLAN, BY)
         journal.run(later, BY)
-
     past = history(read(path))
-
     assert (past.ask, past.source, past.baseline) == (PLAN.ask, PLAN.source, PLAN.baseline)
 
 
@@ -119,10 +112,8 @@ def test_an_activation_counts_from_its_intent_until_it_is_disproved(
 
 def test_a_journal_without_a_run_says_that_nothing_was_changed(path: Path) -> None:
     Journal(path, Clock()).close()
-
     with pytest.raises(JournalDamaged, match="holds no plan") as damaged:
         history(read(path))
-
     assert damaged.value.remedy == "The run never began: nothing was changed by it."
 
 
@@ -146,7 +137,6 @@ def test_a_sealed_line_that_does_not_fit_is_a_clear_error(
         count, last = journal.count, journal.last_hash
     entry = Entry(count + 1, "2026-11-21T02:00:00.000Z", kind, step, None, outcome, evidence, last)
     path.write_bytes(path.read_bytes() + entry.to_line().encode())
-
     with pytest.raises(JournalDamaged, match="holds no run that can be read"):
         history(read(path))
 
@@ -155,9 +145,7 @@ def test_a_run_that_has_ended_says_so(path: Path) -> None:
     with closing(Journal(path, Clock())) as journal:
         journal.run(PLAN, BY)
         journal.end({"outcome": "ok"})
-
         assert journal.history().ended
-
     assert [entry.outcome for entry in read(path)][-1] == "ok"
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from dr_ctl.core.model import ExitCode
-from dr_ctl.engine.holding import FRESH_S, LEASE_S
+from dr_ctl.engine.holding import FRESH_S, LEASE_S, Lease
 from dr_ctl.engine.lease import LOCK
 from dr_ctl.engine.runs import Locked
 from tests.engine.shelves import CALL_S, PAIR, Time, lease, look, may_call, pair, who
@@ -15,56 +16,51 @@ from tests.engine.shelves import CALL_S, PAIR, Time, lease, look, may_call, pair
 OTHER = replace(who("other"), epoch=6)
 
 
+def held(*shelves: Any, name: str = "run", **more: Any) -> Lease:
+    """A run that has the lock."""
+    run = lease(name, shelves, **more)
+    run.take()
+    return run
+
+
 class TestHolding:
     def test_the_one_who_holds_it_is_named(self) -> None:
         shelves = pair()
-        lease("first", shelves).take()
-
+        held(*shelves, name="first")
         with pytest.raises(Locked, match=r"at london/orders-1: first \(swapover to paris; ada on host-first") as raised:
             lease("second", shelves).take()
-
         assert raised.value.exit_code is ExitCode.LOCKED
         assert "--break-lock" in raised.value.remedy
 
     def test_what_was_taken_is_given_back_where_the_next_is_held(self) -> None:
         london, paris = pair()
         lease("first", [paris]).take()
-
         with pytest.raises(Locked, match="at paris"):
             lease("second", (london, paris)).take()
-
         assert (london.epochs(), paris.epochs()) == ([], [1])
 
     def test_released_it_stays_as_the_highest_and_the_next_goes_above(self) -> None:
         shelves = pair()
-        first = lease("first", shelves)
-        first.take()
-
+        first = held(*shelves, name="first")
         first.release()
-        held = [shelf.lock(1).released for shelf in shelves]
+        released = [shelf.lock(1).released for shelf in shelves]
         lease("second", shelves).take()
-
-        assert held == [True, True]
+        assert released == [True, True]
         assert [shelf.epochs() for shelf in shelves] == [[2], [2]]
 
     def test_it_runs_out_by_the_clock_of_the_broker_that_keeps_it(self) -> None:
-        time = Time()
-        london, paris = pair(time)
+        london, paris = pair()
         lease("first", (london, paris)).take()
         london.skew_ms += int(LEASE_S * 1000)
-
         with pytest.raises(Locked, match="at paris"):
             lease("second", (london, paris)).take()
         paris.skew_ms += int(LEASE_S * 1000)
-
         lease("second", (london, paris)).take()
 
     @pytest.mark.parametrize("looked", [False, True], ids=["by itself", "beside looks made for something else"])
     def test_it_is_renewed_while_it_is_tended(self, looked: bool) -> None:
-        time = Time()
-        shelves = pair(time)
-        run = lease("run", shelves)
-        run.take()
+        shelves = pair(time := Time())
+        run = held(*shelves)
 
         for _ in range(200):
             time.s += 1.0
@@ -79,8 +75,7 @@ class TestHolding:
 
     def test_no_call_goes_out_with_less_left_than_an_answer_may_take(self) -> None:
         london, _ = shelves = pair()
-        run = lease("run", shelves)
-        run.take()
+        run = held(*shelves)
         written = london.documents[LOCK, 1]
         london.skew_ms += int((LEASE_S - CALL_S + 1) * 1000)
         assert may_call(run, "london")  # looked at a moment ago
@@ -92,10 +87,8 @@ class TestHolding:
         assert run.why_not("london", PAIR, LEASE_S + 1) is not None
 
     def test_a_look_is_at_most_a_second_old(self) -> None:
-        time = Time()
-        shelves = pair(time)
-        run = lease("run", shelves)
-        run.take()
+        shelves = pair(time := Time())
+        run = held(*shelves)
         lease("thief", shelves).take(break_lock=True)
 
         before = may_call(run, "london")
@@ -130,33 +123,24 @@ class TestHolding:
         run = lease("run", shelves)
         for slot in run.slots:
             slot.store.look()  # type: ignore[attr-defined]
-
         run.take()
         for slot in run.slots:
             run.tend(slot)
-
         assert may_call(run, "london")
 
     def test_a_look_that_was_made_for_something_else_shows_a_thief_too(self) -> None:
-        time = Time()
-        shelves = pair(time)
-        run = lease("run", shelves)
-        run.take()
+        shelves = pair()
+        run = held(*shelves)
         lease("thief", shelves).take(break_lock=True)
         run.slots[0].store.look()  # type: ignore[attr-defined]
-
         run.tend(run.slots[0])
-
         assert "thief" in str(run.why_not("london", PAIR, CALL_S))
 
     def test_a_silent_broker_gets_no_call_and_does_not_keep_the_other_from_its_own(self) -> None:
-        time = Time()
-        london, paris = pair(time)
-        run = lease("run", (london, paris))
-        run.take()
+        london, paris = pair(time := Time())
+        run = held(london, paris)
         paris.silent = True
         time.s += 2 * FRESH_S
-
         assert may_call(run, "london")
         assert (
             run.why_not("paris", PAIR, CALL_S) == "the lock at paris/orders-1 could not be looked at: paris is silent"
@@ -165,10 +149,8 @@ class TestHolding:
     def test_a_broker_that_was_away_is_joined_at_the_same_epoch(self) -> None:
         london, paris = pair()
         paris.silent = True
-        run = lease("run", (london, paris))
-        run.take()
+        run = held(london, paris)
         paris.silent = False
-
         assert may_call(run, "paris")
         assert (run.held_at(), paris.epochs()) == (["london/orders-1", "paris/orders-1"], [1])
 
@@ -176,8 +158,7 @@ class TestHolding:
         london, paris = pair()
         paris.documents[LOCK, 9] = replace(OTHER, epoch=9, released=True).to_text()
         paris.silent = True
-        run = lease("run", (london, paris))
-        run.take()
+        run = held(london, paris)
         paris.silent = False
 
         assert not may_call(run, "paris")
@@ -190,24 +171,19 @@ class TestHolding:
         london, paris = pair()
         london.loses_answers = True
         run = lease("run", (london, paris))
-
         run.take()
-
         assert run.held_at() == ["london/orders-1", "paris/orders-1"]
 
     def test_where_it_may_not_be_created_the_lock_is_per_machine(self) -> None:
         london, paris = pair()
         london.forbids = paris.forbids = True
         run = lease("run", (london, paris))
-
         run.take()
-
         assert [finding.id for finding in run.findings()] == ["DR-LOCK-001", "DR-LOCK-001"]
         assert may_call(run, "london")
 
     def test_what_a_thief_took_over_is_not_undone_behind_its_back(self) -> None:
-        time = Time()
-        shelves = pair(time)
+        shelves = pair(time := Time())
         run, thief = lease("run", shelves), lease("thief", shelves)
         run.take()
         thief.take(break_lock=True)
@@ -225,12 +201,10 @@ class TestHolding:
         assert [document.run for document in thief.broken] == ["run"]
 
     def test_while_another_has_it_nothing_is_created_beside_it(self) -> None:
-        time = Time()
-        london, paris = pair(time)
+        london, paris = pair(time := Time())
         london.documents[LOCK, OTHER.epoch] = replace(OTHER, released=True).to_text()
         paris.silent = True
-        run = lease("run", (london, paris))
-        run.take()
+        run = held(london, paris)
         paris.silent = False
         lease("other", [paris]).take()
         assert not may_call(run, "paris")
@@ -246,8 +220,7 @@ class TestHolding:
 class TestPauses:
     def test_they_stand_in_the_lock_before_they_are_made(self) -> None:
         london, _ = shelves = pair()
-        run = lease("run", shelves)
-        run.take()
+        run = held(*shelves)
         run.before("london", PAIR, ["z"])
         run.facts = lambda: ("abc", 12)
 
@@ -260,33 +233,24 @@ class TestPauses:
 
     def test_a_broker_that_does_not_take_them_down_gets_no_pause(self) -> None:
         london, _ = shelves = pair()
-        run = lease("run", shelves)
-        run.take()
+        run = held(*shelves)
         london.silent = True
-
         assert run.paused("london", PAIR, ["a"]) is not None
 
     @pytest.mark.parametrize("state", ["state-dead", "another"])
     def test_whoever_takes_over_answers_for_them(self, state: str) -> None:
-        time = Time()
-        london, _ = shelves = pair(time)
-        dead = lease("dead", shelves)
-        dead.take()
+        london, _ = shelves = pair(time := Time())
+        dead = held(*shelves, name="dead")
         dead.paused("london", PAIR, ["a"])
         time.s += LEASE_S + 1
-
         lease("heir", shelves, state=state).take()
-
         assert look(london).documents[0].paused == {"dead": ("a",)}
 
     def test_a_run_that_goes_on_adds_to_its_own(self) -> None:
         london, _ = shelves = pair()
-        dead = lease("run", shelves)
-        dead.take()
+        dead = held(*shelves)
         dead.paused("london", PAIR, ["a"])
         heir = lease("run", shelves, host="another-host")
-
         heir.take()
         heir.paused("london", PAIR, ["b"])
-
         assert london.lock(2).paused == {"run": ("a", "b")}

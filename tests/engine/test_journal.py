@@ -58,7 +58,6 @@ def spans(path: Path) -> Iterator[tuple[int, int]]:
 
 def test_every_line_has_the_nine_fields_and_follows_the_line_before(path: Path) -> None:
     entries = short(path)
-
     told = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     assert [list(line) for line in told] == [KEYS] * 6
     assert [line["seq"] for line in told] == list(LINES)
@@ -70,7 +69,6 @@ def test_every_line_has_the_nine_fields_and_follows_the_line_before(path: Path) 
 
 def test_a_run_says_its_plan_and_who_runs_it(path: Path) -> None:
     evidence = short(path)[0].evidence
-
     assert evidence == {"plan": json.loads(json.dumps(PLAN.as_json())), "by": BY}
 
 
@@ -99,7 +97,6 @@ def test_only_its_owner_may_read_it_whatever_the_umask(path: Path) -> None:
         short(path)
     finally:
         os.umask(before)
-
     assert path.stat().st_mode & 0o777 == 0o600
 
 
@@ -123,12 +120,9 @@ def test_intents_are_on_disk_before_the_call_goes_out(tmp_path: Path, monkeypatc
 def test_a_move_that_the_table_does_not_know_is_not_written(path: Path) -> None:
     with closing(Journal(path, Clock())) as journal:
         journal.run(PLAN, BY)
-
         with pytest.raises(IllegalMove):
             journal.step(FENCE, StepEvent.SUCCEEDED, {})
-
         journal.step(FENCE, StepEvent.STARTED, {})
-
     assert [entry.outcome for entry in read(path)] == [None, "started"]
 
 
@@ -147,12 +141,9 @@ def test_a_line_that_cannot_be_written_is_told_and_the_journal_can_be_opened_aga
     before = short(path)
     with closing(Journal(path, Clock())) as journal, monkeypatch.context() as patch:
         patch.setattr(os, "write", write)
-
         with pytest.raises(EnvironmentFault, match=why):
             journal.signal("interrupted")
-
         assert (journal.count, journal.last_hash) == (6, before[-1].hash())
-
     assert continued(path) == before
 
 
@@ -174,7 +165,6 @@ def test_cut_off_anywhere_in_a_line_it_goes_on_after_the_line_before(path: Path,
     entries = short(path)
     whole = path.read_bytes()
     begin, end = list(spans(path))[line - 1]
-
     for cut in range(begin, end):
         path.write_bytes(whole[:cut])
         assert continued(path) == entries[: line - 1], cut
@@ -183,7 +173,6 @@ def test_cut_off_anywhere_in_a_line_it_goes_on_after_the_line_before(path: Path,
 def test_cut_off_between_two_lines_nothing_is_lost(path: Path) -> None:
     entries = short(path)
     whole = path.read_bytes()
-
     for number, (_, end) in enumerate(spans(path), start=1):
         path.write_bytes(whole[:end])
         assert continued(path) == entries[:number]
@@ -194,7 +183,6 @@ def test_a_last_line_whose_middle_never_reached_the_disk_is_left_out(path: Path)
     whole = path.read_bytes()
     begin, end = list(spans(path))[-1]
     path.write_bytes(whole[: begin + 20] + bytes(end - begin - 40) + whole[end - 20 :])
-
     assert continued(path) == entries[:-1]
 
 
@@ -241,7 +229,6 @@ def test_lines_that_do_not_follow_each_other_are_named(
 ) -> None:
     short(path)
     path.write_bytes(b"".join(alter(path.read_bytes().splitlines(keepends=True))))
-
     with pytest.raises(JournalDamaged, match=f"line {line} "):
         Journal(path, Clock())
 
@@ -260,7 +247,6 @@ def test_a_line_of_another_shape_says_which_part_does_not_fit(path: Path, key: s
     lines = path.read_bytes().splitlines(keepends=True)
     lines[1] = json.dumps(json.loads(lines[1]) | {key: value}).encode() + b"\n"
     path.write_bytes(b"".join(lines))
-
     with pytest.raises(JournalDamaged, match=f"line 2 is not a journal line: {why}"):
         read(path)
 
@@ -277,7 +263,6 @@ def test_a_line_that_was_written_anew_with_a_hash_of_its_own_does_not_fit(
     told.pop("hash")
     lines[line - 1] = Entry(**told).to_line().encode()
     path.write_bytes(b"".join(lines))
-
     with pytest.raises(JournalDamaged, match=f"line {named} "):
         read(path)
 
@@ -286,11 +271,9 @@ def test_a_damaged_journal_is_left_as_it_is_and_not_held(path: Path) -> None:
     short(path)
     altered = path.read_bytes().replace(b'"seq":2', b'"seq":3')
     path.write_bytes(altered)
-
     for _ in range(2):
         with pytest.raises(JournalDamaged, match="line 2 "):
             Journal(path, Clock())
-
     assert path.read_bytes() == altered
 
 
@@ -299,12 +282,9 @@ def test_a_second_writer_is_refused_until_the_first_has_ended(path: Path) -> Non
     with closing(Journal(path, Clock())):
         with path.open("ab") as file:
             file.write(b'{"seq":7')  # what the first has under way
-
         with pytest.raises(EnvironmentFault, match="is being written by another process"):
             Journal(path, Clock())
-
         assert path.read_bytes().endswith(b'{"seq":7')
-
     assert continued(path) == entries
 
 
@@ -312,7 +292,6 @@ def test_half_a_letter_out_of_a_brokers_answer_does_not_end_a_run(path: Path) ->
     with closing(Journal(path, Clock())) as journal:
         journal.run(PLAN, BY)
         journal.sample(PLAN.steps[0], {"queue": "half \ud800 of a letter"})
-
     assert read(path)[-1].evidence == {"queue": "half \ud800 of a letter"}
 
 

@@ -42,7 +42,6 @@ class TestTheSameState:
     @pytest.mark.parametrize("more", [{"boot": "second"}, {"host": "bastion-2"}, {"pid": 1}, {"state": "x"}])
     def test_one_that_may_live_keeps_others_out_until_it_runs_out(self, more: dict[str, Any]) -> None:
         there = replace(self.OTHER, **more)
-
         assert against(seen(there), self.MINE) == there
         assert against(seen(replace(there, expires_ms=NOW)), self.MINE) is None
 
@@ -98,7 +97,6 @@ class TestDecisions:
         dead = replace(OTHER, paused={"other": ("a", "b")})
         older = replace(dead, epoch=5, paused={"other": ("c",)})
         ended = replace(dead, epoch=4, released=True, paused={"ended": ("d",)})
-
         assert inherited(seen(dead, older, ended)) == {"other": ("a", "b", "c"), "ended": ("d",)}
 
     @given(
@@ -162,9 +160,7 @@ class TestTwoAtOnce:
     @given(ORDERS, EPOCHS, EPOCHS)
     def test_exactly_one_gets_it(self, order: list[int], here: list[int], there: list[int]) -> None:
         shelves = with_released(here, there)
-
         got = two(shelves, order)
-
         assert len(got) == 1
         assert [shelf.epochs() for shelf in shelves] == [[max([*here, *there, 0]) + 1]] * 2
         assert may_call(got[0], "london")
@@ -176,9 +172,7 @@ class TestTwoAtOnce:
         self, order: list[int], here: list[int], there: list[int], away: str
     ) -> None:
         shelves = with_released(here, there)
-
         got = two(shelves, order, frozenset({away}))
-
         shelves[0].time.s += 2 * FRESH_S
         for site in ("london", "paris"):
             assert sum(may_call(run, site) for run in got) <= 1

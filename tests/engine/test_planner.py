@@ -84,9 +84,7 @@ def decided_plan(decided: Decision) -> Plan:
 @pytest.mark.parametrize(("here", "there", "decision"), ROLES)
 def test_the_roles_decide(target: str, here: Role, there: Role, decision: str) -> None:
     sites = seen(**{target: here, OTHER[target]: there})
-
     decided = plan(BOOK, Recipe(), sites, Ask("swapover", target))
-
     assert told(decided) == decision
     if isinstance(decided, Plan):
         assert (decided.source, decided.target) == (OTHER[target], target)
@@ -99,16 +97,13 @@ def test_an_expectation_that_does_not_hold_refuses_whatever_else_holds(
 ) -> None:
     serving = [site for site, role in (("paris", here), ("london", there)) if role is SERVING]
     ask = replace(ASK, expect_serving=expected)
-
     decided = plan(BOOK, Recipe(), seen(paris=here, london=there), ask)
-
     # Two sites that serve are worse than one that was not expected.
     assert told(decided) == (decision if serving == [expected] or decision == BOTH else UNEXPECTED)
 
 
 def test_a_refusal_for_the_roles_has_the_topologys_errors_with_it() -> None:
     decided = plan(BOOK, Recipe((*ERRORS, WARNING)), seen(paris=UNKNOWN), ASK)
-
     assert isinstance(decided, Refusal)
     assert [finding.id for finding in decided.findings] == [TARGET_UNFIT, "DR-X-1", "DR-X-2"]
     assert decided.findings[0].text == "paris cannot take over: london is serving, paris is unknown"
@@ -117,7 +112,6 @@ def test_a_refusal_for_the_roles_has_the_topologys_errors_with_it() -> None:
 @pytest.mark.parametrize(("here", "there", "decision"), [each for each in ROLES if each[2] not in (PLAN, THERE)])
 def test_a_refusal_says_both_roles_and_what_to_do(here: Role, there: Role, decision: str) -> None:
     decided = plan(BOOK, Recipe(), seen(paris=here, london=there), ASK)
-
     assert isinstance(decided, Refusal)
     assert f"london is {there.value}, paris is {here.value}" in decided.findings[0].text
     assert decided.findings[0].remedy
@@ -125,7 +119,6 @@ def test_a_refusal_says_both_roles_and_what_to_do(here: Role, there: Role, decis
 
 def test_where_the_target_serves_already_warnings_are_told_and_errors_do_not_matter() -> None:
     decided = plan(BOOK, Recipe((*ERRORS, WARNING)), seen(london=STANDBY, paris=SERVING), ASK)
-
     assert decided == AlreadyThere("paris serves already; nothing was changed", (WARNING,))
 
 
@@ -134,21 +127,17 @@ def test_where_the_target_serves_already_warnings_are_told_and_errors_do_not_mat
 
 def test_any_error_of_the_topology_refuses_and_all_findings_are_told() -> None:
     decided = plan(BOOK, Recipe((*ERRORS, WARNING)), seen(), ASK)
-
     assert decided == Refusal((*ERRORS, WARNING))
 
 
 def test_a_warning_does_not_refuse() -> None:
     decided = decided_plan(plan(BOOK, Recipe((WARNING,)), seen(), ASK))
-
     assert decided.findings == (WARNING,)
 
 
 def test_verbs_that_the_topology_cannot_do_are_named_with_all_other_reasons() -> None:
     recipe = Recipe(ERRORS, lacks=frozenset({"probe", "catch-up", "hook"}))
-
     decided = plan(BOOK, recipe, seen(), ASK)
-
     assert isinstance(decided, Refusal)
     assert [finding.id for finding in decided.findings] == ["DR-BOOK-004", "DR-X-1", "DR-X-2"]
     assert decided.findings[0].text == "the runbook swapover.yaml has steps that cannot be done yet: catch-up, probe"
@@ -173,13 +162,11 @@ def test_a_plan_has_every_line_of_the_runbook_in_order_with_its_calls() -> None:
 
 def test_the_point_of_no_return_parts_what_is_undone_from_what_is_finished() -> None:
     decided = decided_plan(plan(BOOK, Recipe(), seen(), ASK))
-
     assert [step.undoable for step in decided.steps] == [True] * 8 + [False] * 3
 
 
 def test_a_steps_limits_are_the_runbooks_unless_the_topology_has_its_own() -> None:
     decided = decided_plan(plan(BOOK, Recipe(), seen(), replace(ASK, timeout_s=70.0)))
-
     limits = {step.verb: step.limits for step in decided.steps}
     assert (limits["catch-up"], limits["quiesce"]) == ({"within": 60.0}, {"within": 5.0})
     assert limits["drain"] == {"within": 70.0}
@@ -187,21 +174,18 @@ def test_a_steps_limits_are_the_runbooks_unless_the_topology_has_its_own() -> No
 
 def test_whoever_gives_a_move_less_time_waits_no_longer_while_clients_work() -> None:
     decided = decided_plan(plan(BOOK, Recipe(), seen(), replace(ASK, timeout_s=7.0)))
-
     limits = {step.verb: step.limits for step in decided.steps}
     assert (limits["catch-up"], limits["quiesce"]) == ({"within": 7.0}, {"within": 5.0})
 
 
 def test_the_baseline_is_what_was_seen() -> None:
     decided = decided_plan(plan(BOOK, Recipe(), seen(), ASK))
-
     assert decided.baseline == Machine().dump()
 
 
 @pytest.mark.parametrize("verb", sorted(VERBS))
 def test_every_verb_of_a_runbook_has_a_step(verb: str) -> None:
     decided = decided_plan(plan(book("observe", verb), Recipe(), seen(), ASK))
-
     assert decided.steps[1].verb == verb
     assert decided.steps[1].about
 
@@ -214,7 +198,6 @@ def test_an_interrupted_run_goes_on_where_both_sites_answer_and_not_both_serve(
     here: Role, there: Role, decision: str
 ) -> None:
     decided = plan(BOOK, Recipe(), seen(paris=here, london=there), ASK, past())
-
     assert told(decided) == decision
     if isinstance(decided, Plan):
         assert (decided.source, decided.target) == ("london", "paris")
@@ -223,7 +206,6 @@ def test_an_interrupted_run_goes_on_where_both_sites_answer_and_not_both_serve(
 @pytest.mark.parametrize(("activation", "decision"), [(True, PLAN), (False, SILENT)])
 def test_once_it_has_moved_the_site_that_it_left_may_be_down(activation: bool, decision: str) -> None:
     before = replace(past(), activation=activation)
-
     assert told(plan(BOOK, Recipe(), seen(london=DOWN, paris=SERVING), ASK, before)) == decision
     assert told(plan(BOOK, Recipe(), seen(london=UNKNOWN, paris=SERVING), ASK, before)) == SILENT
     assert told(plan(BOOK, Recipe(), seen(london=DOWN), ASK, before)) == SILENT
@@ -232,7 +214,6 @@ def test_once_it_has_moved_the_site_that_it_left_may_be_down(activation: bool, d
 @pytest.mark.parametrize("source", [SERVING, STANDBY])
 def test_it_goes_on_from_the_first_step_with_numbers_of_its_own(source: Role) -> None:
     decided = decided_plan(plan(BOOK, Recipe(), seen(london=source), ASK, past()))
-
     assert [step.verb for step in decided.steps] == [line.verb for line in BOOK.steps]
     assert [step.number for step in decided.steps] == list(range(12, 23))
     assert [step.undoable for step in decided.steps] == [True] * 8 + [False] * 3
@@ -256,9 +237,7 @@ def test_it_undoes_to_what_was_before_the_run_not_to_what_it_finds() -> None:
     site = Machine()
     site.sites["london"].doors["clients"] = site.sites["london"].doors["legacy"] = False
     site.sites["london"].paused["orders"] = True
-
     decided = decided_plan(plan(BOOK, Recipe(), site.look(), ASK, past()))
-
     inverses = {step.verb: [call.about for call in step.inverse] for step in decided.steps}
     assert decided.baseline == Machine().dump()
     assert inverses["fence"] == ["open clients at london", "open legacy at london"]
@@ -268,9 +247,7 @@ def test_it_undoes_to_what_was_before_the_run_not_to_what_it_finds() -> None:
 @pytest.mark.parametrize(("now", "decision"), [(None, PLAN), ("london", "DR-ROLE-002")])
 def test_what_is_expected_to_serve_is_what_is_expected_now(now: str | None, decision: str) -> None:
     begun = replace(ASK, expect_serving="london")
-
     decided = plan(BOOK, Recipe(), seen(london=STANDBY), replace(begun, expect_serving=now), past(ask=begun))
-
     assert told(decided) == decision
 
 
@@ -282,7 +259,6 @@ def test_it_does_not_go_on_where_a_site_serves_that_is_neither_its_source_nor_it
     roles: dict[str, Role],
 ) -> None:
     decided = plan(BOOK, Recipe(), Seen(roles), ASK, past())
-
     assert isinstance(decided, Refusal)
     [finding] = decided.findings
     first, second = (f"{site} is {role.value}" for site, role in roles.items())
@@ -291,5 +267,4 @@ def test_it_does_not_go_on_where_a_site_serves_that_is_neither_its_source_nor_it
 
 def test_an_error_of_the_topology_keeps_a_run_from_going_on() -> None:
     decided = plan(BOOK, Recipe(ERRORS), seen(), ASK, past())
-
     assert decided == Refusal(ERRORS)

@@ -74,9 +74,7 @@ def exchanged(text: str, first: str, then: str) -> str:
 
 def test_every_runbook_that_is_shipped_passes() -> None:
     paths = files(shipped())
-
     told = {path.stem: lint(path) for path in paths}
-
     assert "swapover" in told
     assert {name: findings for name, (_, findings) in told.items() if findings} == {}
     assert all(book is not None and book.operation == name for name, (book, _) in told.items())
@@ -89,7 +87,6 @@ def test_a_runbook_as_described_passes(tmp_path: Path, operation: str) -> None:
 
 def test_a_runbook_is_read_with_its_limits_and_words(tmp_path: Path) -> None:
     book, _ = lint(written(tmp_path, FAILOVER))
-
     assert isinstance(book, Runbook)
     steps = {step.verb: step for step in book.steps}
     assert list(steps) == [step.verb for step in book.steps]
@@ -102,16 +99,13 @@ def test_a_runbook_is_read_with_its_limits_and_words(tmp_path: Path) -> None:
 def test_short_and_long_forms_are_the_same(tmp_path: Path) -> None:
     long = SWAPOVER.replace("fence: serving", "fence: {site: serving}").replace("drain: {to: target}", "drain: target")
     long = long.replace("check: swapover", "check: {operation: swapover}")
-
     book, _ = lint(written(tmp_path, long))
-
     assert book is not None
     assert book.steps == load("swapover", shipped()).steps
 
 
 def test_a_runbook_without_a_sentence_about_it_is_good_with_a_warning(tmp_path: Path) -> None:
     book, findings = lint(written(tmp_path, FAILOVER.replace("about:", "# about:")))
-
     assert book is not None
     assert [(finding.severity, finding.text) for finding in findings] == [
         (Severity.WARNING, "book.yaml:1: about: is missing; say in a sentence what the runbook is for")
@@ -217,9 +211,7 @@ def test_the_wrong_order_is_told_with_the_reason(
     tmp_path: Path, operation: str, first: str, then: str, because: str
 ) -> None:
     text = exchanged(GOOD[operation], first, then)
-
     told = linted(tmp_path, text)
-
     assert f"{line_of(text, then)}: {then} stands before {first}: {because}" in told
 
 
@@ -228,18 +220,14 @@ def test_a_step_without_the_one_that_makes_it_safe_is_told_with_the_reason(
     tmp_path: Path, operation: str, first: str, then: str, because: str
 ) -> None:
     text = without(GOOD[operation], first)
-
     told = linted(tmp_path, text)
-
     expected = f"{line_of(text, then)}: {then} without {first} before it: {because}"
     assert expected in told or any(f"{first} is missing after" in each for each in told)
 
 
 def test_a_failover_fences_while_it_can_still_be_undone(tmp_path: Path) -> None:
     text = exchanged(exchanged(FAILOVER, "fence", "quarantine"), "fence", "point-of-no-return")
-
     told = linted(tmp_path, text)
-
     line = line_of(text, "point-of-no-return")
     assert told == [f"{line}: point-of-no-return stands before fence: what fails after it is not undone any more"]
 
@@ -247,7 +235,6 @@ def test_a_failover_fences_while_it_can_still_be_undone(tmp_path: Path) -> None:
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_an_activation_alone_is_refused_for_want_of_a_fence(tmp_path: Path, operation: str) -> None:
     told = linted(tmp_path, f"runbook: {operation}\nabout: quickly\nsteps:\n  - activate: target\n")
-
     assert any(each.startswith("4: activate without fence before it: two sites") for each in told)
 
 
@@ -267,7 +254,6 @@ def test_no_two_verbs_that_safety_needs_can_change_places(
     tmp_path: Path, operation: str, first: str, then: str
 ) -> None:
     book, findings = lint(written(tmp_path, exchanged(GOOD[operation], first, then)))
-
     assert book is None
     assert {finding.id for finding in findings} == {"DR-BOOK-003"}
 
@@ -277,7 +263,6 @@ def test_no_two_verbs_that_safety_needs_can_change_places(
 )
 def test_no_verb_that_safety_needs_can_be_left_out(tmp_path: Path, operation: str, verb: str) -> None:
     book, findings = lint(written(tmp_path, without(GOOD[operation], verb)))
-
     assert book is None
     assert {finding.id for finding in findings} == {"DR-BOOK-003"}
 
@@ -285,7 +270,6 @@ def test_no_verb_that_safety_needs_can_be_left_out(tmp_path: Path, operation: st
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_a_runbook_that_only_looks_moves_nothing(tmp_path: Path, operation: str) -> None:
     told = linted(tmp_path, f"runbook: {operation}\nabout: x\nsteps:\n  - observe: both\n")
-
     assert told == ["4: activate is missing: the target would never serve"]
 
 
@@ -327,10 +311,8 @@ steps:
 
 def test_a_runbook_that_does_not_pass_is_not_loaded_and_all_is_told(tmp_path: Path) -> None:
     path = written(tmp_path, swap(FENCE, "").replace("within: 1m", "within: 1"), "swapover.yaml")
-
     with pytest.raises(UsageError) as refused:
         load("swapover", tmp_path)
-
     assert str(refused.value) == "\n".join(finding.text for finding in lint(path)[1])
     assert len(str(refused.value).splitlines()) > 2
     assert refused.value.remedy == f"Mend {path}; `dr-ctl runbook lint` checks it."
@@ -342,7 +324,6 @@ def test_a_runbook_that_does_not_pass_is_not_loaded_and_all_is_told(tmp_path: Pa
 )
 def test_a_runbook_of_another_operation_is_not_taken_for_it(tmp_path: Path, name: str, told: str) -> None:
     written(tmp_path, FAILOVER, name)
-
     with pytest.raises(UsageError, match=told):
         load("swapover", tmp_path)
 
@@ -350,5 +331,4 @@ def test_a_runbook_of_another_operation_is_not_taken_for_it(tmp_path: Path, name
 def test_the_files_of_a_folder_come_by_name_and_only_runbooks(tmp_path: Path) -> None:
     for name in ("swapover.yaml", "failover.yaml", "notes.md"):
         written(tmp_path, "", name)
-
     assert [path.name for path in files(tmp_path)] == ["failover.yaml", "swapover.yaml"]

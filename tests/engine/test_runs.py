@@ -77,7 +77,6 @@ def held_by_another(state: Path) -> Iterator[subprocess.Popen[str]]:
 def test_a_second_run_is_told_who_holds_the_lock(runs: Runs, state: Path) -> None:
     with held_by_another(state) as other, pytest.raises(Locked) as refused, runs.lock("swapover to london"):
         pass
-
     assert refused.value.exit_code is ExitCode.LOCKED
     assert re.fullmatch(
         rf"another run is under way: swapover to paris \(process {other.pid} on \S+, since \d{{4}}-\S+Z\)",
@@ -92,17 +91,14 @@ def test_the_lock_ends_with_its_process_however_that_ends(
     with held_by_another(state) as other:
         end(other)
         other.wait()
-
         with runs.lock("resume"):
             told = json.loads((state / "lock").read_text(encoding="utf-8"))
-
     assert (told["what"], told["pid"]) == ("resume", os.getpid())
 
 
 def test_the_lock_ends_with_its_block_also_when_that_fails(runs: Runs) -> None:
     with pytest.raises(ZeroDivisionError), runs.lock("first"):
         raise ZeroDivisionError
-
     with runs.lock("second"), pytest.raises(Locked, match="second"), runs.lock("third"):
         pass
 
@@ -112,7 +108,6 @@ def test_a_refused_lock_leaves_the_holders_name_as_it_is(runs: Runs, state: Path
         before = (state / "lock").read_bytes()
         with pytest.raises(Locked), runs.lock("abort"):
             pass
-
         assert (state / "lock").read_bytes() == before
 
 
@@ -120,7 +115,6 @@ def test_a_refused_lock_leaves_the_holders_name_as_it_is(runs: Runs, state: Path
 def test_a_lock_whose_holder_cannot_be_read_is_a_lock_all_the_same(runs: Runs, state: Path, text: str) -> None:
     with runs.lock("swapover to paris"):
         (state / "lock").write_text(text, encoding="utf-8")
-
         with pytest.raises(Locked, match="its name could not be read"), runs.lock("abort"):
             pass
 
@@ -145,7 +139,6 @@ def test_nobody_but_the_owner_may_read_anything_whatever_the_umask(runs: Runs, s
 
 def test_a_run_is_named_by_its_time_its_operation_and_its_target(runs: Runs, state: Path) -> None:
     files = runs.create("swapover", "paris")
-
     assert re.fullmatch(r"20261121T020100Z-swapover-paris-[0-9a-f]{4}", files.name)
     assert files.folder == state / "runs" / files.name
     names = [path.name for path in (files.plan, files.journal, files.result, files.report)]
@@ -155,9 +148,7 @@ def test_a_run_is_named_by_its_time_its_operation_and_its_target(runs: Runs, sta
 def test_a_document_is_written_whole_in_place_of_the_old_one(tmp_path: Path) -> None:
     path = tmp_path / "result.json"
     write(path, {"outcome": "ok", "text": "Größe"})
-
     write(path, {"outcome": "unknown", "text": "groß"})
-
     assert json.loads(path.read_text(encoding="utf-8")) == {"outcome": "unknown", "text": "groß"}
     assert [each.name for each in tmp_path.iterdir()] == ["result.json"]
 
@@ -210,7 +201,6 @@ def started(runs: Runs, *, ended: bool = False) -> RunFiles:
 
 def test_runs_come_by_time(runs: Runs) -> None:
     names = [runs.create("swapover", site).name for site in ("paris", "london", "paris")]
-
     assert [run.name for run in runs.all()] == names
 
 
@@ -223,7 +213,6 @@ def test_without_a_run_there_is_none(runs: Runs) -> None:
 
 def test_a_run_is_found_by_its_name_by_a_beginning_of_it_or_as_the_last_one(runs: Runs) -> None:
     first, second = (runs.create("swapover", site) for site in ("paris", "london"))
-
     assert runs.find(first.name) == first
     assert runs.find("20261121T0201") == first
     assert runs.find("20261121T0202") == second
@@ -241,7 +230,6 @@ def test_a_run_is_found_by_its_name_by_a_beginning_of_it_or_as_the_last_one(runs
 def test_a_beginning_that_fits_none_or_several_is_refused(runs: Runs, name: str, told: str) -> None:
     for site in ("paris", "london"):
         runs.create("swapover", site)
-
     with pytest.raises(UsageError, match=told):
         runs.find(name)
 
@@ -251,7 +239,6 @@ def test_the_unfinished_run_is_the_newest_that_began_and_has_not_ended(runs: Run
     newest = started(runs)
     started(runs, ended=True)
     runs.create("swapover", "paris")  # it never began: there is no journal
-
     assert runs.unfinished() == newest
 
 

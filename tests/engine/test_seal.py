@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -87,94 +88,66 @@ def chained(files: RunFiles, line: int, **more: Any) -> None:
     files.journal.write_text(text, encoding="utf-8")
 
 
-@pytest.mark.parametrize("line", range(1, 7))
-def test_a_chain_that_was_made_anew_does_not_fit_the_seal(small: RunFiles, line: int) -> None:
-    chained(small, line, time="2026-11-21T02:00:00.001Z")
-
-    checked = check(small)
-
-    assert (checked.verdict, checked.line) == (Verdict.ALTERED, 6)
-    assert "the last, and result.json do not fit" in checked.text
-
-
-def test_a_line_that_was_added_is_named(small: RunFiles) -> None:
+def added(small: RunFiles) -> None:
     last = json.loads(small.journal.read_bytes().splitlines()[-1])
     entry = Entry(7, last["time"], "signal", None, None, "interrupted", {}, last["hash"])
     with small.journal.open("a", encoding="utf-8") as file:
         file.write(entry.to_line())
 
+
+def otherwise(old: bytes, new: bytes) -> Callable[[RunFiles], object]:
+    return lambda files: files.journal.write_bytes(files.journal.read_bytes().replace(old, new))
+
+
+def says_else(key: str) -> Callable[[RunFiles], None]:
+    return lambda small: write(small.result, json.loads(small.result.read_bytes()) | {key: "something else"})
+
+
+NOTHING_SEALED = ["", "{", "[]", "null", "{}", '{"journal": {}}', '{"journal": {"count": "x"}}']
+
+
+@pytest.mark.parametrize(
+    ("alter", "line", "words"),
+    [
+        # A chain that was made anew.
+        *((partial(chained, line=n, time="2026-11-21T02:00:00.001Z"), 6, "the last, and result.json do not fit")
+          for n in range(1, 7)),
+        (added, 7, "line 7 of journal.jsonl was added"),
+        (otherwise(b'{"seq":2,', b'{"seq": 2,'), 2, ""),  # the same entry in other bytes
+        *((says_else(key), None, "result.json does not say what line 6")
+          for key in ("outcome", "exit_code", "summary", "findings", "data")),
+        *((partial(lambda small, text: small.result.write_text(text), text=text), None, "") for text in NOTHING_SEALED),
+        (lambda small: small.journal.unlink(), 1, ""),
+        (lambda small: small.journal.write_bytes(b""), 1, ""),
+    ],
+)  # fmt: skip
+def test_what_was_altered_is_named(small: RunFiles, alter: Callable[[RunFiles], object], line: Any, words: str) -> None:
+    alter(small)
     checked = check(small)
-
-    assert (checked.verdict, checked.line) == (Verdict.ALTERED, 7)
-    assert "line 7 of journal.jsonl was added" in checked.text
-
-
-def test_the_same_entry_in_other_bytes_is_an_alteration(small: RunFiles) -> None:
-    whole = small.journal.read_bytes()
-    small.journal.write_bytes(whole.replace(b'{"seq":2,', b'{"seq": 2,'))
-
-    assert check(small).line == 2
-
-
-@pytest.mark.parametrize("key", ["outcome", "exit_code", "summary", "findings", "data"])
-def test_a_result_that_says_something_else_is_altered(small: RunFiles, key: str) -> None:
-    told = json.loads(small.result.read_bytes())
-    write(small.result, told | {key: "something else"})
-
-    checked = check(small)
-
     assert checked.verdict is Verdict.ALTERED
-    assert "result.json does not say what line 6" in checked.text
+    assert line is None or checked.line == line
+    assert words in checked.text
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}", '{"journal": {}}', '{"journal": {"count": "x"}}'])
-def test_a_result_that_seals_nothing_is_altered(small: RunFiles, text: str) -> None:
-    small.result.write_text(text, encoding="utf-8")
-
-    assert check(small).verdict is Verdict.ALTERED
-
-
-def test_a_journal_that_is_gone_is_altered(small: RunFiles) -> None:
-    small.journal.unlink()
-
-    assert (check(small).verdict, check(small).line) == (Verdict.ALTERED, 1)
-
-
-def test_an_empty_journal_of_a_run_that_ended_is_altered(small: RunFiles) -> None:
-    small.journal.write_bytes(b"")
-
-    assert (check(small).verdict, check(small).line) == (Verdict.ALTERED, 1)
-
-
-def test_an_open_run_is_checked_as_far_as_it_came(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("alter", "verdict", "line", "words"),
+    [
+        (lambda files: None, Verdict.OPEN, None, "its 7 line(s) so far fit together; line 8 is torn, or being written"),
+        # A crash may leave a whole line that is none.
+        (lambda files: files.journal.write_bytes(files.journal.read_bytes() + b"\0\0\n"), Verdict.OPEN, 8,
+         "its 7 line(s) so far fit together; line 8 is torn, as a crash leaves it"),
+        (lambda files: files.journal.write_bytes(b"garbage\n"), Verdict.ALTERED, 1, ""),
+        (otherwise(b'"seq":3', b'"seq":4'), Verdict.ALTERED, 3, ""),
+    ],
+)  # fmt: skip
+def test_an_open_run_is_checked_as_far_as_it_came(
+    tmp_path: Path, alter: Callable[[RunFiles], object], verdict: Verdict, line: int | None, words: str
+) -> None:
     files = cut_off(tmp_path).files
-
+    alter(files)
     checked = check(files)
-
-    assert (checked.verdict, checked.lines) == (Verdict.OPEN, 7)
-    assert checked.text.endswith("its 7 line(s) so far fit together; line 8 is torn, or being written")
-
-
-def test_a_crash_may_leave_a_whole_line_that_is_none(tmp_path: Path) -> None:
-    files = cut_off(tmp_path).files
-    with files.journal.open("ab") as file:
-        file.write(b"\0\0\n")
-
-    assert (check(files).verdict, check(files).line) == (Verdict.OPEN, 8)
-
-
-def test_a_journal_of_which_no_line_can_be_read_is_no_open_run(tmp_path: Path) -> None:
-    files = cut_off(tmp_path).files
-    files.journal.write_bytes(b"garbage\n")
-
-    assert (check(files).verdict, check(files).lines, check(files).line) == (Verdict.ALTERED, 0, 1)
-
-
-def test_an_open_run_that_was_altered_is_altered(tmp_path: Path) -> None:
-    files = cut_off(tmp_path).files
-    files.journal.write_bytes(files.journal.read_bytes().replace(b'"seq":3', b'"seq":4'))
-
-    assert (check(files).verdict, check(files).line) == (Verdict.ALTERED, 3)
+    assert (checked.verdict, checked.line, checked.lines) == (verdict, line, {None: 7, 8: 7, 1: 0, 3: 2}[line])
+    assert checked.text.endswith(words)
 
 
 def test_a_run_that_never_began_has_nothing_to_check(tmp_path: Path) -> None:

@@ -53,21 +53,18 @@ def is_zero(seen: int) -> bool:
 
 def test_a_wait_looks_once_where_no_time_is_left() -> None:
     clock = Clock([1])
-
     assert until(clock, clock.look, holds=is_zero, within_s=0.0, poll_s=1.0) == Waited(1, held=False)
     assert clock.looked_at == [0.0]
 
 
 def test_polls_count_from_the_beginning_of_a_look() -> None:
     clock = Clock([1, 1, 0], takes_s=0.4)
-
     assert until(clock, clock.look, holds=is_zero, within_s=9.0, poll_s=1.0) == Waited(0, held=True)
     assert clock.looked_at == [0.0, 1.0, 2.0]
 
 
 def test_a_wait_holds_only_after_so_many_looks_in_a_row() -> None:
     clock = Clock([0, 1, 0, 0])
-
     assert until(clock, clock.look, holds=is_zero, within_s=9.0, poll_s=1.0, calm=2).held
     assert len(clock.looked_at) == 4
 
@@ -75,21 +72,18 @@ def test_a_wait_holds_only_after_so_many_looks_in_a_row() -> None:
 def test_a_look_that_began_after_the_deadline_decides() -> None:
     """The second look begins in time and ends late: the third, which began late, finds it."""
     clock = Clock([1, 1, 0], takes_s=2.0)
-
     assert until(clock, clock.look, holds=is_zero, within_s=3.0, poll_s=0.5) == Waited(0, held=True)
     assert clock.looked_at == [0.0, 2.0, 4.0]
 
 
 def test_only_one_look_begins_after_the_deadline() -> None:
     clock = Clock([1] * 9)
-
     assert until(clock, clock.look, holds=is_zero, within_s=2.5, poll_s=1.0) == Waited(1, held=False)
     assert clock.looked_at == [0.0, 1.0, 2.0, 3.0]
 
 
 def test_a_hopeless_look_ends_it_at_once_and_one_that_holds_is_never_hopeless() -> None:
     hopeless, held = Clock([1, 2, 0]), Clock([0])
-
     assert until(hopeless, hopeless.look, holds=is_zero, within_s=None, poll_s=1.0, hopeless=lambda seen: seen > 1) == (
         Waited(2, held=False)
     )
@@ -98,7 +92,5 @@ def test_a_hopeless_look_ends_it_at_once_and_one_that_holds_is_never_hopeless() 
 
 def test_meanwhile_gets_each_look_after_which_the_wait_goes_on() -> None:
     clock, seen = Clock([3, 2, 0]), list[int]()
-
     until(clock, clock.look, holds=is_zero, within_s=9.0, poll_s=1.0, meanwhile=seen.append)
-
     assert seen == [3, 2]
