@@ -41,12 +41,10 @@ def london() -> Management:
 
 def test_what_is_written_is_read_beside_the_brokers_clock(london: Management) -> None:
     store = documents(london)
-
     assert store.create("lock", 3, '{"a": "ü\\""}')
     assert store.create("lock", 12, "second")
     assert store.create("receipt", 1, "of another kind")
     store.update("lock", 12, "anew")
-
     assert store.read("lock") == (london.server["CurrentTimeMillis"], [(3, '{"a": "ü\\""}'), (12, "anew")])
     store.delete("lock", 3)
     assert store.read("lock")[1] == [(12, "anew")]
@@ -102,7 +100,6 @@ def test_one_that_is_gone_is_not_written(london: Management) -> None:
 )
 def test_a_refusal_is_told_apart_from_one_that_is_there(london: Management, answer: dict[str, object]) -> None:
     london.instead["document"] = answer
-
     with pytest.raises(Forbidden):
         documents(london).create("lock", 1, "text")
 
@@ -110,25 +107,21 @@ def test_a_refusal_is_told_apart_from_one_that_is_there(london: Management, answ
 @pytest.mark.parametrize(("told", "forbidden"), [(True, False), (False, True)])
 def test_whether_they_may_be_created_is_asked_and_not_tried(london: Management, told: bool, forbidden: bool) -> None:
     london.instead["canInvoke"] = {"value": told, "status": 200}
-
     assert (documents(london).why_forbidden() is not None) is forbidden
     assert london.documents == []
 
 
 def test_a_broker_that_does_not_know_who_may_says_nothing(london: Management) -> None:
     london.instead["canInvoke"] = failed("No MBean", "javax.management.InstanceNotFoundException", 404)
-
     assert documents(london).why_forbidden() is None
 
 
 def test_they_are_no_business_queues_and_never_mirrored(london: Management) -> None:
     documents(london).create("lock", 1, "text")
-
     (told,) = [told for bean, told in london.queues.items() if beans.parts(bean)["queue"] == "dr-ctl.lock.london.1"]
     assert told["InternalQueue"] is True
 
 
 def test_only_documents_of_the_kind_are_numbered_whatever_the_site_is_called() -> None:
     names = ["dr-ctl.lock.london.2", "dr-ctl.lock.lon.1", "dr-ctl.lock.london.x", "dr-ctl.debt.london.1", "dr-ctl.lock"]
-
     assert [number for number, _ in numbered(dict.fromkeys(names, ""), "lock")] == [1, 2]

@@ -36,20 +36,17 @@ def test_nodes_are_told_by_the_policy_or_by_the_listing(
     attributes: dict[str, Any], rows: list[Any], *, has_nodes: bool, replicates: bool
 ) -> None:
     told = group(rows, **attributes)
-
     assert (told.has_nodes, told.replicates) == (has_nodes, replicates)
     assert told.port == (61618 if rows else None)
 
 
 def test_other_brokers_of_the_cluster_are_no_nodes() -> None:
     told = group([OWN, {"nodeID": "n2", "live": "h3:61618"}], HAPolicy="Primary Only")
-
     assert (told.nodes, told.cluster, told.has_nodes) == ((), ("h3:61618",), False)
 
 
 def test_a_listing_that_may_not_be_asked_for_leaves_the_policy() -> None:
     refused = Answer(OperationFailed("no such operation"))
-
     assert read(Fields("server", {"HAPolicy": "Primary Only"}), "n1", refused) == Group("Primary Only")
     with pytest.raises(BadValue):
         group({"data": []})

@@ -32,9 +32,7 @@ def test_retained_messages_and_kept_sessions_stay(queues: list[Queue], stays: tu
 
 def test_what_stays_is_a_warning_at_the_serving_site_alone() -> None:
     keeps, keeps_not = broker("london", queue(TOPIC, 1)), broker("paris")
-
     [finding] = of_both(keeps, keeps_not)
-
     assert finding.id == "DR-MQTT-001"
     assert finding.text == (
         "london/orders-1: 1 retained message(s) of MQTT (plant.1.state) stay there and do not come to paris"

@@ -34,13 +34,11 @@ def test_a_copy_of_any_protocol_has_the_name_of_its_message(one: dict[str, Any])
 def test_what_a_client_of_amqp_wrote_where_a_broker_writes_is_its_own() -> None:
     told = {"messageAnnotations.x-opt-ORIG-MESSAGE-ID": 7, "applicationProperties._AMQ_ORIG_MESSAGE_ID": 8}
     row = {"messageID": "5", "protocol": "AMQP", "StringProperties": {}, "LongProperties": told}
-
     assert _message(row, "london").origins == {("london", 5)}
 
 
 def test_an_id_that_is_a_number_is_written_down_as_one_writes_it() -> None:
     row = {"messageID": "5", "protocol": "AMQP", "IntProperties": {"applicationProperties.order_id": 47}}
-
     assert _message(row, "london").id(HEADER) == "47"
 
 

@@ -22,7 +22,6 @@ def store(path: Path, *rows: tuple[str, str], table: str = "processed") -> Store
 def test_what_one_knows_and_the_other_does_not_is_counted_by_queue(tmp_path: Path) -> None:
     here = store(tmp_path / "here it is.sqlite", ("FOO", "1"), ("FOO", "2"), ("FOO", "3"), ("BAR", "1"))
     there = store(tmp_path / "there.sqlite", ("FOO", "1"), ("BAR", "1"), ("BAR", "9"), table="done")
-
     assert lacking(here, there) == {"FOO": 2}
     assert lacking(there, here) == {"BAR": 1}
 

@@ -112,14 +112,12 @@ def test_what_nothing_keeps_clients_out_of_is_served_where_they_work(
     london: BrokerView, paris: BrokerView, idle: dict[str, set[str]]
 ) -> None:
     sites = with_idle({"london": {PAIR: london}, "paris": {PAIR: paris}})
-
     found = {site: each for site, brokers in sites.items() for each in brokers.values()}
     assert {site: set(each.idle) for site, each in found.items() if isinstance(each, BrokerView)} == idle
 
 
 def test_a_service_in_two_parts_is_told_queue_by_queue() -> None:
     apart = seen(shut(LONDON, by_role=True, by_pause=True), shut(PARIS, by_role=False, by_pause=False))
-
     assert {each.name: each.serving for each in apart.units} == {"audit": "london", "orders": "paris"}
 
 
@@ -182,16 +180,12 @@ def replace_site(request: object) -> dict[str, object]:
 def test_a_divert_is_known_by_its_filter_where_all_bridges_are_gone_and_its_buffer_has_a_name_of_its_own() -> None:
     own = buffer("london", "orders", address="puffer.in")
     named = replace(flow("london", "orders").divert, to="puffer.in")
-
     [found] = joined([named], [own], [])
-
     assert (found.unit, found.buffer, found.bridges) == ("orders", own, ())
     assert joined([replace(named, filter=None)], [own], []) == []
 
 
 def test_dead_letters_have_no_row_in_the_history() -> None:
     ended = replace(LONDON, queues=(*LONDON.queues, queue("DLQ", 7), queue("ExpiryQueue", 3), queue("loose", 2)))
-
     rows = seen(ended, PARIS).rows(datetime(2026, 11, 21, tzinfo=UTC))
-
     assert {row.name for row in rows if row.kind == "queue" and row.site == "london"} == {*UNITS, "loose"}

@@ -12,10 +12,9 @@ from dr_ctl.topologies.bridges.seen import BridgesSeen
 from dr_ctl.topologies.bridges.view import ORIGIN, Bridge, BrokerView, Divert, Flow
 from dr_ctl.topologies.common.seen import Silent
 from dr_ctl.topologies.common.view import Acceptor, Config, Connection, Grants, Queue
-from tests.topologies import queues
+from tests.topologies import made
+from tests.topologies.made import PAIR, PEERS
 
-PAIR = "orders-1"
-PEERS = {"london": "paris", "paris": "london"}
 LETTERS = {"dead_letter_address": "DLQ", "expiry_address": "ExpiryQueue"}
 IDS = "notification.ids"
 UNITS = ("orders", "audit")
@@ -26,7 +25,7 @@ CLOSED: Grants = {"amq": ("send", "consume"), "app": (), "bridge": ("send",)}
 
 def queue(name: str, depth: int = 0, *, site: str = "london", **more: Any) -> Queue:
     bean = beans.queue(site, more.get("address", name), more.get("routing", "anycast"), name)
-    return queues.queue(name, bean, depth, **LETTERS | more)
+    return made.queue(name, bean, depth, **LETTERS | more)
 
 
 def buffer(site: str, unit: str, depth: int = 0, **more: Any) -> Queue:
@@ -53,37 +52,27 @@ def arrived(site: str, depth: int = 0, **more: Any) -> Queue:
 
 
 def door(name: str, port: int, site: str, **more: Any) -> Acceptor:
-    bean = beans.acceptor(site, name)
-    return replace(Acceptor(name, bean, True, port, frozenset({"CORE"}), opens_at_boot=False), **more)
+    return made.door(name, beans.acceptor(site, name), port, "CORE", **more)
 
 
 def broker(site: str, *, closed: bool | None = None, **more: Any) -> BrokerView:
     """One healthy broker; its queues are closed at Paris unless told otherwise: by role, and by their pauses."""
     shut = site == "paris" if closed is None else closed
     units = more.pop("among", UNITS)
-    usual = BrokerView(
-        pair=PAIR,
-        site=site,
-        config=Config(("clients",), ("bridge",), None, lasting=Roles(("app",))),
-        broker=site,
-        version="2.56.0",
-        node=f"node-{site}",
-        start="1795251000000",
-        now_ms=1795251263227,
-        acceptors=(door("clients", CLIENTS, site), door("bridge", BRIDGES, site)),
-        queues=tuple(queue(unit, site=site, paused=shut) for unit in units),
-        connections=(connection("bridge", BRIDGES),),
-        consumers=(),
-        prepared=(),
-        active=True,
-        flows=tuple(flow(site, unit) for unit in units),
-        ids=flow(site, IDS),
-        arrived=(arrived(site),),
-        unrouted={},
-        grants={**dict.fromkeys(units, CLOSED if shut else OPEN), IDS: OPEN},
-        users={"app": frozenset({"app"}), "bridge": frozenset({"bridge"})},
-    )
-    return replace(usual, **more)
+    usual = {
+        "config": Config(("clients",), ("bridge",), None, lasting=Roles(("app",))),
+        "acceptors": (door("clients", CLIENTS, site), door("bridge", BRIDGES, site)),
+        "queues": tuple(queue(unit, site=site, paused=shut) for unit in units),
+        "connections": (connection("bridge", BRIDGES),),
+        "active": True,
+        "flows": tuple(flow(site, unit) for unit in units),
+        "ids": flow(site, IDS),
+        "arrived": (arrived(site),),
+        "unrouted": {},
+        "grants": {**dict.fromkeys(units, CLOSED if shut else OPEN), IDS: OPEN},
+        "users": {"app": frozenset({"app"}), "bridge": frozenset({"bridge"})},
+    }
+    return made.view(BrokerView, site, **{**usual, **more})
 
 
 def connection(user: str, port: int) -> Connection:

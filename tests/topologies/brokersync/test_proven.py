@@ -19,15 +19,12 @@ HERE = Whole("orders", frozenset({"c"}), before=1, after=1)
 def test_copies_go_where_the_counters_cover_all_of_them(consumed: int, to_ship: int, is_proven: bool) -> None:
     """A copy that is still to be shipped may be of a consumed message: it leaves less for the others."""
     serving = broker("london", serves=True, depth=1, to_ship=to_ship, consumed={"orders": consumed})
-
     found = proven.covered(serving, "orders", COPIES, HERE)
-
     assert (found.ids if isinstance(found, Consumed) else None) == ({"a", "b"} if is_proven else None)
 
 
 def test_nothing_goes_while_somebody_holds() -> None:
     serving = broker("london", serves=True, consumed={"orders": 9}, held="an operator")
-
     assert "an operator" in str(proven.covered(serving, "orders", COPIES, HERE))
 
 
@@ -50,6 +47,5 @@ def test_what_was_noted_of_another_start_counts_no_more(tmp_path: Path) -> None:
     documents = tmp_path / "documents"
     proven.note(documents, "paris", "b", "ID:1", SHOWN, "orders", 7)
     proven.note(documents, "paris", "b", "ID:2", SHOWN, "orders", 1)
-
     assert proven.by_runs(documents, "paris", "b", "ID:1") == {}
     assert proven.by_runs(documents, "paris", "b", "ID:2")["shown"] == {"orders": 1}

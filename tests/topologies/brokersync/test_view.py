@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.brokersync import parity
 from dr_ctl.topologies.brokersync.look import seen
-from dr_ctl.topologies.brokersync.view import AGENT, SyncConfig
+from dr_ctl.topologies.brokersync.view import AGENT, BrokerView, SyncConfig
 from dr_ctl.topologies.classic.broker import Network
 from dr_ctl.topologies.classic.look import Answered
 from dr_ctl.topologies.common.view import Config, Consumer
@@ -46,92 +47,79 @@ def looked(told: Answered, copies: str = "{queue}.DR") -> dict[str, str]:
     return {name: each.name for name, each in view.copying.items()}
 
 
-def test_copy_queues_are_those_that_the_settings_name() -> None:
+def test_copy_queues_are_those_that_the_settings_name_or_that_a_bridge_takes_from() -> None:
     assert looked(answered("orders.in", "orders.in.DR", "other")) == {"orders.in": "orders.in.DR"}
-
-
-def test_a_queue_that_a_bridge_takes_from_holds_copies_of_the_one_whose_name_it_begins_with() -> None:
+    # Of the one whose name it begins with, the longest.
     told = answered("orders", "orders.in", "orders.in-paris", bridged="orders.in-paris")
-
     assert looked(told) == {"orders.in": "orders.in-paris"}
 
 
 def test_what_the_agent_takes_is_no_clients() -> None:
     mine, theirs = (Consumer("orders.in", None, client, "", "", 0) for client in (f"{AGENT}1", "app"))
-    own = SyncConfig("{queue}.DR", "{queue}.DR", "sync")
-
-    view = seen(answered("orders.in", consumers=(mine, theirs)), NoPapers(), pair="b", site="x", config=CONFIG, own=own)  # type: ignore[arg-type]
-
+    own, more = SyncConfig("{queue}.DR", "{queue}.DR", "sync"), {"pair": "b", "site": "x", "config": CONFIG}
+    view = seen(answered("orders.in", consumers=(mine, theirs)), NoPapers(), own=own, **more)  # type: ignore[arg-type]
     assert [each.client for each in view.consumers] == ["app"]
 
 
 def test_what_the_peer_has_too_many_of_would_come_twice() -> None:
-    here, there = broker("london", serves=True, depth=5, to_ship=2), broker("paris", serves=False, depth=10)
-
-    assert here.link.ahead(there) == {"orders": 7}
-    assert here.link.ahead(None) == {"orders": None}
+    here, there = pair(5, 10, to_ship=2)
+    assert (here.link.ahead(there), here.link.ahead(None)) == ({"orders": 7}, {"orders": None})
     assert here.link.stake(there).queues == {"orders": (2, 7)}
+    # The history has what is to ship, what lies there and what is not removed yet.
+    assert {row.kind: row.depth for row in here.link.rows(there, AT)} == {"mirror": 2, "staged": 10, "acks": 7}
+    assert [[row.kind for row in told] for told in (here.link.rows(None, AT), there.link.rows(here, AT))] == [
+        ["mirror"],
+        ["mirror"],
+    ]
 
 
 def test_what_the_peer_lacks_would_be_lost_shipped_or_never_copied() -> None:
     """20 copies were purged on their way, 3 are under way, and nothing copies `plain`."""
-    here, there = broker("london", serves=True, depth=23, to_ship=3), broker("paris", serves=False, depth=0)
+    here, there = pair(23, 0, to_ship=3)
     here = replace(here, queues=(*here.queues, queue("plain", 30)))
-
     stake = here.link.stake(there)
     rows = {(row.kind, row.name): row.depth for row in here.link.rows(there, AT)}
-
     assert (stake.lost, stake.duplicates) == (53, 0)
     assert stake.queues == {"orders": (23, 0), "plain": (30, 0)}
     assert (rows["mirror", "orders"], rows["mirror", "plain"], rows["acks", "plain"]) == (23, 30, 0)
     assert here.link.stake(None).queues == {"orders": (3, None), "plain": (30, 0)}
 
 
-def test_the_history_has_what_is_to_ship_what_lies_there_and_what_is_not_removed_yet() -> None:
-    here, there = broker("london", serves=True, depth=5, to_ship=2), broker("paris", serves=False, depth=10)
-
-    rows = {row.kind: row.depth for row in here.link.rows(there, AT)}
-
-    assert rows == {"mirror": 2, "staged": 10, "acks": 7}
-    assert [row.kind for row in here.link.rows(None, AT)] == ["mirror"]
-    assert [row.kind for row in there.link.rows(here, AT)] == ["mirror"]
+def pair(source: int, target: int, *, to_ship: int) -> tuple[BrokerView, BrokerView]:
+    return broker("london", serves=True, depth=source, to_ship=to_ship), broker("paris", serves=False, depth=target)
 
 
 @pytest.mark.parametrize(
     ("source", "target", "to_ship", "lacks"), [(5, 5, 0, 0), (5, 3, 2, 0), (5, 2, 2, 1), (2, 9, 0, 0)]
 )
 def test_a_site_lacks_what_it_neither_has_nor_gets(source: int, target: int, to_ship: int, lacks: int) -> None:
-    here, there = (
-        broker("london", serves=True, depth=source, to_ship=to_ship),
-        broker("paris", serves=False, depth=target),
-    )
-
-    (told,) = parity.counts(here, there, Queues())
-
-    assert told.lacks == lacks
+    here, there = pair(source, target, to_ship=to_ship)
+    assert [told.lacks for told in parity.counts(here, there, Queues())] == [lacks]
     assert bool(parity.lacking(here, there, Queues(), {})) is (lacks > 0)
 
 
-def test_it_ships_only_where_its_connector_is_connected_and_its_copies_have_a_consumer() -> None:
-    told = broker("london", serves=True, to_ship=3)
-
-    assert told.link.attached is True
-    assert broker("london", serves=True, networks=()).link.attached is False
-    assert broker("london", serves=True, networks=(Network("to-paris", "b", None),)).link.attached is False
-    assert broker("london", serves=True, copying={"orders": queue("c", 3)}).link.attached is False
-    assert broker("london", serves=True, networks=(), copying={}).link.attached is None
+@pytest.mark.parametrize(
+    ("more", "attached"),
+    [
+        ({"to_ship": 3}, True),
+        ({"networks": ()}, False),
+        ({"networks": (Network("to-paris", "b", None),)}, False),
+        ({"copying": {"orders": queue("c", 3)}}, False),
+        ({"networks": (), "copying": {}}, None),
+    ],
+)
+def test_it_ships_only_where_its_connector_is_connected_and_its_copies_have_a_consumer(
+    more: dict[str, Any], attached: bool | None
+) -> None:
+    assert broker("london", serves=True, **more).link.attached is attached
 
 
 def test_a_client_at_a_connector_that_stays_open_is_told_and_the_agent_is_not() -> None:
-    told = broker(
-        "london", serves=True, connections=(connection("app", 2, "openwire"), connection("dr-ctl-sync-1", 3, "sync"))
-    )
-
-    assert len(told.fence.strangers()) == 1
-    assert "app" in told.fence.strangers()[0]
+    there = (connection("app", 2, "openwire"), connection("dr-ctl-sync-1", 3, "sync"))
+    [told] = broker("london", serves=True, connections=there).fence.strangers()
+    assert "app" in told
 
 
 def test_it_serves_as_soon_as_a_clients_connector_is_open() -> None:
-    assert broker("london", serves=True).role is Role.SERVING
-    assert broker("london", serves=False).role is Role.STANDBY
-    assert broker("london", serves=True, slave=True).role is Role.UNKNOWN
+    brokers = (broker("london", serves=True), broker("london", serves=False), broker("london", serves=True, slave=True))
+    assert [each.role for each in brokers] == [Role.SERVING, Role.STANDBY, Role.UNKNOWN]

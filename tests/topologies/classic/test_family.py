@@ -40,7 +40,6 @@ def test_parts_of_a_name_are_encoded_as_the_broker_does() -> None:
 
 def test_whether_an_operation_may_be_called_is_asked_of_a_bean_that_nobody_has() -> None:
     asked = [each.asked("b") for each in EVERY]
-
     assert all("dr-ctl.nobody" in each.bean for each in asked)
     with pytest.raises(ValueError, match="nobody has"):
         MayCall(CONNECTOR, "stop()")
@@ -48,7 +47,6 @@ def test_whether_an_operation_may_be_called_is_asked_of_a_bean_that_nobody_has()
 
 def test_only_a_refusal_by_the_policy_denies() -> None:
     answers = [Answer(PolicyRefused("no") if each is PAUSES else NoSuchBean("none")) for each in EVERY]
-
     assert look.denied(EVERY, answers) == frozenset({PAUSES})
 
 
@@ -67,13 +65,11 @@ def test_what_a_queue_counts_below_zero_is_told_by_those_who_hold_it() -> None:
     queues = Answer(None, {QUEUE: {"Name": "q", "InFlightCount": -2, "Paused": False}})
     held = {"DestinationName": "q", "MessageCountAwaitingAcknowledge": 3}
     reader: Any = Told(Answer(None, {f"{QUEUE},endpoint=Consumer,clientId=a,consumerId=1": held}), queues)
-
     assert look.dispatch(reader, "b") == {"q": (3, False)}
 
 
 def test_several_brokers_behind_one_console_have_to_be_told_apart() -> None:
     reader: Any = Told(Answer(None, [beans.broker("a"), beans.broker("b")]))
-
     with pytest.raises(NoSuchBean, match="broker:"):
         look.find_broker(reader)
 
@@ -86,10 +82,8 @@ def test_an_error_in_the_place_of_beans_is_no_empty_listing() -> None:
 
 def test_documents_are_files_that_are_whole_or_not_there(tmp_path: Path) -> None:
     document_files = Papers(tmp_path, "london", "b", SystemClock())
-
     assert isinstance(document_files.write("dr-ctl.debt.london.fence.paris", "{}"), Done)
     document_files.store.create("lock", 3, "held")
-
     assert document_files.texts() == {"dr-ctl.debt.london.fence.paris": "{}", "dr-ctl.lock.london.3": "held"}
     assert isinstance(document_files.remove("dr-ctl.debt.london.fence.paris"), Done)
     assert isinstance(document_files.remove("dr-ctl.debt.london.fence.paris"), Done)  # twice is once

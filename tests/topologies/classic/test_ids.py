@@ -36,30 +36,25 @@ QUEUE: Any = SimpleNamespace(name="orders.in", bean="a:b=c")
 
 def test_a_listing_that_leaves_out_what_is_on_its_way_to_a_consumer_is_made_again() -> None:
     broker: Any = Listings(3, "ab", "bc", "abd")
-
     assert ids.listed(broker, QUEUE, tries=ids.TRIES).whole.ids == {"a", "b", "d"}
 
 
 def test_a_listing_that_is_always_short_shows_nothing_of_what_the_queue_lacks() -> None:
     broker: Any = Listings(3, *["ab"] * ids.TRIES)
-
     with pytest.raises(NotWhole, match="shows 2 of them") as told:
         ids.listed(broker, QUEUE, tries=ids.TRIES)
-
     assert "maxBrowsePageSize" in told.value.remedy
 
 
 @pytest.mark.parametrize("shown", ["ab", "abcd"])  # a transaction hides one; one came after the depth was read
 def test_of_a_queue_that_nobody_works_on_one_listing_tells(shown: str) -> None:
     broker: Any = Listings(3, shown)
-
     with pytest.raises(NotWhole, match="holds 3"):
         ids.listed(broker, QUEUE)
 
 
 def test_what_comes_to_a_queue_that_nobody_takes_from_hides_nothing() -> None:
     found = {"a": None, "b": None, "c": None}
-
     assert ids.whole("london", "orders.in", found, 2, 4, grows=True).whole.ids == {"a", "b", "c"}
     for before, after in ((4, 4), (2, 2)):
         with pytest.raises(NotWhole):

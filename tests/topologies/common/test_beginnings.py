@@ -22,9 +22,7 @@ def always(beginning: str) -> bool:
 @given(st.sets(NAMES, min_size=200), st.sets(NAMES, max_size=3))
 def test_each_has_many_that_are_wanted_and_no_other(names: set[str], others: set[str]) -> None:
     wanted = names - others
-
     found = beginnings(wanted, others, always)
-
     for beginning, mine in found.items():
         assert set(mine) == {name for name in (*wanted, *others) if name.startswith(beginning)}
         assert len(mine) >= LEAST
@@ -44,7 +42,6 @@ def test_each_has_many_that_are_wanted_and_no_other(names: set[str], others: set
 )
 def test_around_others_they_are_as_wide_as_can_be(others: tuple[str, ...], found: dict[str, int]) -> None:
     told = beginnings(MANY, others, always)
-
     assert {each: len(names) for each, names in told.items()} == {each: count for each, count in found.items() if count}
 
 

@@ -28,7 +28,6 @@ def test_the_name_says_who_holds_it_what_it_is_and_whom_it_concerns(
     kind: DebtKind, about: str, kept_at: str, lasting: bool
 ) -> None:
     name = document(kind, about, kept_at)
-
     text = json.dumps({"since": "2026-11-21T02:00:00Z", "lasting": lasting})
     assert is_debt(name)
     assert debts_of({name: text}) == [Debt(kind, about, kept_at, "2026-11-21T02:00:00Z", lasting)]
@@ -39,7 +38,6 @@ def test_the_name_says_who_holds_it_what_it_is_and_whom_it_concerns(
 )
 def test_one_that_cannot_be_read_is_owed_all_the_same(text: str) -> None:
     [debt] = debts_of({NAME: text})
-
     assert debt == Debt(DebtKind.QUARANTINE, "london", "paris", "not known", lasting=False)
 
 
@@ -85,14 +83,12 @@ def test_a_debt_is_one_call_that_writes_it_down_by_the_brokers_clock() -> None:
 @pytest.mark.parametrize("text", ["", '{"since": "x", "lasting": false}'])
 def test_one_that_stands_is_not_written_again(text: str) -> None:
     standing = replace(PARIS, documents={NAME: text})
-
     assert owe(standing, DebtKind.QUARANTINE, "london") == ()
     assert len(owe(standing, DebtKind.FENCE, "london")) == 1
 
 
 def test_paying_takes_its_document_away_on_condition_where_asked() -> None:
     sure, due = pay(PARIS, DebtKind.FENCE, "london"), pay(PARIS, DebtKind.FENCE, "london", "it stands there")
-
     for [call], when in ((sure, None), (due, "it stands there")):
         assert (change(call).operation, change(call).arguments) == (
             DESTROY_QUEUE,

@@ -41,9 +41,7 @@ def sent(channel: Channel) -> list[Outcome]:
 
 def test_each_is_sent_once_and_in_order() -> None:
     channel = Channel()
-
     told = sent(channel)
-
     assert [call for post in channel.posts for call in post] == CALLS
     assert [each.text for each in told] == [call.about for call in CALLS]
     assert max(len(post) for post in channel.posts) <= MOST_IN_A_POST
@@ -52,9 +50,7 @@ def test_each_is_sent_once_and_in_order() -> None:
 @pytest.mark.parametrize("silent", [0, 1])
 def test_what_comes_behind_a_silence_is_not_sent(silent: int) -> None:
     channel = Channel(silent)
-
     told = sent(channel)
-
     assert len(channel.posts) == silent + 1
     words = [each.word for each in told]
     assert words.index("unknown") == silent * MOST_IN_A_POST

@@ -66,9 +66,7 @@ def test_who_is_late_is_told_as_silent_and_asked_once_until_it_answers(watch: Wa
         here, there = told(watch, brokers, small=small)
         assert (here, there.role) == ("well", Role.UNKNOWN)
     assert paris.asked == 1
-
     paris.answers.set()
-
     assert settled(watch, brokers) == ["well", "well"]
     assert paris.asked == 2
 
@@ -80,7 +78,6 @@ def test_who_said_how_it_fails_and_is_late_again_is_told_as_it_said(watch: Watch
     paris.answers.set()
     settled(watch, brokers)
     paris.answers.clear()
-
     assert told(watch, brokers)[1].role is Role.SICK
     assert told(watch, brokers, small=False)[1].role is Role.SICK
 
@@ -92,5 +89,4 @@ def test_how_long_the_last_in_time_has_waited_is_told_where_somebody_is_late(
     for each in brokers:
         each.answers.set()
     settled(watch, brokers)
-
     assert watch.ask(brokers, Broker.ask, small=True)[1] == 0.0  # type: ignore[type-var]

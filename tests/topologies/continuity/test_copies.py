@@ -60,7 +60,6 @@ def test_the_ids_say_what_to_do(here: str, there: str, staged: str, missing: str
 @pytest.mark.parametrize(("there", "staged"), [("ab", ""), ("", "ab"), ("a", "b"), ("a", "ab")])
 def test_what_the_site_that_is_left_has_not_delivered_is_never_removed(there: str, staged: str) -> None:
     compared = told("", there, staged, behind="abc")
-
     assert compared.undelivered == frozenset("ab")
     left = (compared.there or frozenset()) - compared.done | (compared.staged or frozenset()) - compared.surplus
     assert left == frozenset("ab")
@@ -87,14 +86,12 @@ class Console:
 def test_what_is_scheduled_is_there_too() -> None:
     """Left out, it would look as if it had been acknowledged, and its copy would be removed."""
     console: Any = Console(orders=(["a"], ["b"]))
-
     assert ids(console, [queue("orders", 2)]) == [frozenset("ab")]
 
 
 @pytest.mark.parametrize(("plain", "depth"), [(["a"], 2), (["a", "b"], 1), (["a", "null"], 2), (["a", "a"], 2)])
 def test_a_queue_that_could_not_be_read_as_a_whole_is_not_known(plain: list[str], depth: int) -> None:
     console: Any = Console(orders=(plain, []))
-
     assert ids(console, [queue("orders", depth)]) == [None]
 
 
@@ -113,9 +110,7 @@ def test_nothing_is_removed_of_what_is_not_known() -> None:
     london, paris = broker("london", depths={"orders": 2}), broker("paris", flow("orders", staged=3))
     here: Any = Console(orders=(["a"], []), orders_in_mirror=([], []))
     there: Any = Console(orders=([], []), orders_in_mirror=(["a", "b", "c"], []))
-
     [compared] = compare(here, there, london, paris)
-
     assert not compared.known
     assert list(removals(london, paris, [compared])) == []
 
@@ -155,7 +150,6 @@ def test_nothing_is_removed_by_a_listing_of_a_queue_that_moves() -> None:
     here: Any = Console(orders=(["a"], []), orders_in_mirror=([], []))
     there: Any = Console(orders=([], []), orders_in_mirror=(["b"], []))
     compared = compare(here, there, london, paris)
-
     with pytest.raises(NotWhole):
         list(removals(broker("london"), paris, compared))
 
@@ -164,7 +158,6 @@ def test_an_echo_is_staged_and_in_the_queue_of_the_same_site() -> None:
     """Whatever else is staged there may be the only copy, whether its queue has it at the other site or not."""
     paris = broker("paris", flow("orders", staged=3), depths={"orders": 2})
     there: Any = Console(orders=(["a", "b"], []), orders_in_mirror=(["b", "null"], ["c"]))
-
     assert {name: gone.ids for name, gone in echoes(there, paris).items()} == {"orders": frozenset("b")}
 
 
@@ -176,7 +169,6 @@ def test_an_echo_is_staged_and_in_the_queue_of_the_same_site() -> None:
 def test_nobody_is_asked_for_echoes_where_none_can_be_removed(staged: int, depth: int, delivers: bool) -> None:
     delivering = bridge("orders.in.mirror.bridge", started=delivers)
     paris = broker("paris", flow("orders", staged=staged, target_bridge=delivering), depths={"orders": depth})
-
     assert echoes(cast("Any", None), paris) == {}
 
 
@@ -184,7 +176,6 @@ def test_many_are_removed_in_batches_and_quotes_stay_inside() -> None:
     paris = broker("paris", flow("orders", staged=BATCH + 1))
     names = frozenset(f"it's-{n}" for n in range(BATCH + 1))
     many = Compared("orders", frozenset(), frozenset(), frozenset(), names, counted=len(names))
-
     assert len(list(removals(broker("london"), paris, [many]))) == 2
     assert chosen(["it's"]) == "_AMQ_DUPL_ID IN ('it''s')"
 
@@ -192,8 +183,6 @@ def test_many_are_removed_in_batches_and_quotes_stay_inside() -> None:
 @pytest.mark.parametrize("number", [1, BATCH * CALLS, BATCH * CALLS + 1, 500_000])
 def test_however_many_are_removed_the_calls_are_few_and_each_is_removed_once(number: int) -> None:
     names = {f"{n}" for n in range(number)}
-
     made = batches(names)
-
     assert len(made) <= CALLS
     assert sorted(name for some in made for name in some) == sorted(names)

@@ -123,7 +123,6 @@ def seen(console: Console) -> Any:
 @pytest.mark.parametrize("moved", [True, False])
 def test_the_plugins_beans_are_found_where_they_are(*, moved: bool) -> None:
     view = seen(Console(moved=moved))
-
     [flow] = view.flows
     assert (flow.queue, flow.mirror_bridge.acked, flow.target_bridge.started) == ("orders", 5, True)
     assert list(view.business) == ["orders"]
@@ -134,9 +133,7 @@ def test_the_plugins_beans_are_found_where_they_are(*, moved: bool) -> None:
 def test_a_broker_whose_plugin_has_not_started_is_a_view_and_not_an_error() -> None:
     """Reading a bean that is not there is answered as forbidden by these versions."""
     console: Any = Console(plugin=False)
-
     view = seen(console)
-
     assert (view.service, view.flows, view.commands, view.link.attached) == (None, (), None, None)
     assert serving(console, "london", timeout_s=1.0) == (False, ("clients",))
 
@@ -147,9 +144,7 @@ def test_what_nobody_consumes_is_in_delivery_only_as_listed(consumers: int, dept
     console = Console()
     console.subject |= {"MessageCount": 3, "DeliveringCount": 2, "ConsumerCount": consumers}
     console.held = [{"consumerName": "c", "elements": [{"messageID": 1}]}]
-
     orders = seen(console).business["orders"]
-
     assert (orders.depth, orders.delivering) == (depth, delivering)
 
 
@@ -157,6 +152,5 @@ def test_a_listing_of_another_shape_is_an_error() -> None:
     console = Console()
     console.subject |= {"MessageCount": 3, "DeliveringCount": 2, "ConsumerCount": 0}
     console.held = [{"consumerName": "c"}]
-
     with pytest.raises(BadValue):
         seen(console)

@@ -14,7 +14,6 @@ PAPERS = InFilter("continuity.cmd")
 @pytest.mark.parametrize("text", ["", '{"a": "it\'s"}', "''", "'", 'ü\n"x"', "dr_ctl_says = 'x'"])
 def test_what_is_written_is_read_back(text: str) -> None:
     _, arguments = PAPERS.create("dr-ctl.lock.paris.3", text, kind="dr-ctl.lock.paris")
-
     assert PAPERS.text(Fields("a queue", {"Filter": arguments[3]})) == text
     assert PAPERS.text(Fields("a queue", {"Filter": PAPERS.update("q", text, kind="k")[1][2]})) == text
 
@@ -28,14 +27,12 @@ def test_a_filter_of_anybody_else_is_no_text() -> None:
 def test_no_durable_queue_of_ours_becomes_a_flow(operation: tuple[str, tuple[object, ...]]) -> None:
     """The plugin makes one of each durable queue unless its address contains its own command prefix."""
     address, _, _, _, durable, *_ = operation[1]
-
     assert durable is True
     assert "continuity.cmd" in str(address)
 
 
 def test_the_queue_of_the_probe_is_not_durable() -> None:
     operation, arguments = PAPERS.probe("dr-ctl.probe.paris")
-
     assert arguments[4] is False
     assert created(operation, arguments) == "dr-ctl.probe.paris"
     assert operation == CREATE_FILTERED

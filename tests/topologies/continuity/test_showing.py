@@ -28,9 +28,7 @@ def shipped(view: SiteView, messages: int, acks: int) -> SiteView:
 
 def test_the_four_figures_of_the_plugins_own_design() -> None:
     london = broker("london", flow("orders", to_ship=30, acks=10, unapplied=5, oldest_ms=1500))
-
     link = shipped(london, 60, 40).link.linked(london, 2.0)
-
     told = link.as_json()
     assert (told["loss_risk"], told["duplicate_risk"], told["recovery_point_s"]) == (30, 10, 1.5)
     assert (told["rate"], told["recovery_time_s"]) == (50.0, 0.9)
@@ -40,16 +38,13 @@ def test_the_four_figures_of_the_plugins_own_design() -> None:
 @pytest.mark.parametrize("before", [None, broker("london", flow("orders", to_ship=30), start="1")])
 def test_without_two_looks_at_one_start_there_is_no_rate(before: SiteView | None) -> None:
     told = broker("london", flow("orders", to_ship=30)).link.linked(before, 2.0).as_json()
-
     assert (told["rate"], told["recovery_time_s"], told["recovery_point_s"]) == (None, None, None)
 
 
 def test_the_history_keeps_each_outflow_by_itself() -> None:
     london = broker("london", flow("orders", to_ship=3, acks=2, oldest_ms=70), depths={"orders": 9})
     paris = broker("paris", flow("orders", unapplied=4, staged=11), depths={"orders": 1})
-
     told = {row.kind: row for row in seen(london, paris).rows(AT) if row.site == "london"}
-
     assert (told["staged"].name, told["staged"].depth, told["staged"].start) == ("orders", 12, london.start)
     assert (told["mirror"].name, told["mirror"].depth, told["mirror"].oldest_ms) == ("orders", 3, 70)
     assert (told["acks"].name, told["acks"].depth, told["acks"].pending) == ("orders", 2, 4)
@@ -59,9 +54,7 @@ def test_the_history_keeps_each_outflow_by_itself() -> None:
 
 def test_what_the_peer_did_not_say_has_no_figure() -> None:
     cut = flow("orders", out_mirror=queue("orders.out.mirror", 3))
-
     told = {row.kind: row for row in broker("london", cut).link.rows(None, AT)}
-
     assert told["acks"].pending is None
     assert told["mirror"].link is False
 
@@ -69,9 +62,7 @@ def test_what_the_peer_did_not_say_has_no_figure() -> None:
 def test_a_closed_site_says_itself_what_it_takes_with_it() -> None:
     london = broker("london", flow("orders", to_ship=3, acks=2), flow("bulk", to_ship=1), active=False)
     paris = broker("paris", flow("orders", unapplied=4), flow("bulk"))
-
     known, alone = london.link.stake(paris), london.link.stake(None)
-
     assert (known.lost, known.duplicates, known.queues) == (4, 6, {"orders": (3, 6), "bulk": (1, 0)})
     assert (alone.lost, alone.duplicates) == (4, None)
     assert replace(london, service=None).link.stake(paris).lost is None
@@ -79,9 +70,7 @@ def test_a_closed_site_says_itself_what_it_takes_with_it() -> None:
 
 def test_a_plugin_that_has_not_started_is_shown_with_no_figure_at_all() -> None:
     silent = replace(broker("london"), service=None, flows=())
-
     link = silent.link.linked(silent, 2.0)
-
     told = link.as_json()
     figures = ("outflow", "pending_acks", "rate", "drain_s", "loss_risk", "duplicate_risk", "recovery_point_s")
     assert [told[name] for name in (*figures, "recovery_time_s")] == [None] * 8
@@ -92,7 +81,6 @@ def test_a_plugin_that_has_not_started_is_shown_with_no_figure_at_all() -> None:
 def test_a_closed_site_tells_of_lost_acknowledgements_by_what_lies_at_the_other() -> None:
     london = broker("london", flow("orders", to_ship=3), depths={"orders": 10}, active=False)
     paris = broker("paris", flow("orders", staged=20))
-
     assert london.link.stake(paris).duplicates == 13
 
 

@@ -9,14 +9,14 @@ from typing import Any
 from dr_ctl.topologies.common.seen import Silent
 from dr_ctl.topologies.common.view import Acceptor, Config, Queue
 from dr_ctl.topologies.continuity.view import Bridge, Commands, ContinuitySeen, Flow, Service, SiteView
-from tests.topologies import queues
+from tests.topologies import made
+from tests.topologies.made import PAIR
 
-PAIR = "orders-1"
 STARTED_MS = 1_795_000_000_000
 
 
 def queue(name: str, depth: int = 0, **more: Any) -> Queue:
-    return queues.queue(name, f'org.apache.activemq.artemis:broker="x",queue="{name}"', depth, **more)
+    return made.queue(name, f'org.apache.activemq.artemis:broker="x",queue="{name}"', depth, **more)
 
 
 def bridge(name: str, *, started: bool = True) -> Bridge:
@@ -65,34 +65,26 @@ def service(site: str, *, active: bool, **more: Any) -> Service:
 def broker(site: str, *flows: Flow, depths: Mapping[str, int] | None = None, **more: Any) -> SiteView:
     """A broker; `depths` are those of its business queues. London serves, unless told otherwise."""
     active = more.pop("active", site == "london")
-    made = flows or (flow("orders"),)
-    queues = [queue(each.queue, (depths or {}).get(each.queue, 0)) for each in made]
-    told = SiteView(
-        pair=PAIR,
-        site=site,
-        config=Config(("clients",), ("mirror",), None, id_cache=20_000),
-        broker=site,
-        version="2.11.0",
-        node=f"node-{site}",
-        start=str(STARTED_MS),
-        now_ms=STARTED_MS + 60_000,
-        acceptors=(door("clients", started=active), door("mirror", started=True)),
-        queues=tuple(queues),
-        connections=(),
-        consumers=(),
-        prepared=(),
-        service=service(site, active=active),
-        flows=made,
-        commands=Commands(
+    made_flows = flows or (flow("orders"),)
+    told = {
+        "config": Config(("clients",), ("mirror",), None, id_cache=20_000),
+        "version": "2.11.0",
+        "start": str(STARTED_MS),
+        "now_ms": STARTED_MS + 60_000,
+        "acceptors": (door("clients", started=active), door("mirror", started=True)),
+        "queues": tuple(queue(each.queue, (depths or {}).get(each.queue, 0)) for each in made_flows),
+        "service": service(site, active=active),
+        "flows": made_flows,
+        "commands": Commands(
             queue("continuity.cmd.out", consumers=1), queue("continuity.cmd.in"), bridge("continuity.cmd.out.bridge")
         ),
-    )
-    return replace(told, **more)
+    }
+    return made.view(SiteView, site, **{**told, **more})
 
 
 def door(name: str, *, started: bool) -> Acceptor:
     bean = f'org.apache.activemq.artemis:broker="x",component=acceptors,name="{name}"'
-    return Acceptor(name, bean, started, 61616, frozenset({"CORE", "STOMP"}), opens_at_boot=True)
+    return made.door(name, bean, 61616, "CORE STOMP", started=started, opens_at_boot=True)
 
 
 def seen(london: SiteView | Silent, paris: SiteView | Silent) -> ContinuitySeen:

@@ -32,7 +32,6 @@ def test_messages_that_come_to_both_while_they_are_listed_end_no_proof() -> None
     """London is listed after paris: f and g came in between, and lie at london alone for a moment."""
     there = listed("abcde", came=2)
     here = listed("cdefg", removed=2, came=2)
-
     assert proven(here, there) == {"a", "b"}
 
 
@@ -50,7 +49,6 @@ def test_from_a_comparison_on_what_came_alone_before_it_costs_nothing() -> None:
     """At the comparison y lay at paris alone, and a had been consumed without a proof."""
     since = Since(Mark("london 1", entered=5, removed=1, dispatched=1), Mark("paris 1", 6, alone=frozenset("ay")))
     here, there = listed("cde", removed=2), listed("abcdey")
-
     assert proven(here, there, since) == {"b"}
     assert proven(here, there) == set()
 
@@ -58,7 +56,6 @@ def test_from_a_comparison_on_what_came_alone_before_it_costs_nothing() -> None:
 def test_a_copy_made_since_is_no_message_that_came_alone() -> None:
     """x lay at london alone, and was copied to paris."""
     since = Since(Mark("london 1", entered=4, alone=frozenset("x")), Mark("paris 1", entered=3))
-
     assert proven(listed("bcx", removed=1), listed("abcx"), since) == {"a"}
 
 
@@ -78,7 +75,6 @@ def test_a_comparison_counts_while_both_brokers_and_both_queues_are_the_same(
     kept = Checkpoints.read({CHECKPOINTS: Checkpoints({"q": marks}).text})
     london = replace(At("london", "london 1", Counters(4, 12, 8, 0, 8)), **changed)  # type: ignore[arg-type]
     paris = At("paris", "paris 1", Counters(12, 13, 0, 0, 0))
-
     assert kept.queues == {"q": marks}
     assert (kept.since("q", london, paris) == Since(marks["london"], marks["paris"])) is goes_on
 
@@ -86,7 +82,6 @@ def test_a_comparison_counts_while_both_brokers_and_both_queues_are_the_same(
 def test_a_start_of_both_brokers_is_one_where_all_that_lies_there_came_since() -> None:
     london, paris = At("london", "l", Counters(1, 3, 2, 0, 2)), At("paris", "p", Counters(3, 3, 0, 0, 0))
     loaded = replace(paris, counters=Counters(3, 1, 0, 0, 0))
-
     assert Checkpoints({}).since("q", london, paris) == Since(Mark("l"), Mark("p"))
     assert Checkpoints({}).since("q", london, loaded) is None
 

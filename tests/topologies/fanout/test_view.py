@@ -11,8 +11,9 @@ import pytest
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.topologies.common.debts import document
-from dr_ctl.topologies.common.view import Acceptor, Config, Connection, Consumer, Queue
+from dr_ctl.topologies.common.view import Config, Connection, Consumer, Queue
 from dr_ctl.topologies.fanout.view import BrokerView, FanoutConfig
+from tests.topologies import made
 
 AT = datetime(2026, 11, 23, tzinfo=UTC)
 PORTS = {"stomp": 1, "producers": 2, "sync": 3, "openwire": 4}
@@ -21,48 +22,17 @@ OWN = FanoutConfig(("producers",), "sync", "order_id")
 
 
 def queue(name: str, depth: int, *, added: int = 100, removed: int = 40, **more: Any) -> Queue:
-    told: dict[str, Any] = {
-        "address": name,
-        "routing": "queue",
-        "bean": f"bean of {name}",
-        "delivering": 0,
-        "scheduled": 0,
-        "consumers": 0,
-        "paused": False,
-        "acked": removed,
-        "durable": True,
-        "temporary": False,
-        "internal": False,
-        "ring": False,
-        "last_value": False,
-        "dead_letter_address": None,
-        "expiry_address": None,
-    }
-    return Queue(name=name, depth=depth, added=added, removed=removed, **told | more)
+    counts = {"added": added, "removed": removed, "acked": removed}
+    return made.queue(name, f"bean of {name}", depth, **{"routing": "queue", **counts, **more})
 
 
 def view(site: str, *queues: Queue, is_open: bool = True, **more: Any) -> BrokerView:
     doors = tuple(
-        Acceptor(name, f"bean of {name}", is_open or name != "stomp", port, frozenset({"STOMP"}), opens_at_boot=True)
+        made.door(name, f"bean of {name}", port, "STOMP", started=is_open or name != "stomp", opens_at_boot=True)
         for name, port in PORTS.items()
     )
-    told: dict[str, Any] = {
-        "pair": "orders-1",
-        "site": site,
-        "config": CONFIG,
-        "own": OWN,
-        "broker": site,
-        "version": "5.18.3",
-        "node": site,
-        "start": f"start of {site}",
-        "now_ms": 0,
-        "acceptors": doors,
-        "queues": queues,
-        "connections": (),
-        "consumers": (),
-        "prepared": (),
-    }
-    return BrokerView(**told | more)
+    told = {"config": CONFIG, "own": OWN, "version": "5.18.3", "start": f"start of {site}", "now_ms": 0}
+    return made.view(BrokerView, site, **{**told, "acceptors": doors, "queues": queues, **more})
 
 
 def client(name: str, connector: str) -> Connection:
@@ -82,7 +52,6 @@ def test_beside_its_peer_what_that_lacks_may_be_lost_and_what_it_has_more_may_co
     here: int, there: int, lost: int, duplicates: int
 ) -> None:
     told = rows(view("london", queue("q", here)), view("paris", queue("q", there), is_open=False))
-
     assert {kind: row.depth for kind, row in told.items()} == {"mirror": lost, "acks": duplicates, "staged": there}
     assert (told["mirror"].added, told["acks"].added, told["acks"].removed) == (0, 40, 40 - duplicates)
 
@@ -90,7 +59,6 @@ def test_beside_its_peer_what_that_lacks_may_be_lost_and_what_it_has_more_may_co
 def test_where_a_store_tells_what_was_done_nothing_of_it_comes_twice_beside_its_peer_or_alone() -> None:
     stored = replace(OWN, stored=True)
     london, paris = view("london", queue("q", 5), own=stored), view("paris", queue("q", 9), own=stored, is_open=False)
-
     for peer in (paris, None):
         told = rows(london, peer)
         assert (told["acks"].name, told["acks"].depth, told["acks"].start) == ("*", 0, told["mirror"].start)
@@ -103,7 +71,6 @@ def test_alone_all_that_lies_there_may_be_lost_and_no_rate_joins_that_to_looks_b
     london = view("london", queue("q", 60))
     owing = replace(london, documents={document(DebtKind.QUARANTINE, "paris", "london"): "{}"})
     even = rows(london, view("paris", queue("q", 60), is_open=False))["mirror"]
-
     for told in (rows(london, None), rows(owing, view("paris", queue("q", 60), is_open=False))):
         assert told.keys() == {"mirror"}
         assert (told["mirror"].depth, told["mirror"].added) == (60, 100)
@@ -113,25 +80,20 @@ def test_alone_all_that_lies_there_may_be_lost_and_no_rate_joins_that_to_looks_b
 def test_of_a_peer_that_was_lost_and_is_back_equal_counts_are_no_equal_messages() -> None:
     owed = {document(DebtKind.QUARANTINE, "paris", "london"): "{}"}
     london = replace(view("london", queue("q", 7), is_open=False), documents=owed)
-
     paris = view("paris", queue("q", 5), is_open=False)
-
     told, back = london.link.stake(paris), paris.link.stake(london)
-
     assert (told.lost, told.duplicates, told.queues) == (7, 5, {"q": (7, 5)})
     assert (back.lost, back.duplicates) == (5, 7)
 
 
 def test_a_site_that_waits_records_no_outflow_and_dead_letters_none_at_all() -> None:
     dead = queue("ActiveMQ.DLQ", 7, dead_letter_address="ActiveMQ.DLQ")
-
     assert rows(view("paris", queue("q", 5), is_open=False), view("london", queue("q", 5))) == {}
     assert rows(view("london", dead), None) == {}
 
 
 def test_a_queue_that_counts_below_zero_is_not_read() -> None:
     told = view("london", queue("q", -1)).link.stake(view("paris", queue("q", 5)))
-
     assert (told.lost, told.duplicates, told.queues) == (None, None, None)
     assert rows(view("london", queue("q", -1)), view("paris", queue("q", 5))) == {}
 
@@ -139,7 +101,6 @@ def test_a_queue_that_counts_below_zero_is_not_read() -> None:
 def test_a_receipt_rests_on_what_left_while_producers_go_on() -> None:
     before, later = (view("london", queue("q", depth, added=added)) for depth, added in ((5, 100), (9, 104)))
     taken = view("london", queue("q", 4, removed=41))
-
     assert [*before.link.counters] == [*later.link.counters]
     assert [*before.link.counters] != [*taken.link.counters]
 

@@ -113,7 +113,6 @@ def draft(verb: str, look: MirrorSeen, queues: Queues | None = None, before: Mir
 
 def test_a_swapover_is_exactly_these_calls() -> None:
     told = planned(seen(LONDON, PARIS))
-
     assert {step.verb: exact(step.calls) for step in told.steps} == CALLS
     assert {call.unit for step in told.steps for call in step.calls} == {"orders-1"}
     assert [step.verb for step in told.steps] == list(CALLS)
@@ -121,13 +120,11 @@ def test_a_swapover_is_exactly_these_calls() -> None:
 
 def test_each_step_has_exactly_its_inverse() -> None:
     told = planned(seen(LONDON, PARIS))
-
     assert {step.verb: exact(step.inverse) for step in told.steps} == INVERSES
 
 
 def test_every_call_says_in_words_what_it_does_and_where() -> None:
     told = planned(seen(LONDON, PARIS))
-
     abouts = [call.about for step in told.steps for call in (*step.calls, *step.inverse)]
     assert {about.rsplit(" at ", 1)[1] for about in abouts} == {"london", "paris"}
     assert {"pause orders.in at london", "close acceptor clients at london", "stop link london at paris"} <= set(abouts)
@@ -136,7 +133,6 @@ def test_every_call_says_in_words_what_it_does_and_where() -> None:
 def test_limits_are_those_of_runbook_settings_and_options() -> None:
     usual = {step.verb: dict(step.limits) for step in planned(seen(LONDON, PARIS)).steps}
     asked = {step.verb: dict(step.limits) for step in planned(seen(LONDON, PARIS), timeout_s=7.0).steps}
-
     assert (usual["catch-up"], usual["quiesce"]) == ({"within": 60.0}, {"within": 5.0})
     assert (usual["drain"], usual["verify"]) == ({"within": 60.0, "stall": 20.0}, {"within": 60.0, "stable": 3.0})
     assert (asked["drain"]["within"], asked["verify"]["within"]) == (7.0, 7.0)
@@ -145,7 +141,6 @@ def test_limits_are_those_of_runbook_settings_and_options() -> None:
 def test_a_draft_changes_nothing_it_was_given() -> None:
     look = seen(LONDON, with_queue(PARIS, queue("late", 2, site="paris", paused=True)))
     told = repr(look)
-
     for verb in CHANGING:
         assert draft(verb, look) == draft(verb, look)
     assert repr(look) == told
@@ -153,7 +148,6 @@ def test_a_draft_changes_nothing_it_was_given() -> None:
 
 def test_what_is_paused_already_is_neither_paused_nor_resumed() -> None:
     look = seen(with_queue(LONDON, queue("orders.in", 3, paused=True)), PARIS)
-
     for verb in ("quiesce", "drain"):
         told = draft(verb, look)
         assert not [call for call in (*told.calls, *told.inverse) if change(call).bean == QUEUE["orders.in"]]
@@ -162,34 +156,27 @@ def test_what_is_paused_already_is_neither_paused_nor_resumed() -> None:
 
 def test_queues_that_the_settings_leave_out_are_not_paused() -> None:
     queues = Queues(include=("orders.*",), exclude=("orders.audit",))
-
     told = draft("quiesce", seen(LONDON, PARIS), queues)
-
     sure = [change(call).bean for call in told.calls if call.when is None]
     assert (sure, [change(call).bean for call in told.inverse]) == ([QUEUE["orders.in"]], [QUEUE["orders.in"]])
 
 
 def test_where_nothing_may_be_paused_no_later_queue_is_paused_either() -> None:
     told = draft("quiesce", seen(LONDON, PARIS), Queues(include=("nothing",)))
-
     assert (told.calls, told.inverse) == ((), ())
 
 
 def test_only_doors_that_are_open_are_closed_and_only_those_come_back() -> None:
     two = (*doors("london", serving=True), door("mqtt", 1883, started=False))
     look = seen(replace(LONDON, acceptors=two, config=Config(("clients", "mqtt"), ("mirror",), None)), PARIS)
-
     told = draft("fence", look)
-
     assert [change(call).bean for call in told.calls] == [CLIENTS["london"]]
     assert [change(call).bean for call in told.inverse] == [CLIENTS["london"]]
 
 
 def test_a_link_that_was_stopped_before_the_run_is_not_started_by_undoing_it() -> None:
     stopped = replace(PARIS, links=(replace(PARIS.links[0], started=False),))
-
     told = draft("catch-up", seen(LONDON, stopped))
-
     assert [call.site for call in told.inverse] == ["london"]
 
 
@@ -211,9 +198,7 @@ def test_the_inverse_comes_from_before_the_run_and_not_from_what_is_seen_now() -
 def test_a_finishing_run_lifts_what_is_still_paused_when_it_activates() -> None:
     paused = with_queue(broker("london", serving=False), queue("orders.in", 3, paused=True))
     serving = replace(PARIS, acceptors=doors("paris", serving=True))
-
     told = draft("activate", seen(paused, serving), before=seen(LONDON, PARIS))
-
     assert exact(told.calls) == [("london", "resume()", QUEUE["orders.in"], (), None, 1)]
 
 
@@ -221,9 +206,7 @@ def test_what_is_not_replicated_is_named() -> None:
     odd = with_queue(with_queue(LONDON, queue("brief", durable=False)), queue("logs", 2))
     how = recipe(Queues(include=("orders.#", "brief")))
     move = Move(Ask("swapover", "paris"), "london", {})
-
     told = how.not_replicated(seen(odd, PARIS), move)
-
     assert "non-durable queues: brief" in told
     assert "queues left out of quiesce and parity by the settings (they move too): logs" in told
     assert len(told) == len(how.not_replicated(seen(LONDON, PARIS), move)) + 2
@@ -238,7 +221,6 @@ def usual(name: str) -> bool:
 @given(name=st.text(min_size=1).filter(usual))
 def test_any_queue_name_comes_unharmed_through_the_calls(name: str) -> None:
     told = planned(seen(*at_both(name)))
-
     for verb in ("quiesce", "drain"):
         step = next(each for each in told.steps if each.verb == verb)
         [mine] = [call for call in step.calls if call.when is None]
@@ -255,10 +237,8 @@ def test_odd_names_are_paused_and_resumed_at_the_broker_itself(name: str) -> Non
     london, _ = brokers = mirrored_pair()
     london.queue(name)
     told = planned(observed(*brokers))
-
     for call in (call for step in told.steps if step.verb == "quiesce" for call in step.calls if call.when is None):
         london.execute(change(call).bean, change(call).operation, change(call).arguments)
-
     assert observed(*brokers).views("london")[0].business[name].paused
 
 

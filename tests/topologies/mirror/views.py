@@ -11,27 +11,24 @@ from dr_ctl.topologies.common.names import OUTFLOW_PREFIX
 from dr_ctl.topologies.common.seen import Silent
 from dr_ctl.topologies.common.view import Acceptor, Config, Connection, Consumer, Queue
 from dr_ctl.topologies.mirror.view import BrokerView, Link, MirrorSeen
-from tests.topologies import queues
+from tests.topologies import made
+from tests.topologies.made import PAIR, PEERS
 
-PAIR = "orders-1"
-PEERS = {"london": "paris", "paris": "london"}
 LETTERS = {"dead_letter_address": "DLQ", "expiry_address": "ExpiryQueue"}
 CLIENTS, MIRROR, ADMIN = 61616, 61617, 61700
 
 
 def queue(name: str = "orders.in", depth: int = 0, *, site: str = "london", **more: Any) -> Queue:
     bean = beans.queue(f"broker-{site}", more.get("address", name), "anycast", name)
-    return queues.queue(name, bean, depth, **LETTERS | more)
+    return made.queue(name, bean, depth, **LETTERS | more)
 
 
 def outflow(site: str, **more: Any) -> Queue:
     return queue(f"{OUTFLOW_PREFIX}{PEERS[site]}", site=site, **{"internal": True, "consumers": 1, **more})
 
 
-def door(name: str, port: int | None, *, site: str = "london", started: bool = True, **more: Any) -> Acceptor:
-    bean = beans.acceptor(f"broker-{site}", name)
-    protocols = frozenset({"CORE", "AMQP", "STOMP"})
-    return replace(Acceptor(name, bean, started, port, protocols, opens_at_boot=False), **more)
+def door(name: str, port: int | None, *, site: str = "london", **more: Any) -> Acceptor:
+    return made.door(name, beans.acceptor(f"broker-{site}", name), port, "CORE AMQP STOMP", **more)
 
 
 def doors(site: str, *, serving: bool) -> tuple[Acceptor, ...]:
@@ -43,26 +40,17 @@ def doors(site: str, *, serving: bool) -> tuple[Acceptor, ...]:
 
 def broker(site: str, *queues: Queue, serving: bool | None = None, **more: Any) -> BrokerView:
     """One healthy broker; it serves in London unless told otherwise."""
-    usual = BrokerView(
-        pair=PAIR,
-        site=site,
-        config=Config(("clients",), ("mirror",), None, greets_at=CLIENTS),
-        broker=f"broker-{site}",
-        version="2.56.0",
-        node=f"node-{site}",
-        active=True,
-        start="1795251000000",
-        now_ms=1795251263227,
-        pending_acks=0,
-        acceptors=doors(site, serving=site == "london" if serving is None else serving),
-        links=(Link(PEERS[site], started=True, connected=True, protocol="AMQP"),),
-        queues=(outflow(site), *queues),
-        connections=(),
-        consumers=(),
-        prepared=(),
-        lock_coordinators=(),
-    )
-    return replace(usual, **more)
+    usual = {
+        "config": Config(("clients",), ("mirror",), None, greets_at=CLIENTS),
+        "broker": f"broker-{site}",
+        "active": True,
+        "pending_acks": 0,
+        "acceptors": doors(site, serving=site == "london" if serving is None else serving),
+        "links": (Link(PEERS[site], started=True, connected=True, protocol="AMQP"),),
+        "queues": (outflow(site), *queues),
+        "lock_coordinators": (),
+    }
+    return made.view(BrokerView, site, **{**usual, **more})
 
 
 def connection(port: int | None = CLIENTS) -> Connection:

@@ -23,7 +23,8 @@ from dr_ctl.topologies.sharedstore import procedure
 from dr_ctl.topologies.sharedstore.access import between
 from dr_ctl.topologies.sharedstore.lock import Lag, LockSeen
 from dr_ctl.topologies.sharedstore.view import BrokerView
-from tests.topologies.sharedstore.views import FILE, FRESH, PAIR, broker, config, queue, seen, waiting, with_commands
+from tests.topologies.made import PAIR
+from tests.topologies.sharedstore.views import FILE, FRESH, broker, config, queue, seen, waiting, with_commands
 
 RECIPE = procedure.open_.recipe(Queues(), Drain(), Patience())
 RAN_OUT = LockSeen(False, "london", -3.0, 0.0)
@@ -33,10 +34,13 @@ FREE = LockSeen(False)
 EXAMPLES: Final = Path(__file__).resolve().parents[3] / "examples"
 
 
-def refusals(here: BrokerView | Silent, there: BrokerView, operation: str = "swapover") -> dict[str, Finding]:
+def of_move(here: BrokerView | Silent, there: BrokerView, operation: str = "swapover", **more: bool) -> list[Finding]:
     told = seen(here, there)
-    move = Move(Ask(operation, "paris"), "london", RECIPE.baseline(told))
-    return {each.id: each for each in RECIPE.why_not(told, move)}
+    return list(RECIPE.why_not(told, Move(Ask(operation, "paris"), "london", RECIPE.baseline(told), **more)))
+
+
+def refusals(here: BrokerView | Silent, there: BrokerView, operation: str = "swapover") -> dict[str, Finding]:
+    return {each.id: each for each in of_move(here, there, operation)}
 
 
 def found(here: BrokerView | Silent, there: BrokerView, operation: str = "swapover") -> dict[str, Severity]:
@@ -69,11 +73,6 @@ def test_the_lock_decides_who_serves(view: BrokerView, role: Role) -> None:
     assert view.role is role
 
 
-def test_a_move_to_one_that_cannot_be_shown_to_wait_is_refused() -> None:
-    assert found(broker(), waiting()) == {"DR-STORE-007": Severity.ERROR}
-    assert found(broker(), waiting(runs=True)) == {}
-
-
 def test_a_name_in_the_lock_that_the_settings_do_not_know_makes_nobody_sick() -> None:
     """The locker has a leaseHolderId: the holder dies, and the other one takes the store, under another such name."""
     london = broker(lock=replace(FRESH, holder="site-a"))
@@ -97,7 +96,6 @@ def test_with_the_line_that_is_offered_the_holder_serves() -> None:
     }
     lock = replace(FRESH, holder="site-a")
     waits = waiting(runs=True, lock=lock, own=named["paris"])
-
     assert found(broker(lock=lock, own=named["london"]), waits) == {}
     assert waits.role is Role.STANDBY
 
@@ -118,22 +116,18 @@ def test_a_process_is_to_be_ended_only_where_the_other_site_is_seen_to_serve() -
     london = broker(lock=replace(FRESH, holder="paris"))
     alone = refusals(london, waiting(runs=True, lock=london.lock))["DR-STORE-002"]
     beside = refusals(london, broker("paris"))["DR-STORE-002"]
-
     assert "end the process" not in alone.remedy
     assert "`lease_holder:`" in alone.remedy
     assert "end the process of its broker" in beside.remedy
 
 
 def test_the_refusal_says_which_keys_to_write(tmp_path: Path) -> None:
-    told = seen(broker(), waiting())
-    move = Move(Ask("swapover", "paris"), "london", RECIPE.baseline(told))
-    [refusal] = [each for each in RECIPE.why_not(told, move) if each.id == "DR-STORE-007"]
+    refusal = refusals(broker(), waiting())["DR-STORE-007"]
     keys = yaml.safe_load((refusal.remedy or "").split("`")[1])
     document = yaml.safe_load((EXAMPLES / "classic-shared-store.yaml").read_text(encoding="utf-8"))
     document["sites"]["paris"]["brokers"][0] |= keys
     file = tmp_path / "dr-ctl.yaml"
     file.write_text(yaml.safe_dump(document), encoding="utf-8")
-
     assert load(file).broker("paris", "orders-1", SharedStoreBroker).process.state == tuple(keys["process"]["state"])
 
 
@@ -156,17 +150,17 @@ def test_what_refuses_a_move(here: BrokerView, there: BrokerView, expected: str)
 
 
 def test_the_brokers_own_lease_is_judged_and_not_what_the_settings_say() -> None:
+    # One that cannot be shown to wait is refused.
+    assert found(broker(), waiting()) == {"DR-STORE-007": Severity.ERROR}
+    assert found(broker(), waiting(runs=True)) == {}
     said = config("london", keep_alive_s=10.0)
-
     assert found(broker(own=said, lock=replace(FRESH, renewed_s=2.0, lasts_s=8.0)), waiting(runs=True)) == {}
 
 
 def test_of_a_run_that_goes_on_who_gave_up_the_store_may_have_ended() -> None:
-    told = seen(waiting("london", runs=False, lock=replace(FRESH, holder="paris")), broker("paris"))
-    move = Move(Ask("swapover", "paris"), "london", RECIPE.baseline(told))
-
-    assert [each.id for each in RECIPE.why_not(told, move)] == ["DR-STORE-004"]
-    assert RECIPE.why_not(told, replace(move, sent=True)) == []
+    ended = waiting("london", runs=False, lock=replace(FRESH, holder="paris"))
+    assert [each.id for each in of_move(ended, broker("paris"))] == ["DR-STORE-004"]
+    assert of_move(ended, broker("paris"), sent=True) == []
 
 
 @pytest.mark.parametrize(
@@ -204,19 +198,13 @@ def test_a_moment_in_which_a_broker_takes_the_store_is_waited_out(
 
 
 def test_a_stop_that_is_denied_to_the_console_is_not_needed_where_the_process_has_a_command() -> None:
-    here = broker(denied=frozenset({STOPS}), own=with_commands("london"))
-
-    assert found(here, waiting(runs=True)) == {}
+    assert found(broker(denied=frozenset({STOPS}), own=with_commands("london")), waiting(runs=True)) == {}
 
 
 @pytest.mark.parametrize("left_s", [25.0, -4.0])
 def test_a_lease_that_no_right_clock_has_written_is_said(left_s: float) -> None:
     wrong = replace(FRESH, left_s=left_s, held=left_s > 0, ahead_s=7.0)
-    told = seen(broker(lock=wrong), waiting(runs=True))
-    move = Move(Ask("swapover", "paris"), "london", RECIPE.baseline(told))
-
-    [clock] = [each for each in RECIPE.why_not(told, move) if each.id == "DR-STORE-006"]
-
+    clock = refusals(broker(lock=wrong), waiting(runs=True))["DR-STORE-006"]
     assert "7.0 s ahead of this machine's" in clock.text
 
 
@@ -226,7 +214,6 @@ def test_a_failover_beside_one_that_holds_the_store_closed_is_refused() -> None:
 
 def test_with_one_store_nothing_is_lost_with_a_site_whatever_it_does() -> None:
     frozen = Silent(PAIR, "london", TimedOut("no answer"))
-
     assert seen(frozen, waiting()).one_store
     assert seen(broker("london", queue("orders.in", 5)), waiting()).stake("london")[0].lost == 0
 
@@ -234,7 +221,6 @@ def test_with_one_store_nothing_is_lost_with_a_site_whatever_it_does() -> None:
 def test_with_a_replica_it_is_what_that_has_not_got() -> None:
     here = broker(own=config("london", replicated=True), lag=Lag(4096, 3))
     unread = replace(here, lag=None)
-
     assert not seen(here, waiting()).one_store
     assert (here.link.to_ship, unread.link.to_ship) == (3, None)
     assert [*here.link.unsettled()] == ["4096 byte(s) to replicate, 3 message(s) among them"]

@@ -59,7 +59,6 @@ def test_nothing_of_a_broken_address_is_printed_and_it_is_a_mistake_of_the_setti
         for words in (("status",), ("swapover", "--to", "paris", "--yes"), ("--verbose", "validate", "--to", "paris")):
             ended = inside(*words)
             told = f"{ended.told}{ended.err}"
-
             assert (ended.code, ended.document["outcome"]) == (2, "usage"), (dsn, words, told)
             assert not [each for each in SECRETS if each in told], (dsn, words, told)
 
@@ -68,7 +67,6 @@ def test_nothing_of_a_broken_address_is_printed_and_it_is_a_mistake_of_the_setti
 def test_an_error_quotes_nothing(dsn: str) -> None:
     with pytest.raises(NotADsn) as raised:
         KINDS[Dsn.read(dsn, tuple(KINDS)).scheme].reached(Dsn.read(dsn, tuple(KINDS)))
-
     assert raised.value.__context__ is None
     assert not [each for each in SECRETS if each in str(raised.value)]
 
@@ -88,11 +86,9 @@ def test_an_error_quotes_nothing(dsn: str) -> None:
 )
 def test_a_right_address_is_read_as_it_is_meant(dsn: str, read: tuple[Any, ...]) -> None:
     found = Dsn.read(dsn, tuple(KINDS))
-
     assert (found.user, found.password, found.hosts, found.name, found.text) == (*read, dsn)
 
 
 def test_a_driver_that_says_the_password_is_not_quoted() -> None:
     dsn = Dsn.read("postgresql://u:p%40ss@h/n", tuple(KINDS))
-
     assert dsn.without_password("no login with p@ss, given as p%40ss") == "no login with ***, given as ***"

@@ -107,7 +107,6 @@ def test_a_file_that_is_not_there_tells_nothing(tmp_path: Path) -> None:
 )
 def test_a_row_names_its_holder_and_the_end_of_its_lease(row: Sequence[Any], expected: LockSeen, text: str) -> None:
     told = RowLock(Rows(row), "ACTIVEMQ_LOCK", Clock()).read()
-
     assert told == expected
     assert text in told.text
 
@@ -119,7 +118,6 @@ def test_a_table_without_its_row_tells_nothing() -> None:
 
 def test_queues_are_counted_and_topics_are_not() -> None:
     rows = Rows(("queue://orders.in", 7), ("topic://news", 3))
-
     assert counts(rows, "ACTIVEMQ_MSGS") == {"orders.in": 7}
 
 
@@ -141,7 +139,6 @@ def test_how_often_a_lease_is_renewed_and_how_long_it_lasts_is_seen_in_the_row()
 
 def test_a_replica_is_behind_by_what_was_written_before_it_was_asked() -> None:
     store = Asked([(Decimal(5000),)], [(3,)])
-
     assert lag(store, Asked([(Decimal(4000), 17)]), "ACTIVEMQ_MSGS") == Lag(1000, 3)
     assert store.queries[1].endswith("WHERE id > 17")
     assert lag(Asked([(Decimal(5000),)], [(0,)]), Asked([(Decimal(5200), 20)]), "ACTIVEMQ_MSGS") == Lag(0, 0)
@@ -154,17 +151,14 @@ def test_a_database_that_follows_none_is_no_replica() -> None:
 
 def test_a_database_that_cannot_be_asked_says_why() -> None:
     database = Database(lambda: "postgresql://a:b@127.0.0.1:1/db")
-
     with pytest.raises(LockUnreadable, match="cannot be reached"):
         database.rows(lambda kind: f"SELECT {kind.now_ms}")
 
 
 def test_a_driver_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pymysql", None)
-
     with pytest.raises(LockUnreadable) as raised:
         Database(lambda: "mariadb://a:b@db/activemq").rows(lambda kind: kind.now_ms)
-
     assert raised.value.remedy == "pip install 'dr-ctl[mariadb]'"
 
 
@@ -173,5 +167,4 @@ def test_no_driver_is_loaded_for_a_lock_file() -> None:
     told = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ, timeout=60
     )
-
     assert told.stdout.strip() == "set()"

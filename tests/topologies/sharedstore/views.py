@@ -11,9 +11,8 @@ from dr_ctl.topologies.common.seen import Silent
 from dr_ctl.topologies.common.view import Acceptor, Config, Queue
 from dr_ctl.topologies.sharedstore.lock import LockSeen
 from dr_ctl.topologies.sharedstore.view import BrokerView, StoreConfig, StoreSeen, beside
-from tests.topologies import queues
+from tests.topologies import made
 
-PAIR = "orders-1"
 FRESH = LockSeen(True, "london", 8.0, 0.0)
 FILE = LockSeen(True)
 
@@ -27,11 +26,11 @@ def config(site: str, **more: Any) -> StoreConfig:
 
 
 def queue(name: str, depth: int = 0, **more: Any) -> Queue:
-    return queues.queue(name, beans.queue("london", name), depth, **{"routing": "queue", **more})
+    return made.queue(name, beans.queue("london", name), depth, **{"routing": "queue", **more})
 
 
 def door(site: str, *, started: bool = True) -> Acceptor:
-    return Acceptor("stomp", beans.connector(site, "stomp"), started, 61613, frozenset({"STOMP"}), opens_at_boot=True)
+    return made.door("stomp", beans.connector(site, "stomp"), 61613, "STOMP", started=started, opens_at_boot=True)
 
 
 def broker(site: str = "london", *queues: Queue, closed: bool = False, **more: Any) -> BrokerView:
@@ -53,23 +52,15 @@ def waiting(site: str = "paris", **more: Any) -> BrokerView:
 
 
 def _view(site: str, **more: Any) -> BrokerView:
-    told: dict[str, Any] = {
-        "pair": PAIR,
-        "site": site,
+    told = {
         "config": CONFIG,
         "own": config(site),
-        "broker": site,
         "version": "",
         "node": site,
         "start": "",
         "now_ms": 1_800_000_000_000,
-        "acceptors": (),
-        "queues": (),
-        "connections": (),
-        "consumers": (),
-        "prepared": (),
     }
-    return BrokerView(**{**told, **more})
+    return made.view(BrokerView, site, **{**told, **more})
 
 
 def seen(*views: BrokerView | Silent) -> StoreSeen:

@@ -47,13 +47,11 @@ def test_what_is_not_is_named(seen: WorkloadSeen, id_: str) -> None:
 
 def test_where_both_sites_serve_a_part_nothing_is_misplaced() -> None:
     roles = {"london": Role.SERVING, "paris": Role.SERVING}
-
     assert list(as_they_are(roles, [replace(RUNS, site="paris"), replace(RESTS, site="london")])) == []
 
 
 def test_a_singleton_at_two_sites_refuses_all_but_what_closes_a_site() -> None:
     twice = (RUNS, replace(RUNS, site="paris"))
-
     assert of_move(SWAPOVER, *twice)[0] == ("DR-WORK-001", "error")
     assert of_move(FENCE, *twice)[0] == ("DR-WORK-001", "warning")
     assert of_move(SWAPOVER, *twice, already=True)[0] == ("DR-WORK-001", "warning")
@@ -62,7 +60,6 @@ def test_a_singleton_at_two_sites_refuses_all_but_what_closes_a_site() -> None:
 
 def test_what_is_not_read_refuses_what_rests_on_it() -> None:
     lost = replace(SILENT, site="london")
-
     assert of_move(SWAPOVER, RUNS, SILENT) == [("DR-WORK-002", "error")]
     assert of_move(QUIESCE, RUNS, SILENT) == []
     assert of_move(QUIESCE, lost) == [("DR-WORK-002", "error")]
@@ -85,11 +82,9 @@ def test_a_part_of_a_site_moves_what_works_on_it(
     queues: tuple[str, ...], units: tuple[str, ...] | None, moves: bool
 ) -> None:
     told = SystemdUnit(name="mailer", kind="systemd", unit="mailer.service", queues=queues)
-
     assert concerned(told, Ask(SWAPOVER, "paris", units=units), UNITS) is moves
 
 
 def test_what_runs_only_beside_a_lost_site_is_misplaced_nowhere() -> None:
     seen = [replace(RUNS, site="paris", alone=True, singleton=False), replace(RESTS, site="london", alone=True)]
-
     assert list(as_they_are(LONDON_SERVES, seen)) == []

@@ -57,7 +57,6 @@ class TestCamel:
         self, tmp_path: Path, context: tuple[Camel, dict[str, Any]]
     ) -> None:
         seen = looked(sites(tmp_path, context[1]))
-
         assert (seen.state, seen.detail, seen.runs) == ("running", "3 in flight", True)
         assert list(seen.parts) == [name_of("billing"), name_of("audit")]
 
@@ -79,9 +78,7 @@ class TestCamel:
         played, told = context
         played.routes["audit"].hangs = True
         of = sites(tmp_path, told)
-
         outcome = sent(of, "billing", Goal.STOP, name_of("audit"))
-
         assert isinstance(outcome, Refused)
         assert "was not finished within 1 s" in outcome.text
         assert looked(of).state == "running"
@@ -95,14 +92,11 @@ class TestCamel:
     ) -> None:
         played, settings = context
         played.routes["billing"] = Route(state, in_flight)
-
         seen = looked(sites(tmp_path, {**settings, "routes": ["billing"]}))
-
         assert (seen.state, seen.runs) == (told, told != "stopped")
 
     def test_a_route_that_is_not_there_is_not_read(self, tmp_path: Path, context: tuple[Camel, dict[str, Any]]) -> None:
         seen = looked(sites(tmp_path, {**context[1], "routes": ["billing", "gone"]}))
-
         assert (seen.state, seen.runs) == ("not read", None)
         assert "InstanceNotFoundException" in str(seen.silent)
 
@@ -111,7 +105,6 @@ class TestCamel:
         played.mute = True
         of = sites(tmp_path, told, read_s=0.2)
         of.spend_at_most(0.3, "london")
-
         assert looked(of).runs is None
         looked(of)
         assert "its site's time is spent" in str(looked(of).silent)
@@ -123,12 +116,10 @@ class TestCamel:
         with camel(billing=Route()) as (_, server):
             looked(sites(tmp_path, {**told, "jolokia": server.url}))
             looked(sites(tmp_path, {**told, "jolokia": server.url, "username": "ops", "password": {"plain": "secret"}}))
-
             assert ["Authorization" in each for each in server.headers] == [False, True]
 
     def test_nobody_there_is_refused_for_certain(self, tmp_path: Path, context: tuple[Camel, dict[str, Any]]) -> None:
         of = sites(tmp_path, {**context[1], "jolokia": closed_port()})
-
         assert looked(of).runs is None
         assert isinstance(sent(of, "billing", Goal.STOP, name_of("billing")), Refused)
 
@@ -181,19 +172,15 @@ class TestSystemd:
     )
     def test_only_what_is_known_counts(self, tmp_path: Path, systemctl: Path, said: str, state: str) -> None:
         (systemctl / "unit").write_text(f"{said}\n", encoding="utf-8")
-
         assert looked(sites(tmp_path, UNIT)).state == state
 
     def test_another_machine_is_named_to_it(self, tmp_path: Path) -> None:
         of = sites(tmp_path, {**UNIT, "host": "ops@mail-1"})
-
         [stop] = [call("london", of.told["london", "mailer"], "mailer", Goal.STOP)]
-
         assert stop.request["run"] == ["systemctl", "--host", "ops@mail-1", "stop", "mailer.service"]
 
     def test_where_there_is_none_it_is_not_read(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("PATH", str(tmp_path))
-
         assert "could not be started" in str(looked(sites(tmp_path, UNIT)).silent)
 
 
@@ -204,26 +191,20 @@ class TestCommands:
 
     def test_they_are_told_what_they_are_for(self, tmp_path: Path, work: Work) -> None:
         of = sites(tmp_path, work.told())
-
         outcome = sent(of, "importer", Goal.STOP)
-
         assert isinstance(outcome, Done)
         assert (looked(of).runs, work.log.read_text(encoding="utf-8")) == (False, "stop importer at london\n")
 
     def test_a_state_command_that_fails_says_nothing(self, tmp_path: Path, work: Work) -> None:
         work.switch("state.broken")
-
         seen = looked(sites(tmp_path, work.told()))
-
         assert (seen.runs, seen.state) == (None, "not read")
         assert "ended with 9" in str(seen.silent)
 
     def test_one_that_hangs_is_ended(self, tmp_path: Path, work: Work) -> None:
         work.switch("stop.hangs")
         of = sites(tmp_path, work.told(timeout="200ms"))
-
         outcome = sent(of, "importer", Goal.STOP)
-
         assert isinstance(outcome, Refused)
         assert "took longer than 0.2 s" in outcome.text
         assert looked(of).runs is True
@@ -235,9 +216,7 @@ class TestCommands:
         (work.folder / "stop").write_text(f'#!/bin/sh\necho "[$ROUTES_PASSWORD]" > {work.log}\n', encoding="utf-8")
         routes = {"name": "billing", "kind": "camel-route", "jolokia": closed_port(), "routes": ["billing"]}
         routes |= {"username": "ops", "password": {"env": "ROUTES_PASSWORD"}}
-
         sent(sites(tmp_path, work.told(), routes), "importer", Goal.STOP)
-
         assert work.log.read_text(encoding="utf-8") == "[]\n"
 
 
@@ -262,19 +241,16 @@ class TestHttp:
         with _service(status, body) as url:
             more = {"stopped": stopped} if stopped else {}
             told = _http(url, state={"get": f"{url}/state", "running": "RUNNING", **more})
-
             assert looked(sites(tmp_path, told)).state == state
 
     @pytest.mark.parametrize(("status", "kind"), [(204, Done), (200, Done), (409, Refused), (502, Unknown)])
     def test_what_is_answered_to_a_post(self, tmp_path: Path, status: int, kind: type) -> None:
         with _service(status, "") as url:
             outcome = sent(sites(tmp_path, _http(url)), "api", Goal.STOP)
-
             assert isinstance(outcome, kind), outcome
 
     def test_nobody_there_is_refused_and_not_read(self, tmp_path: Path) -> None:
         of = sites(tmp_path, _http(closed_port()))
-
         assert looked(of).runs is None
         assert isinstance(sent(of, "api", Goal.STOP), Refused)
 

@@ -40,7 +40,6 @@ BEFORE_EXPIRY = Counters(320, 480, 1499, 0)
 def test_what_clients_do_is_told_from_what_others_do(before: Counters, after: Counters, vanished: int) -> None:
     account = Account()
     account.accept([before])
-
     assert account.vanished(after) == vanished
 
 
@@ -48,7 +47,6 @@ def test_a_figure_that_was_one_too_low_is_no_alarm() -> None:
     account = Account()
     for in_delivery in (10, 9, 10, 9):  # read a moment too late
         account.take_in(Counters(90, in_delivery, 100, 0))
-
     assert account.vanished(Counters(90, 10, 100, 0)) == 0
 
 
@@ -57,23 +55,19 @@ def test_what_a_client_gave_back_hides_a_purge_for_a_few_looks_only() -> None:
     account.take_in(Counters(0, 1000, 1000, 0))
     for _ in range(FEW):
         account.take_in(Counters(0, 0, 1000, 0))  # it has gone
-
     assert account.vanished(Counters(3, 0, 1000, 0)) == 3
 
 
 def test_what_a_browse_was_shown_hides_no_purge() -> None:
     account = Account()
     account.take_in(Counters(0, 0, 0, 0))
-
     account.gave_back(300)
-
     assert account.vanished(Counters(5, 0, 300, 0)) == 5
 
 
 def test_what_somebody_answers_for_is_not_told_again() -> None:
     account = Account()
     account.accept([PURGED_HELD])
-
     assert account.vanished(PURGED_HELD) == 0
 
 

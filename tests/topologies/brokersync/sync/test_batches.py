@@ -20,9 +20,7 @@ def waits(waiting: Waiting, count: int, first: int = 0) -> None:
 
 def test_no_batch_is_larger_than_a_call_may_be() -> None:
     waiting = Waiting()
-
     waits(waiting, 2 * AT_MOST + 1)
-
     sizes = []
     while (batch := waiting.due(0.0)) is not None:
         sizes.append(len(batch.ids))
@@ -65,9 +63,7 @@ def test_a_call_that_failed_leaves_its_batch_the_next_one() -> None:
     waits(waiting, 3)
     batch = waiting.due(0.0)
     assert batch is not None
-
     waiting.give_back(batch)
-
     assert waiting.due(0.0) is batch
 
 
@@ -80,18 +76,15 @@ def test_every_id_is_deleted_or_waits(steps: list[tuple[int, int]]) -> None:
         now += 5.0
         if (batch := waiting.due(now)) is not None:
             waiting.answered(batch, removed, now)
-
     assert waiting.deleted + len(waiting) == added
 
 
 def test_nothing_waits_without_evidence() -> None:
     waiting = Waiting()
-
     with pytest.raises(NoEvidence):
         waiting.add(ids(3), Announced(ids(3), "first", 2, "first"))
     with pytest.raises(NoEvidence):
         waiting.add(ids(3), Announced(ids(3), "first", 3, "second"))
-
     assert len(waiting) == 0
 
 
@@ -100,5 +93,4 @@ def test_what_an_earlier_start_confirmed_is_not_let_go() -> None:
     waits(waiting, 3)
     waiting.of_earlier_start()
     waits(waiting, 2, 3)
-
     assert (waiting.counted, waiting.let_go(), waiting.ids) == (2, 2, ids(3))

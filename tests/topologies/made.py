@@ -1,0 +1,33 @@
+"""What a look tells of brokers, made by hand for tests that ask none: each topology adds what is its own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from dr_ctl.topologies.common.view import Acceptor, Queue
+
+V = TypeVar("V")
+PAIR = "orders-1"
+PEERS = {"london": "paris", "paris": "london"}
+
+
+def queue(name: str, bean: str, depth: int = 0, **more: Any) -> Queue:
+    """A lasting queue of clients in which nothing has moved since its messages came."""
+    none = dict.fromkeys(("delivering", "scheduled", "consumers", "acked", "removed"), 0)
+    flags = dict.fromkeys(("paused", "temporary", "internal", "ring", "last_value"), False)
+    usual: dict[str, Any] = {"address": name, "routing": "anycast", "added": depth, "durable": True, **none, **flags}
+    ends = dict.fromkeys(("dead_letter_address", "expiry_address"))
+    return Queue(name=name, bean=bean, depth=depth, **{**usual, **ends, **more})
+
+
+def door(name: str, bean: str, port: int | None, spoken: str, *, started: bool = True, **more: Any) -> Acceptor:
+    protocols = frozenset(spoken.split())
+    return replace(Acceptor(name, bean, started, port, protocols, opens_at_boot=False), **more)
+
+
+def view(kind: type[V], site: str, **more: Any) -> V:
+    """One broker at which nobody works."""
+    usual = {"pair": PAIR, "site": site, "broker": site, "node": f"node-{site}", "version": "2.56.0"}
+    nobody = dict.fromkeys(("acceptors", "queues", "connections", "consumers", "prepared"), ())
+    return kind(**{**usual, "start": "1795251000000", "now_ms": 1795251263227, **nobody, **more})
