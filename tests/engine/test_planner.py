@@ -88,6 +88,10 @@ def test_the_roles_decide(target: str, here: Role, there: Role, decision: str) -
     assert told(decided) == decision
     if isinstance(decided, Plan):
         assert (decided.source, decided.target) == (OTHER[target], target)
+    elif isinstance(decided, Refusal):  # it says both roles and what to do
+        roles = {target: here, OTHER[target]: there}
+        assert f"london is {roles['london'].value}, paris is {roles['paris'].value}" in decided.findings[0].text
+        assert decided.findings[0].remedy
 
 
 @pytest.mark.parametrize("expected", ["london", "paris"])
@@ -109,14 +113,6 @@ def test_a_refusal_for_the_roles_has_the_topologys_errors_with_it() -> None:
     assert decided.findings[0].text == "paris cannot take over: london is serving, paris is unknown"
 
 
-@pytest.mark.parametrize(("here", "there", "decision"), [each for each in ROLES if each[2] not in (PLAN, THERE)])
-def test_a_refusal_says_both_roles_and_what_to_do(here: Role, there: Role, decision: str) -> None:
-    decided = plan(BOOK, Recipe(), seen(paris=here, london=there), ASK)
-    assert isinstance(decided, Refusal)
-    assert f"london is {there.value}, paris is {here.value}" in decided.findings[0].text
-    assert decided.findings[0].remedy
-
-
 def test_where_the_target_serves_already_warnings_are_told_and_errors_do_not_matter() -> None:
     decided = plan(BOOK, Recipe((*ERRORS, WARNING)), seen(london=STANDBY, paris=SERVING), ASK)
     assert decided == AlreadyThere("paris serves already; nothing was changed", (WARNING,))
@@ -125,14 +121,10 @@ def test_where_the_target_serves_already_warnings_are_told_and_errors_do_not_mat
 # What speaks against it
 
 
-def test_any_error_of_the_topology_refuses_and_all_findings_are_told() -> None:
-    decided = plan(BOOK, Recipe((*ERRORS, WARNING)), seen(), ASK)
-    assert decided == Refusal((*ERRORS, WARNING))
-
-
-def test_a_warning_does_not_refuse() -> None:
-    decided = decided_plan(plan(BOOK, Recipe((WARNING,)), seen(), ASK))
-    assert decided.findings == (WARNING,)
+def test_any_error_of_the_topology_refuses_also_a_run_that_goes_on_and_a_warning_does_not() -> None:
+    assert plan(BOOK, Recipe((*ERRORS, WARNING)), seen(), ASK) == Refusal((*ERRORS, WARNING))
+    assert plan(BOOK, Recipe(ERRORS), seen(), ASK, past()) == Refusal(ERRORS)
+    assert decided_plan(plan(BOOK, Recipe((WARNING,)), seen(), ASK)).findings == (WARNING,)
 
 
 def test_verbs_that_the_topology_cannot_do_are_named_with_all_other_reasons() -> None:
@@ -157,30 +149,19 @@ def test_a_plan_has_every_line_of_the_runbook_in_order_with_its_calls() -> None:
     assert [call.about for call in fence.inverse] == ["open clients at london", "open legacy at london"]
     assert decided.not_replicated == ("what is in memory at london",)
     assert decided.cannot_know == ("what clients do",)
+    # The point of no return parts what is undone from what is finished.
     assert decided.as_json()["point_of_no_return"] == 9
-
-
-def test_the_point_of_no_return_parts_what_is_undone_from_what_is_finished() -> None:
-    decided = decided_plan(plan(BOOK, Recipe(), seen(), ASK))
     assert [step.undoable for step in decided.steps] == [True] * 8 + [False] * 3
-
-
-def test_a_steps_limits_are_the_runbooks_unless_the_topology_has_its_own() -> None:
-    decided = decided_plan(plan(BOOK, Recipe(), seen(), replace(ASK, timeout_s=70.0)))
-    limits = {step.verb: step.limits for step in decided.steps}
-    assert (limits["catch-up"], limits["quiesce"]) == ({"within": 60.0}, {"within": 5.0})
-    assert limits["drain"] == {"within": 70.0}
-
-
-def test_whoever_gives_a_move_less_time_waits_no_longer_while_clients_work() -> None:
-    decided = decided_plan(plan(BOOK, Recipe(), seen(), replace(ASK, timeout_s=7.0)))
-    limits = {step.verb: step.limits for step in decided.steps}
-    assert (limits["catch-up"], limits["quiesce"]) == ({"within": 7.0}, {"within": 5.0})
-
-
-def test_the_baseline_is_what_was_seen() -> None:
-    decided = decided_plan(plan(BOOK, Recipe(), seen(), ASK))
     assert decided.baseline == Machine().dump()
+
+
+@pytest.mark.parametrize(("timeout_s", "catch_up", "drain"), [(70.0, 60.0, 70.0), (7.0, 7.0, 7.0)])
+def test_a_steps_limits_are_the_runbooks_unless_the_topology_or_who_gives_less_time_has_its_own(
+    timeout_s: float, catch_up: float, drain: float
+) -> None:
+    decided = decided_plan(plan(BOOK, Recipe(), seen(), replace(ASK, timeout_s=timeout_s)))
+    limits = {step.verb: step.limits.get("within") for step in decided.steps}
+    assert (limits["catch-up"], limits["quiesce"], limits["drain"]) == (catch_up, 5.0, drain)
 
 
 @pytest.mark.parametrize("verb", sorted(VERBS))
@@ -263,8 +244,3 @@ def test_it_does_not_go_on_where_a_site_serves_that_is_neither_its_source_nor_it
     [finding] = decided.findings
     first, second = (f"{site} is {role.value}" for site, role in roles.items())
     assert (finding.id, finding.text) == (OTHER_SITES, f"the run is from london to paris, but {first}, {second}")
-
-
-def test_an_error_of_the_topology_keeps_a_run_from_going_on() -> None:
-    decided = plan(BOOK, Recipe(ERRORS), seen(), ASK, past())
-    assert decided == Refusal(ERRORS)

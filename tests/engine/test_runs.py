@@ -199,49 +199,24 @@ def started(runs: Runs, *, ended: bool = False) -> RunFiles:
     return files
 
 
-def test_runs_come_by_time(runs: Runs) -> None:
-    names = [runs.create("swapover", site).name for site in ("paris", "london", "paris")]
-    assert [run.name for run in runs.all()] == names
-
-
-def test_without_a_run_there_is_none(runs: Runs) -> None:
-    assert runs.all() == []
-    assert runs.unfinished() is None
+def test_a_run_is_found_by_its_name_by_a_beginning_of_it_or_as_the_last_one(runs: Runs) -> None:
+    assert (runs.all(), runs.unfinished()) == ([], None)
     with pytest.raises(UsageError, match="there is no run yet"):
         runs.find(None)
-
-
-def test_a_run_is_found_by_its_name_by_a_beginning_of_it_or_as_the_last_one(runs: Runs) -> None:
     first, second = (runs.create("swapover", site) for site in ("paris", "london"))
-    assert runs.find(first.name) == first
-    assert runs.find("20261121T0201") == first
-    assert runs.find("20261121T0202") == second
-    assert runs.find(None) == second
-
-
-@pytest.mark.parametrize(
-    ("name", "told"),
-    [
-        ("20261121", "2 runs with the name 20261121"),
-        ("2025", "no run with the name 2025"),
-        ("swapover", "no run with the name swapover"),
-    ],
-)
-def test_a_beginning_that_fits_none_or_several_is_refused(runs: Runs, name: str, told: str) -> None:
-    for site in ("paris", "london"):
-        runs.create("swapover", site)
-    with pytest.raises(UsageError, match=told):
-        runs.find(name)
+    assert [run.name for run in runs.all()] == [first.name, second.name]  # they come by time
+    assert (runs.find(first.name), runs.find("20261121T0201")) == (first, first)
+    assert (runs.find("20261121T0202"), runs.find(None)) == (second, second)
+    for name, told in (("20261121", "2 runs with the"), ("2025", "no run with the"), ("swapover", "no run with the")):
+        with pytest.raises(UsageError, match=f"{told} name {name}"):
+            runs.find(name)
 
 
 def test_the_unfinished_run_is_the_newest_that_began_and_has_not_ended(runs: Runs) -> None:
+    assert not started(runs, ended=True).open()
+    assert runs.unfinished() is None
     started(runs)
     newest = started(runs)
     started(runs, ended=True)
     runs.create("swapover", "paris")  # it never began: there is no journal
     assert runs.unfinished() == newest
-
-
-def test_runs_that_have_ended_are_not_unfinished(runs: Runs) -> None:
-    assert not started(runs, ended=True).open()
-    assert runs.unfinished() is None
