@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -74,20 +74,17 @@ def test_a_look_from_before_the_machine_slept_is_old(
     assert told[0] == 600.0
 
 
-def test_a_broker_without_any_has_none(london: Management) -> None:
+def test_of_two_that_create_one_gets_it_and_one_that_is_gone_is_not_written(london: Management) -> None:
     assert documents(london).read("lock")[1] == []
-
-
-def test_of_two_that_create_one_gets_it(london: Management) -> None:
-    assert documents(london).create("lock", 1, "mine")
-    assert not documents(london).create("lock", 1, "yours")
-    assert documents(london).read("lock")[1] == [(1, "mine")]
-
-
-def test_one_that_is_gone_is_not_written(london: Management) -> None:
     with pytest.raises(OperationFailed):
         documents(london).update("lock", 1, "text")
     assert documents(london).read("lock")[1] == []
+    assert documents(london).create("lock", 1, "mine")
+    assert not documents(london).create("lock", 1, "yours")
+    assert documents(london).read("lock")[1] == [(1, "mine")]
+    # They are no business queues and never mirrored.
+    [told] = [told for bean, told in london.queues.items() if beans.parts(bean)["queue"] == "dr-ctl.lock.london.1"]
+    assert told["InternalQueue"] is True
 
 
 @pytest.mark.parametrize(
@@ -104,22 +101,19 @@ def test_a_refusal_is_told_apart_from_one_that_is_there(london: Management, answ
         documents(london).create("lock", 1, "text")
 
 
-@pytest.mark.parametrize(("told", "forbidden"), [(True, False), (False, True)])
-def test_whether_they_may_be_created_is_asked_and_not_tried(london: Management, told: bool, forbidden: bool) -> None:
-    london.instead["canInvoke"] = {"value": told, "status": 200}
+@pytest.mark.parametrize(
+    ("answer", "forbidden"),
+    [
+        ({"value": True, "status": 200}, False),
+        ({"value": False, "status": 200}, True),
+        # A broker that does not know who may says nothing.
+        (failed("No MBean", "javax.management.InstanceNotFoundException", 404), False),
+    ],
+)
+def test_whether_they_may_be_created_is_asked_and_not_tried(london: Management, answer: Any, forbidden: bool) -> None:
+    london.instead["canInvoke"] = answer
     assert (documents(london).why_forbidden() is not None) is forbidden
     assert london.documents == []
-
-
-def test_a_broker_that_does_not_know_who_may_says_nothing(london: Management) -> None:
-    london.instead["canInvoke"] = failed("No MBean", "javax.management.InstanceNotFoundException", 404)
-    assert documents(london).why_forbidden() is None
-
-
-def test_they_are_no_business_queues_and_never_mirrored(london: Management) -> None:
-    documents(london).create("lock", 1, "text")
-    (told,) = [told for bean, told in london.queues.items() if beans.parts(bean)["queue"] == "dr-ctl.lock.london.1"]
-    assert told["InternalQueue"] is True
 
 
 def test_only_documents_of_the_kind_are_numbered_whatever_the_site_is_called() -> None:

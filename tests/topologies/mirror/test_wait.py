@@ -1,4 +1,5 @@
-"""The waits for links: why one does not end, and that of several pairs each ends for itself."""
+"""The waits for links: why one does not end, that of several pairs each ends for itself, and that a link which hangs is
+restarted a bounded number of times, whatever its flags say."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ import pytest
 from dr_ctl.core.errors import TimedOut
 from dr_ctl.core.patience import Patience
 from dr_ctl.engine.outcome import Done, Outcome, Refused
-from dr_ctl.topologies.mirror.links import Flows, PairWait, until_all
+from dr_ctl.topologies.mirror.drafts.shipping import LINK_RESTARTS
+from dr_ctl.topologies.mirror.links import Flows, Mender, Movement, PairWait, until_all
 from dr_ctl.topologies.mirror.look import Flow
 from dr_ctl.topologies.mirror.patience import MirrorPatience
 
@@ -65,11 +67,16 @@ class World:
 
     def notice(self, text: str) -> None:
         assert "restarting it" in text
+        assert "although the peer answers" in text
 
-    def names(self) -> None: ...
+    def names(self) -> Any:
+        return SimpleNamespace(broker_connection=None)
 
     def change(self, calls: Any, hand: Any) -> list[Any]:
+        self.restarts += 1
         return []
+
+    site, restarts = "london", 0
 
 
 class Broker:
@@ -147,3 +154,49 @@ def test_what_a_silent_broker_holds_is_not_known_and_never_zero() -> None:
     assert until_all(world, [wait(world)], world, "under way", 1.0) is None
     assert world.depths == [None, None, 0]
     assert world.sampled[0]["paris"] == {"unknown": "paris: no answer"}
+
+
+def tended(mender: Mender, world: Any, at_s: float, london: Flow) -> None:
+    """One look of the mender's, at that time."""
+    world.now_s = at_s
+    told = {"london": london, "paris": flow()}
+    mender._movement.note(told, world.now_s)
+    mender.tend(told, world)
+
+
+@pytest.mark.parametrize(
+    ("at", "restarts"),
+    [
+        (lambda second: flow(10, 10 + second), 0),
+        (lambda second: flow(10, 10), LINK_RESTARTS),
+        (lambda second: flow(10 + second, 10 + second), LINK_RESTARTS),
+        (lambda second: flow(0, 10), 0),
+        (lambda second: flow(10, 10, attached=False), LINK_RESTARTS),
+    ],
+    ids=["ships", "ships nothing", "ships nothing while more comes", "has nothing to ship", "not attached"],
+)
+def test_what_hangs_is_restarted_and_nothing_else(at: Callable[[int], Flow], restarts: int) -> None:
+    world: Any = World()
+    mender = Mender(world, [world], Movement())
+
+    for second in range(60):
+        tended(mender, world, float(second), at(second))
+
+    assert (world.restarts, mender.restarts) == (restarts, restarts)
+
+
+@pytest.mark.parametrize(
+    ("now", "limit_s"),
+    [(flow(10, 10), MirrorPatience().hung_s), (flow(10, 10, attached=False), Patience().link_lost_s)],
+    ids=["idle", "unattached"],
+)
+def test_it_is_given_its_time(now: Flow, limit_s: float) -> None:
+    world: Any = World()
+    mender = Mender(world, [world], Movement())
+
+    for moment in (0.0, limit_s - 0.1):
+        tended(mender, world, moment, now)
+    before = world.restarts
+    tended(mender, world, limit_s + 0.1, now)
+
+    assert (before, world.restarts) == (0, 1)

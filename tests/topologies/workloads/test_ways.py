@@ -19,7 +19,7 @@ from dr_ctl.topologies.topology import WorkloadSeen
 from dr_ctl.topologies.workloads.calls import call
 from dr_ctl.topologies.workloads.patience import WorkloadPatience
 from dr_ctl.topologies.workloads.sites import WorkloadSites
-from tests.jolokia.console import Handler, closed_port, console, send
+from tests.jolokia.console import Console, Handler, closed_port, console, send
 from tests.topologies.workloads.camel import Camel, Route, camel, name_of
 from tests.topologies.workloads.work import Work
 
@@ -46,37 +46,40 @@ def looked(of: WorkloadSites) -> WorkloadSeen:
     return seen
 
 
+CAMEL = {"name": "billing", "kind": "camel-route", "routes": ["billing", "audit"], "timeout": "1s"}
+
+
 class TestCamel:
     @pytest.fixture
-    def context(self) -> Iterator[tuple[Camel, dict[str, Any]]]:
-        with camel(billing=Route(), audit=Route(in_flight=3)) as (played, server):
-            told = {"name": "billing", "kind": "camel-route", "jolokia": server.url, "routes": ["billing", "audit"]}
-            yield played, {**told, "timeout": "1s"}
+    def played(self) -> Iterator[tuple[Camel, Console]]:
+        with camel(billing=Route(), audit=Route(in_flight=3)) as told:
+            yield told
 
-    def test_each_route_is_a_part_by_the_name_of_its_bean(
-        self, tmp_path: Path, context: tuple[Camel, dict[str, Any]]
+    @pytest.fixture
+    def told(self, played: tuple[Camel, Console]) -> dict[str, Any]:
+        return {**CAMEL, "jolokia": played[1].url}
+
+    def test_each_route_is_a_part_and_a_stop_lets_what_is_in_flight_finish(
+        self, tmp_path: Path, played: tuple[Camel, Console], told: dict[str, Any]
     ) -> None:
-        seen = looked(sites(tmp_path, context[1]))
+        of = sites(tmp_path, told)
+        seen = looked(of)
         assert (seen.state, seen.detail, seen.runs) == ("running", "3 in flight", True)
         assert list(seen.parts) == [name_of("billing"), name_of("audit")]
 
-    def test_a_stop_lets_what_is_in_flight_finish(self, tmp_path: Path, context: tuple[Camel, dict[str, Any]]) -> None:
-        played, told = context
-        of = sites(tmp_path, told)
-
-        outcomes = [sent(of, "billing", Goal.STOP, part) for part in looked(of).parts]
+        outcomes = [sent(of, "billing", Goal.STOP, part) for part in seen.parts]
 
         assert [type(each) for each in outcomes] == [Done, Done]
-        assert played.asked == [
-            (route, "stop(java.lang.Long,java.lang.Boolean)", [1, True]) for route in ("billing", "audit")
-        ]
+        stop = "stop(java.lang.Long,java.lang.Boolean)"
+        assert played[0].asked == [(route, stop, [1, True]) for route in ("billing", "audit")]
         assert (looked(of).state, looked(of).runs) == ("stopped", False)
         assert isinstance(sent(of, "billing", Goal.START, name_of("billing")), Done)
         assert (looked(of).state, looked(of).runs) == ("running in part", True)
 
-    def test_one_that_hangs_is_refused_and_goes_on(self, tmp_path: Path, context: tuple[Camel, dict[str, Any]]) -> None:
-        played, told = context
-        played.routes["audit"].hangs = True
+    def test_one_that_hangs_is_refused_and_goes_on(
+        self, tmp_path: Path, played: tuple[Camel, Console], told: dict[str, Any]
+    ) -> None:
+        played[0].routes["audit"].hangs = True
         of = sites(tmp_path, told)
         outcome = sent(of, "billing", Goal.STOP, name_of("audit"))
         assert isinstance(outcome, Refused)
@@ -84,44 +87,39 @@ class TestCamel:
         assert looked(of).state == "running"
 
     @pytest.mark.parametrize(
-        ("state", "in_flight", "told"),
+        ("state", "in_flight", "is_so"),
         [("Stopped", 1, "neither"), ("Suspended", 0, "neither"), ("Stopped", 0, "stopped"), ("Started", 0, "running")],
     )
     def test_stopped_is_what_holds_nothing(
-        self, tmp_path: Path, context: tuple[Camel, dict[str, Any]], state: str, in_flight: int, told: str
+        self, tmp_path: Path, played: tuple[Camel, Console], told: Any, state: str, in_flight: int, is_so: str
     ) -> None:
-        played, settings = context
-        played.routes["billing"] = Route(state, in_flight)
-        seen = looked(sites(tmp_path, {**settings, "routes": ["billing"]}))
-        assert (seen.state, seen.runs) == (told, told != "stopped")
+        played[0].routes["billing"] = Route(state, in_flight)
+        seen = looked(sites(tmp_path, {**told, "routes": ["billing"]}))
+        assert (seen.state, seen.runs) == (is_so, is_so != "stopped")
 
-    def test_a_route_that_is_not_there_is_not_read(self, tmp_path: Path, context: tuple[Camel, dict[str, Any]]) -> None:
-        seen = looked(sites(tmp_path, {**context[1], "routes": ["billing", "gone"]}))
+    def test_what_is_not_there_or_does_not_answer_is_not_read(
+        self, tmp_path: Path, played: tuple[Camel, Console], told: dict[str, Any]
+    ) -> None:
+        seen = looked(sites(tmp_path, {**told, "routes": ["billing", "gone"]}))
         assert (seen.state, seen.runs) == ("not read", None)
         assert "InstanceNotFoundException" in str(seen.silent)
-
-    def test_one_that_does_not_answer_is_not_read(self, tmp_path: Path, context: tuple[Camel, dict[str, Any]]) -> None:
-        played, told = context
-        played.mute = True
+        played[0].mute = True
         of = sites(tmp_path, told, read_s=0.2)
         of.spend_at_most(0.3, "london")
         assert looked(of).runs is None
         looked(of)
         assert "its site's time is spent" in str(looked(of).silent)
-
-    def test_a_login_is_told_where_the_settings_name_one(
-        self, tmp_path: Path, context: tuple[Camel, dict[str, Any]]
-    ) -> None:
-        told = {**context[1], "routes": ["billing"]}
-        with camel(billing=Route()) as (_, server):
-            looked(sites(tmp_path, {**told, "jolokia": server.url}))
-            looked(sites(tmp_path, {**told, "jolokia": server.url, "username": "ops", "password": {"plain": "secret"}}))
-            assert ["Authorization" in each for each in server.headers] == [False, True]
-
-    def test_nobody_there_is_refused_for_certain(self, tmp_path: Path, context: tuple[Camel, dict[str, Any]]) -> None:
-        of = sites(tmp_path, {**context[1], "jolokia": closed_port()})
+        # Nobody there is refused for certain.
+        of = sites(tmp_path, {**told, "jolokia": closed_port()})
         assert looked(of).runs is None
         assert isinstance(sent(of, "billing", Goal.STOP, name_of("billing")), Refused)
+
+    def test_a_login_is_told_where_the_settings_name_one(
+        self, tmp_path: Path, played: tuple[Camel, Console], told: dict[str, Any]
+    ) -> None:
+        for login in ({}, {"username": "ops", "password": {"plain": "secret"}}):
+            looked(sites(tmp_path, {**told, "routes": ["billing"], **login}))
+        assert ["Authorization" in each for each in played[1].headers] == [False, True]
 
 
 UNIT = {"name": "mailer", "kind": "systemd", "unit": "mailer.service", "timeout": "2s"}
