@@ -26,6 +26,7 @@ MOVES = {
 }
 MOVED = "moved from london to paris; verified: "
 FAILED_OVER = "failed over from london to paris; verified: "
+NOTHING = "nothing is under way"
 BY_HAND = "turn the key of london"
 OTHER = {"london": "paris", "paris": "london"}
 
@@ -66,36 +67,17 @@ class TestSuccess:
     @pytest.mark.parametrize(
         ("operation", "more", "text"),
         [
-            (
-                "swapover",
-                {"outage_s": 0.8412},
-                f"{MOVED}paris serves; nothing is under way; clients were out for 0.84 s",
-            ),
-            ("swapover", {}, f"{MOVED}paris serves; nothing is under way"),
-            (
-                "failback",
-                {"outage_s": 2.0},
-                (
-                    "moved from paris to london; verified: london serves; nothing is under way; "
-                    "clients were out for 2.00 s"
-                ),
-            ),
+            ("swapover", {"outage_s": 0.8412}, f"{MOVED}paris serves; {NOTHING}; clients were out for 0.84 s"),
+            ("swapover", {}, f"{MOVED}paris serves; {NOTHING}"),
+            ("failback", {"outage_s": 2.0}, ("moved from paris to london; verified: london serves; "
+             f"{NOTHING}; clients were out for 2.00 s")),
             ("reinstate", {}, "london is taken in; paris serves"),
-            (
-                "failover",
-                {},
-                (
-                    f"{FAILED_OVER}paris serves; an unknown number of messages may be lost, "
-                    "an unknown number of duplicates are possible"
-                ),
-            ),
-            (
-                "failover",
-                {"bounds": {"lost": {"at_most": 0}, "duplicates": {"at_most": 12}}},
-                f"{FAILED_OVER}paris serves; at most 0 message(s) may be lost, at most 12 duplicate(s) are possible",
-            ),
+            ("failover", {}, (f"{FAILED_OVER}paris serves; an unknown number of messages may be lost, "
+             "an unknown number of duplicates are possible")),
+            ("failover", {"bounds": {"lost": {"at_most": 0}, "duplicates": {"at_most": 12}}},
+             f"{FAILED_OVER}paris serves; at most 0 message(s) may be lost, at most 12 duplicate(s) are possible"),
         ],
-    )
+    )  # fmt: skip
     def test_it_says_what_came_of_it(self, operation: str, more: dict[str, Any], text: str) -> None:
         roles = (SERVING, STANDBY) if operation == "reinstate" else (STANDBY, SERVING)
         assert ended(operation, *roles, OK, **more) == End(OK, text, None)

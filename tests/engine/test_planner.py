@@ -27,9 +27,7 @@ OTHER = {"london": "paris", "paris": "london"}
 DECISIONS = {
     SERVING: (BOTH, THERE, TARGET_ALONE, TARGET_ALONE, TARGET_ALONE),
     STANDBY: (PLAN, NOBODY, NOBODY, NOBODY, NOBODY),
-    DOWN: (TARGET_UNFIT, NOBODY, NOBODY, NOBODY, NOBODY),
-    SICK: (TARGET_UNFIT, NOBODY, NOBODY, NOBODY, NOBODY),
-    UNKNOWN: (TARGET_UNFIT, NOBODY, NOBODY, NOBODY, NOBODY),
+    **dict.fromkeys((DOWN, SICK, UNKNOWN), (TARGET_UNFIT, NOBODY, NOBODY, NOBODY, NOBODY)),
 }
 ROLES = [(here, there, told) for here, row in DECISIONS.items() for there, told in zip(Role, row, strict=True)]
 
@@ -37,9 +35,7 @@ ROLES = [(here, there, told) for here, row in DECISIONS.items() for there, told 
 RESUMED = {
     SERVING: (BOTH, PLAN, SILENT, SILENT, SILENT),
     STANDBY: (PLAN, PLAN, SILENT, SILENT, SILENT),
-    DOWN: (SILENT,) * 5,
-    SICK: (SILENT,) * 5,
-    UNKNOWN: (SILENT,) * 5,
+    **dict.fromkeys((DOWN, SICK, UNKNOWN), (SILENT,) * 5),
 }
 RESUMED_ROLES = [(here, there, told) for here, row in RESUMED.items() for there, told in zip(Role, row, strict=True)]
 
