@@ -41,21 +41,11 @@ def test_one_that_cannot_be_read_is_owed_all_the_same(text: str) -> None:
     assert debt == Debt(DebtKind.QUARANTINE, "london", "paris", "not known", lasting=False)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "dr-ctl.lock.paris.4",
-        "dr-ctl.probe.paris",
-        "dr-ctl.debt",
-        "dr-ctl.debt.",
-        "dr-ctl.debt.paris",
-        "dr-ctl.debt.paris.fence",
-        "dr-ctl.debt.paris.taxes.london",
-        "dr-ctl.debt.paris.fence.london.twice",
-        "orders.in",
-        "",
-    ],
-)
+NO_DEBTS = """dr-ctl.lock.paris.4 dr-ctl.probe.paris dr-ctl.debt dr-ctl.debt. dr-ctl.debt.paris dr-ctl.debt.paris.fence
+dr-ctl.debt.paris.taxes.london dr-ctl.debt.paris.fence.london.twice orders.in"""
+
+
+@pytest.mark.parametrize("name", [*NO_DEBTS.split(), ""])
 def test_what_is_named_otherwise_is_no_debt_and_keeps_nobody_from_looking(name: str) -> None:
     assert not is_debt(name)
     assert debts_of({name: "{}", NAME: "{}"}) == debts_of({NAME: "{}"})
@@ -83,18 +73,14 @@ def test_a_debt_is_one_call_that_writes_it_down_by_the_brokers_clock() -> None:
 @pytest.mark.parametrize("text", ["", '{"since": "x", "lasting": false}'])
 def test_one_that_stands_is_not_written_again(text: str) -> None:
     standing = replace(PARIS, documents={NAME: text})
-    assert owe(standing, DebtKind.QUARANTINE, "london") == ()
-    assert len(owe(standing, DebtKind.FENCE, "london")) == 1
+    assert (owe(standing, DebtKind.QUARANTINE, "london"), len(owe(standing, DebtKind.FENCE, "london"))) == ((), 1)
 
 
-def test_paying_takes_its_document_away_on_condition_where_asked() -> None:
-    sure, due = pay(PARIS, DebtKind.FENCE, "london"), pay(PARIS, DebtKind.FENCE, "london", "it stands there")
-    for [call], when in ((sure, None), (due, "it stands there")):
-        assert (change(call).operation, change(call).arguments) == (
-            DESTROY_QUEUE,
-            ("dr-ctl.debt.paris.fence.london", True),
-        )
-        assert (call.site, call.when) == ("paris", when)
+@pytest.mark.parametrize("when", [None, "it stands there"])
+def test_paying_takes_its_document_away_on_condition_where_asked(when: str | None) -> None:
+    [call] = pay(PARIS, DebtKind.FENCE, "london", *([when] if when else []))
+    told = (change(call).operation, change(call).arguments, call.site, call.when)
+    assert told == (DESTROY_QUEUE, ("dr-ctl.debt.paris.fence.london", True), "paris", when)
 
 
 @pytest.mark.parametrize("kind", DebtKind)

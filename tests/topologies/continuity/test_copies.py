@@ -106,49 +106,45 @@ def test_an_answer_that_is_no_list_of_ids_is_an_error() -> None:
         ids(console, [queue("orders", 2)])
 
 
+def sites(plain: str, there: str, staged: str, *, depth: int, acked: int) -> tuple[Any, Any, Any, Any]:
+    """Two consoles by what is listed of `orders`, here and there and staged there, and both views."""
+    london = replace(broker("london"), queues=(queue("orders", depth, acked=acked),))
+    paris = broker("paris", flow("orders", staged=len(staged)), depths={"orders": len(there)})
+    here, other = (
+        Console(orders=([*plain], []), orders_in_mirror=([], [])),
+        Console(orders=([*there], []), orders_in_mirror=([*staged], [])),
+    )
+    return here, other, london, paris
+
+
 def test_nothing_is_removed_of_what_is_not_known() -> None:
-    london, paris = broker("london", depths={"orders": 2}), broker("paris", flow("orders", staged=3))
-    here: Any = Console(orders=(["a"], []), orders_in_mirror=([], []))
-    there: Any = Console(orders=([], []), orders_in_mirror=(["a", "b", "c"], []))
+    here, there, london, paris = sites("a", "", "abc", depth=2, acked=0)
     [compared] = compare(here, there, london, paris)
     assert not compared.known
     assert list(removals(london, paris, [compared])) == []
 
 
-def test_each_message_is_removed_where_it_lies() -> None:
-    london = replace(broker("london"), queues=(queue("orders", 1, acked=2),))
-    paris = broker("paris", flow("orders", staged=2), depths={"orders": 1})
-    here: Any = Console(orders=(["a"], []), orders_in_mirror=([], []))
-    there: Any = Console(orders=(["c"], []), orders_in_mirror=(["a", "b"], []))
-
-    calls = list(removals(london, paris, compare(here, there, london, paris)))
-
-    assert [(change(call).bean.split('queue="')[1], change(call).arguments) for call in calls] == [
-        ('orders.in.mirror"', ("_AMQ_DUPL_ID IN ('b')",)),
-        ('orders"', ("_AMQ_DUPL_ID IN ('c')",)),
-    ]
-
-
-@pytest.mark.parametrize("acked", [0, 1])
-def test_what_the_counters_of_the_site_that_is_left_do_not_cover_stays(acked: int) -> None:
-    """A store that came back empty holds none of the messages whose last copies wait at the other site."""
-    london = replace(broker("london"), queues=(queue("orders", 1, acked=acked),))
-    paris = broker("paris", flow("orders", staged=2), depths={"orders": 2})
-    here: Any = Console(orders=(["a"], []), orders_in_mirror=([], []))
-    there: Any = Console(orders=(["a", "c"], []), orders_in_mirror=(["a", "b"], []))
-
-    [compared] = compare(here, there, london, paris)
-    [call] = removals(london, paris, [compared])
-
-    assert compared.unproven == frozenset("bc")
-    assert change(call).arguments == ("_AMQ_DUPL_ID IN ('a')",)
+@pytest.mark.parametrize(
+    ("there", "acked", "unproven", "gone"),
+    [
+        # Each message is removed where it lies.
+        ("c", 2, "", [('orders.in.mirror"', "('b')"), ('orders"', "('c')")]),
+        # What the counters of the site that is left do not cover stays: a store that came back empty holds none of the
+        # messages whose last copies wait at the other site.
+        *(("ac", acked, "bc", [('orders.in.mirror"', "('a')")]) for acked in (0, 1)),
+    ],
+)
+def test_what_was_consumed_is_removed_where_it_lies(there: str, acked: int, unproven: str, gone: Any) -> None:
+    here, other, london, paris = sites("a", there, "ab", depth=1, acked=acked)
+    compared = compare(here, other, london, paris)
+    calls = list(removals(london, paris, compared))
+    assert [each.unproven for each in compared] == [frozenset(unproven)]
+    told = [(change(call).bean.split('queue="')[1], change(call).arguments) for call in calls]
+    assert told == [(bean, (f"_AMQ_DUPL_ID IN {ids}",)) for bean, ids in gone]
 
 
 def test_nothing_is_removed_by_a_listing_of_a_queue_that_moves() -> None:
-    london = replace(broker("london"), queues=(queue("orders", 1, acked=2),))
-    paris = broker("paris", flow("orders", staged=1))
-    here: Any = Console(orders=(["a"], []), orders_in_mirror=([], []))
-    there: Any = Console(orders=([], []), orders_in_mirror=(["b"], []))
+    here, there, london, paris = sites("a", "", "b", depth=1, acked=2)
     compared = compare(here, there, london, paris)
     with pytest.raises(NotWhole):
         list(removals(broker("london"), paris, compared))

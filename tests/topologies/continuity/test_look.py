@@ -24,6 +24,9 @@ WHOLE = ZERO | {
 }  # fmt: skip
 
 
+ENDS = {"OutflowMirror": "out.mirror", "OutflowAcks": "out.acks", "InflowMirror": "in.mirror", "InflowAcks": "in.acks"}
+
+
 class Console:
     """Answers the requests of a look by their kind, as the brokers do."""
 
@@ -86,33 +89,16 @@ class Console:
         return {f'{SERVER},{key}="{name}"': {"Name": name, **told} for name in (*names, "continuity.cmd.out.bridge")}
 
     def _flow(self) -> dict[str, str]:
-        return {
-            "SubjectQueueName": "orders",
-            "SubjectAddressName": "orders",
-            "OutflowMirrorName": "orders.out.mirror",
-            "OutflowAcksName": "orders.out.acks",
-            "InflowMirrorName": "orders.in.mirror",
-            "InflowAcksName": "orders.in.acks",
-            "OutflowMirrorBridgeName": "orders.out.mirror.bridge",
-            "OutflowAcksBridgeName": "orders.out.acks.bridge",
-            "TargetBridgeName": "orders.in.mirror.bridge",
-        }
+        own = {"SubjectQueueName": "orders", "SubjectAddressName": "orders"}
+        named = {f"{kind}Name": f"orders.{end}" for kind, end in ENDS.items()}
+        bridges = {"OutflowMirror": "out.mirror", "OutflowAcks": "out.acks", "Target": "in.mirror"}
+        return own | named | {f"{kind}BridgeName": f"orders.{end}.bridge" for kind, end in bridges.items()}
 
     def _service(self) -> dict[str, Any]:
-        return {
-            "SiteId": "london",
-            "SiteActivated": True,
-            "Delivering": True,
-            "ServiceStarted": "true",
-            "CommandManagerStarted": "true",
-            "InflowStagingDelay": "2000",
-            "BridgeInterval": "1000",
-            "OutflowMirrorSuffix": ".out.mirror",
-            "OutflowAcksSuffix": ".out.acks",
-            "InflowMirrorSuffix": ".in.mirror",
-            "InflowAcksSuffix": ".in.acks",
-            "CommandDestinationPrefix": "continuity.cmd",
-        }
+        flags = {"SiteActivated": True, "Delivering": True, "ServiceStarted": "true", "CommandManagerStarted": "true"}
+        suffixes = {f"{kind}Suffix": f".{end}" for kind, end in ENDS.items()}
+        times = {"InflowStagingDelay": "2000", "BridgeInterval": "1000"}
+        return {"SiteId": "london", "CommandDestinationPrefix": "continuity.cmd", **flags, **suffixes, **times}
 
 
 def seen(console: Console) -> Any:
@@ -146,11 +132,7 @@ def test_what_nobody_consumes_is_in_delivery_only_as_listed(consumers: int, dept
     console.held = [{"consumerName": "c", "elements": [{"messageID": 1}]}]
     orders = seen(console).business["orders"]
     assert (orders.depth, orders.delivering) == (depth, delivering)
-
-
-def test_a_listing_of_another_shape_is_an_error() -> None:
-    console = Console()
-    console.subject |= {"MessageCount": 3, "DeliveringCount": 2, "ConsumerCount": 0}
-    console.held = [{"consumerName": "c"}]
-    with pytest.raises(BadValue):
-        seen(console)
+    if not consumers:
+        console.held = [{"consumerName": "c"}]  # a listing of another shape
+        with pytest.raises(BadValue):
+            seen(console)
