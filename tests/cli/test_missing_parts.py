@@ -82,6 +82,7 @@ def test_schemas_and_examples_are_written_without_them(dr_ctl: Shell) -> None:
     assert list((dr_ctl.folder / "written").iterdir())
 
 
+@pytest.mark.wire
 @pytest.mark.deep
 def test_whatever_needs_no_history_works_without_them_and_the_rest_names_what_installs_them(
     dr_ctl: Shell, installation: Installation

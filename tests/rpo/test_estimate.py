@@ -51,24 +51,14 @@ def history(site: str = "01", looks: int = 13, pair: str = "orders-1", offset: f
     """Ten messages arrive every ten seconds; from the seventh look on, nothing is shipped."""
     rows = []
     for n in range(looks):
-        ts, put = at(n * 10 + offset), n * 10
-        shipped = min(put, 60)
+        put, shipped = n * 10, min(n * 10, 60)
+        told = {"ts": at(n * 10 + offset), "pair": pair}
+        of_broker = {**told, "site": site, "depth": put - shipped, "added": put, "removed": shipped, "start": "1"}
         rows += [
-            Row(site=site, ts=ts, pair=pair, kind="site", name="serving"),
-            Row(site="02", ts=ts, pair=pair, kind="site", name="standby"),
-            Row(
-                site=site,
-                ts=ts,
-                pair=pair,
-                kind="mirror",
-                name="*",
-                depth=put - shipped,
-                added=put,
-                removed=shipped,
-                link=True,
-                start="1",
-            ),
-            Row(site=site, ts=ts, pair=pair, kind="queue", name="audit.a", depth=put, added=put, removed=0, start="1"),
+            Row(**told, site=site, kind="site", name="serving"),  # type: ignore[arg-type]
+            Row(**told, site="02", kind="site", name="standby"),  # type: ignore[arg-type]
+            Row(**of_broker, kind="mirror", name="*", link=True),  # type: ignore[arg-type]
+            Row(**{**of_broker, "depth": put, "removed": 0}, kind="queue", name="audit.a"),  # type: ignore[arg-type]
         ]
     return rows
 

@@ -31,17 +31,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
-NO_INTERVALS = {"p50": None, "p95": None, "p99": None}
 UNLIKELY = dict.fromkeys(("now", "p50", "p95", "p99", "max"))
-UNKNOWN_QUANTITY = {
-    "now": None,
-    "p50": None,
-    "p95": None,
-    "p99": None,
-    "max": None,
-    "ci95": NO_INTERVALS,
-    "likely": UNLIKELY,
-}
+UNKNOWN_QUANTITY = {**UNLIKELY, "ci95": dict.fromkeys(("p50", "p95", "p99")), "likely": UNLIKELY}
 
 
 def figures(loss: int | None = 0, age_s: float | None = 0.0) -> Figures:
@@ -49,31 +40,21 @@ def figures(loss: int | None = 0, age_s: float | None = 0.0) -> Figures:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "queue", "expected"),
+    ("pattern", "inside", "outside"),
     [
-        ("orders.#", "orders.new", True),
-        ("orders.#", "orders.new.eu", True),
-        ("orders.#", "orders", True),
-        ("orders.#", "ordersnew", False),
-        ("#", "anything.at.all", True),
-        ("#.dead", "dead", True),
-        ("#.dead", "orders.new.dead", True),
-        ("#.dead", "undead", False),
-        ("a.#.b", "a.b", True),
-        ("a.#.b", "a.x.y.b", True),
-        ("a.*.b", "a.x.b", True),
-        ("a.*.b", "a.b", False),
-        ("a.*.b", "a.x.y.b", False),
-        ("*", "orders", True),
-        ("*", "orders.new", False),
-        ("orders", "orders", True),
-        ("orders", "orders.new", False),
-        ("or+ers.[x]", "or+ers.[x]", True),
-        ("or+ers", "orrers", False),
+        ("orders.#", ("orders.new", "orders.new.eu", "orders"), ("ordersnew",)),
+        ("#", ("anything.at.all",), ()),
+        ("#.dead", ("dead", "orders.new.dead"), ("undead",)),
+        ("a.#.b", ("a.b", "a.x.y.b"), ()),
+        ("a.*.b", ("a.x.b",), ("a.b", "a.x.y.b")),
+        ("*", ("orders",), ("orders.new",)),
+        ("orders", ("orders",), ("orders.new",)),
+        ("or+ers.[x]", ("or+ers.[x]",), ()),
+        ("or+ers", (), ("orrers",)),
     ],
 )
-def test_a_pattern_reads_queues_by_words(pattern: str, queue: str, *, expected: bool) -> None:
-    assert matches([pattern], queue) is expected
+def test_a_pattern_reads_queues_by_words(pattern: str, inside: tuple[str, ...], outside: tuple[str, ...]) -> None:
+    assert [each for each in (*inside, *outside) if matches([pattern], each)] == [*inside]
 
 
 def test_a_pattern_is_anchored_at_both_ends() -> None:
@@ -132,43 +113,27 @@ def test_the_document_has_the_shape_that_scripts_rely_on() -> None:
         outage=Outage(NOON, "down", NOON),
     )
 
+    ends = {"p50": None, "p95": None, "p99": [3, 6]}
     shape = {
-        "loss": {
-            "now": 1,
-            "p50": 2,
-            "p95": 3,
-            "p99": 4,
-            "max": 5,
-            "ci95": {"p50": None, "p95": None, "p99": [3, 6]},
-            "likely": UNLIKELY,
-        },
-        "age_s": UNKNOWN_QUANTITY,
-        "duplicates": UNKNOWN_QUANTITY,
-        "drain_s": UNKNOWN_QUANTITY,
+        "loss": {"now": 1, "p50": 2, "p95": 3, "p99": 4, "max": 5, "ci95": ends, "likely": UNLIKELY},
+        **dict.fromkeys(("age_s", "duplicates", "drain_s"), UNKNOWN_QUANTITY),
         "horizon": {"seconds": 300, "loss": UNKNOWN_QUANTITY, "age_s": UNKNOWN_QUANTITY},
-        "unexplained": None,
         "loss_risk": 1,
-        "duplicate_risk": None,
-        "recovery_point_s": None,
-        "recovery_time_s": None,
+        **dict.fromkeys(("unexplained", "duplicate_risk", "recovery_point_s", "recovery_time_s")),
     }
+    noon = "2026-03-01T12:00:00.000Z"
     assert json.loads(json.dumps(EstimateAnswer(given).as_json())) == {
         "site": "london",
-        "read_at": "2026-03-01T12:00:00.000Z",
+        "read_at": noon,
         "stale_s": 1.5,
-        "window": {
-            "from": "2026-03-01T12:00:00.000Z",
-            "to": "2026-03-01T12:00:00.000Z",
-            "samples": 7,
-            "covered_s": 60.0,
-        },
+        "window": {"from": noon, "to": noon, "samples": 7, "covered_s": 60.0},
         "verdict": None,
         "total": shape,
         "flows": [{"from": "london", "pair": "orders-1", "name": "*", **shape}],
         "classes": [{"queues": ["audit.#"], "verdict": "met", **shape}],
         "queues": [{"pair": "orders-1", "name": "audit.a", "share": 0.75, "most": 4}],
         "advice": ["Look."],
-        "outage": {"last_served": "2026-03-01T12:00:00.000Z", "role": "down", "seen_at": "2026-03-01T12:00:00.000Z"},
+        "outage": {"last_served": noon, "role": "down", "seen_at": noon},
     }
 
 
