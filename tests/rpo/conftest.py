@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from dr_ctl.rpo.estimate.estimate import Make
+
+
+@pytest.fixture(autouse=True)
+def disk_that_takes_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test pulls the plug of this machine; to wait for its disk is most of the time of a history that is written."""
+    monkeypatch.setattr(os, "fsync", lambda _file: None)
 
 
 @pytest.fixture(scope="session")
