@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+import yaml
+
 from dr_ctl_lab.twin.artemis.broker import ArtemisBroker
 from dr_ctl_lab.twin.artemis.group import Guest
 from dr_ctl_lab.twin.artemis.limits import AddressSettings, Limits
@@ -15,6 +17,7 @@ from dr_ctl_lab.twin.messages import Message
 from dr_ctl_lab.twin.mirror.broker import MirrorBroker
 from dr_ctl_lab.twin.parts import Acceptor
 from tests import looks
+from tests.topologies.workloads.work import Work
 
 if TYPE_CHECKING:
     from dr_ctl_lab.twin.broker import Broker
@@ -182,6 +185,26 @@ def sought_at(stage: Stage, place: str, path: str) -> None:
     file.write_text(text.replace(f":{port}/console/jolokia", f":{port}{path}"), encoding="utf-8")
 
 
+def workloads(stage: Stage) -> None:
+    """Those of London run; what they are asked for stands in `work/workloads.log`."""
+    told = yaml.safe_load(stage.twin.settings_path.read_text(encoding="utf-8"))
+    for site, part in told["sites"].items():
+        part["workloads"] = []
+        for name in ("billing", "mailer"):
+            stage.works[f"{name} at {site}"] = work = Work(stage.home / "work", site, name, running=site == "london")
+            part["workloads"].append(work.told(singleton=name == "billing"))
+    stage.twin.settings_path.write_text(yaml.safe_dump(told, sort_keys=False), encoding="utf-8")
+
+
+def works(stage: Stage, work: str, now: str) -> None:
+    stage.works[work].set(running=now == "running")
+
+
+def switched(stage: Stage, work: str, verb: str, how: str) -> None:
+    name = {"fails": "fails", "hangs": "hangs"}.get(how, "broken")
+    stage.works[work].switch(f"{verb}.{name}", on=how != "whole")
+
+
 def dead_letter(stage: Stage, place: str) -> None:
     broker: Broker = stage.host(place).broker
     with stage.twin.still():
@@ -212,6 +235,9 @@ ODDITIES: Final[Sequence[tuple[str, Callable[..., object]]]] = (
     (rf"{_AT} damages (?P<count>\d+|all) of (?P<queue>\S+)", loses),
     (rf"queue (?P<queue>\S+) at {_AT} has (?P<name>\S+) (?P<value>true|false)", option),
     (rf"the console of {_AT} is sought at (?P<path>\S+)", sought_at),
+    (r"workload billing, a singleton, and workload mailer at both sites", workloads),
+    (r"(?P<work>\w+ at \w+) is (?P<now>running|stopped)", works),
+    (r"(?P<work>\w+ at \w+): (?P<verb>start|stop|state) (?P<how>fails|hangs|broken|whole)", switched),
     (rf"a dead letter at {_AT}", dead_letter),
     (
         r"looked at london (?P<ago>\d+) s ago",

@@ -31,6 +31,7 @@ from dr_ctl_lab.twin.site import PAIR
 from tests.scenarios.calls import call
 from tests.scenarios.oddities import ODDITIES
 from tests.simulated import interrupt, nothing_real
+from tests.topologies.workloads.work import Work
 from tests.twin.conftest import prompt
 from tests.twin.matrix import at_rest, documents, let_in, put, take
 from tests.twin.subject import Client
@@ -72,6 +73,7 @@ class Stage:
         self.answers: list[str] = []
         self.at_question: list[tuple[str, Callable[[], object]]] = []
         self.death: Death | None = None
+        self.works: dict[str, Work] = {}
         self._until_the_end = until_the_end
         self._twin: PlayedTwin | None = None
         self._places: dict[str, Host] = {}

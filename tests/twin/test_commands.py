@@ -17,7 +17,7 @@ from dr_ctl_lab.twin.kinds import BRIDGES, CONTINUITY, MIRROR, SHARED_STORE
 from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.patience import impatient
-from tests.twin.conftest import BOTH, LATER, OTHERS
+from tests.twin.conftest import OTHERS
 from tests.twin.matrix import scene, serving
 from tests.twin.subject import until
 
@@ -77,27 +77,6 @@ def test_a_failover_brings_no_more_twice_than_it_said_however_many_acknowledgeme
     assert "DR-RPO-022" in [each["id"] for each in moved.document["findings"]]
 
 
-def test_the_same_move_again_changes_nothing(twin: PlayedTwin, dr_ctl: Command) -> None:
-    assert ok(dr_ctl("swapover", "--to", "paris", "--yes"))
-    changes = len(twin.changes())
-
-    again = dr_ctl("swapover", "--to", "paris", "--yes")
-
-    assert again.code == 0
-    assert len(twin.changes()) == changes
-
-
-@BOTH
-def test_a_dry_run_asks_and_changes_nothing(twin: PlayedTwin, dr_ctl: Command) -> None:
-    before = twin.dump()
-
-    for words in (("status",), ("validate",), ("swapover", "--to", "paris", "--dry-run")):
-        assert ok(dr_ctl(*words))
-
-    assert twin.changes() == []
-    assert twin.dump() == before
-
-
 @pytest.mark.parametrize(
     ("site", "fault"),
     [
@@ -134,46 +113,6 @@ def test_whatever_a_call_meets_never_do_both_sites_serve_and_the_end_is_said(
             assert ended.code in (21, 22, 23), ended.document
             assert len(served) <= 1
             assert ended.document["summary"]
-
-
-@LATER
-def test_a_frozen_site_is_not_taken_for_lost(twin: PlayedTwin, dr_ctl: Command) -> None:
-    before = twin.dump()
-    twin.freeze("london")
-
-    ended = dr_ctl("failover", "--to", "paris", "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown")
-
-    twin.thaw("london")
-    assert (ended.code, ended.document["outcome"]) == (12, "serving_site_alive")
-    assert twin.dump() == before
-
-
-@LATER
-def test_a_sick_site_is_not_taken_for_lost(twin: PlayedTwin, dr_ctl: Command) -> None:
-    twin.sicken("london")
-
-    ended = dr_ctl("failover", "--to", "paris", "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown")
-
-    assert (ended.code, serving(twin)) == (12, ("london",))
-
-
-def test_a_site_in_a_black_hole_is_unknown(twin: PlayedTwin, dr_ctl: Command) -> None:
-    twin.swallow("london")
-
-    told = dr_ctl("status").document["data"]["sites"]
-
-    twin.swallow("london", on=False)
-    assert told["london"] == {"role": "unknown", "clients": None, "in_per_s": None, "consumed_per_s": None}
-    assert told["paris"]["role"] == "standby"
-    assert dr_ctl("status").document["data"]["sites"]["london"]["role"] == "serving"
-
-
-def test_clocks_that_differ_are_a_finding(twin: PlayedTwin, dr_ctl: Command) -> None:
-    twin.skew("paris", 60_000)
-
-    told = dr_ctl("validate").document
-
-    assert "DR-PAIR-003" in [finding["id"] for finding in told["findings"]]
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from dr_ctl.topologies.common.verifier import Verifier
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.rehearsal import ANY_FIGURE
 from dr_ctl_lab.twin.classic.brokersync.broker import BrokerSyncBroker
-from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, MIRROR
+from dr_ctl_lab.twin.kinds import BROKERSYNC, FANOUT, MIRROR
 from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.topologies.fanout import stories as fanned_out
@@ -84,9 +84,6 @@ def test_a_failover_that_is_gone_on_with_says_what_it_said_before_clients_worked
 
     assert serving(twin) == ("paris",), ended.document
     assert ended.document["data"]["bounds"] == said
-
-
-LOSABLE = [MIRROR, CONTINUITY, BRIDGES, BROKERSYNC, FANOUT]
 
 
 def typed(dr_ctl: Command, site: str, words: str) -> Ended:
