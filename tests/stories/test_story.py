@@ -249,6 +249,8 @@ def came_to_rest(stage: Stage, traffic: Load) -> Verdict:
         return counts.received == counts.consumed + counts.ack_in_doubt and stage.target().left(stage.queues) == 0
 
     traffic.slow_down(0)
-    traffic.wait_until(idle, within_s=120, what="the queues are empty")
+    while not idle(counts := traffic.counts()):
+        consumed = counts.consumed
+        traffic.wait_until(lambda now: idle(now) or now.consumed > consumed, what="one more is consumed")  # noqa: B023
     traffic.slow_down(WORK_MS)
     return traffic.ledger.verdict()

@@ -56,6 +56,26 @@ def dies_once_open(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Sender, "_post", posted)
 
 
+@pytest.mark.parametrize("topology", [MIRROR, CONTINUITY])
+def test_a_site_with_copies_whose_acknowledgements_were_lost_is_not_unfenced(twin: PlayedTwin, dr_ctl: Command) -> None:
+    put(twin, "london", ORDERS, 10)
+    twin.wait_mirrored()
+    done(dr_ctl("fence", "london", "--yes"))
+    with twin.still():
+        messages = twin.host("london").broker.queues[ORDERS].messages
+        for number in list(messages)[:3]:
+            del messages[number]
+
+    ended = dr_ctl("unfence", "paris", "--yes")
+
+    assert (ended.code, found(ended)) == (10, {"DR-UNFENCE-003"}), ended.document
+    assert "paris holds messages that london has not, and none is on its way: orders.in: 3" in ended.told
+    assert all(f"`dr-ctl {words}`" in ended.told for words in ("unfence london", "failover --to paris"))
+    assert "--accept-duplicates" in dr_ctl("failover", "--to", "paris", "--yes").told
+    done(dr_ctl("unfence", "london", "--yes"))
+    assert serving(twin) == ("london",)
+
+
 @pytest.mark.parametrize("topology", [MIRROR, BROKERSYNC])
 def test_a_failover_that_is_gone_on_with_says_what_it_said_before_clients_worked(
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch

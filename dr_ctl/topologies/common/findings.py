@@ -397,6 +397,16 @@ OTHER_SITE_HOLDS_MORE: Final = FindingKind(
     "Clients are out for the time of the drain.",
     undo="`dr-ctl fence SITE`.",
 )
+LIES_HERE_ALONE: Final = FindingKind(
+    "DR-UNFENCE-003",
+    Severity.ERROR,
+    "Both sites are closed, and the one that is to be opened again holds messages that the other has not, without any "
+    "on their way there: clients of the other may have had them.",
+    "`dr-ctl unfence SITE` of the site that served last; else `dr-ctl failover --to SITE`, which says how many may "
+    "come as duplicates.",
+    "Clients of the site that is opened get them, a second time where those of the other had them.",
+    undo="None: what was delivered twice stays so.",
+)
 RETURN_HOLDS_PAUSES: Final = FindingKind(
     "DR-UNFENCE-002",
     Severity.ERROR,

@@ -6,8 +6,8 @@ since, a pause is only lifted where a run's lock names it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeVar
 
 from dr_ctl.core.model import Finding, Role, Weight, some
 from dr_ctl.engine.debts import DebtKind, lost_alone
@@ -20,6 +20,7 @@ from dr_ctl.topologies.common.baseline import paused_by_runs
 from dr_ctl.topologies.common.checks import of_link_doors, of_taken, weighed
 from dr_ctl.topologies.common.findings import (
     COUNTED_BELOW_ZERO,
+    LIES_HERE_ALONE,
     LINK_NOT_ATTACHED,
     LINK_STOPPED,
     MOVED_SINCE_DRAIN,
@@ -30,6 +31,7 @@ from dr_ctl.topologies.common.findings import (
 from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.common.view import Broker, Queue
 
+V = TypeVar("V", bound=Broker)
 # Findings that the restart of a link mends.
 _MENDED: Final = frozenset({LINK_STOPPED.id, LINK_NOT_ATTACHED.id})
 
@@ -134,6 +136,24 @@ def _moved_on(seen: Seen[Broker], move: Move) -> Iterator[Finding]:
             if there.link.missing:
                 remedy = _without_link(move.target, move.source)
             yield OTHER_SITE_HOLDS_MORE(text, remedy)
+
+
+def lies_here_alone(seen: Seen[V], move: Move, surplus: Callable[[V, V], Mapping[str, int]]) -> Iterator[Finding]:
+    """Find what lies at a site that is to be opened again and not at the other, which is closed too. `surplus` says by
+    queue how many more lie at the first of two brokers than what is under way explains."""
+    if move.ask.operation != UNFENCE or lost_alone(seen.debts) == move.target:
+        return
+    for pair in seen.sites[move.source]:
+        here, there = seen.view(move.source, pair), seen.view(move.target, pair)
+        if here is None or there is None or here.open or there.open or here.link.missing:
+            continue
+        if more := [f"{queue}: {count}" for queue, count in surplus(here, there).items() if count > 0]:
+            yield LIES_HERE_ALONE(
+                f"{here.site} holds messages that {there.site} has not, and none is on its way: {some(more)}; clients "
+                f"of {there.site} may have had them",
+                f"If {there.site} served last: `dr-ctl unfence {there.site}`; else `dr-ctl failover --to {here.site}`, "
+                "which says how many may come as duplicates.",
+            )
 
 
 def _without_link(served: str, opened: str) -> str:

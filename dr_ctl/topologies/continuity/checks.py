@@ -8,8 +8,11 @@ from dr_ctl.core.model import Finding, some
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.artemis import checks as artemis
 from dr_ctl.topologies.common import checks as common
+from dr_ctl.topologies.common import single
 from dr_ctl.topologies.common.checks import of_doors, of_pair, of_queues
+from dr_ctl.topologies.common.evidence import total
 from dr_ctl.topologies.common.findings import PLUGIN_BRIDGE_AWAY, PLUGIN_NOT_STARTED
+from dr_ctl.topologies.common.queues import selected
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.findings import (
@@ -38,6 +41,15 @@ def of_moved(rules: Rules, seen: ContinuitySeen, move: Move, here: SiteView, the
     del rules, seen
     yield from of_both(here, there)
     yield from _too_deep(here, there, move)
+
+
+def of_opening(rules: Rules, seen: ContinuitySeen, move: Move) -> Iterator[Finding]:
+    def surplus(here: SiteView, there: SiteView) -> dict[str, int]:
+        under_way = total(figure for view in (here, there) for figure in (view.link.to_ship, view.link.unapplied)) or 0
+        more = {name: here.lies(name) - there.lies(name) for name in selected(here, rules.queues)}
+        return {name: count for name, count in more.items() if count > under_way}
+
+    return single.lies_here_alone(seen, move, surplus)
 
 
 def _too_deep(source: SiteView, target: SiteView, move: Move) -> Iterator[Finding]:

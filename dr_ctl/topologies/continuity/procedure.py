@@ -50,6 +50,13 @@ PROCEDURE: Final[Procedure[Rules, ContinuitySeen, ContinuityTools]] = Procedure(
     Row("reconcile", own_drafts.reinstate.reconcile, own_acts.reconcile.act),
 )
 CHECKS: Final = Checks(
-    checks.of_move, checks.of_broker, checks.of_moved, taken_in.findings, taken_in.nothing_owed, BY_BROKER, BY_PAIR
+    checks.of_move,
+    checks.of_broker,
+    checks.of_moved,
+    taken_in.findings,
+    taken_in.nothing_owed,
+    BY_BROKER,
+    BY_PAIR,
+    checks.of_opening,
 )
 open_: Final = Kind(PROCEDURE, CHECKS, Observer, ContinuityTools, BY_CONSOLE, LOST_ON_THE_WAY)

@@ -12,7 +12,7 @@ from dr_ctl.engine.ports import Move
 from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.artemis import checks as artemis
 from dr_ctl.topologies.common import checks as common
-from dr_ctl.topologies.common import failover
+from dr_ctl.topologies.common import failover, single
 from dr_ctl.topologies.common.checks import of_doors, of_pair, of_queues
 from dr_ctl.topologies.common.findings import (
     LINK_DOOR_CLOSED,
@@ -171,6 +171,13 @@ def _link(name: str, view: BrokerView, *, kept_out: bool) -> Iterator[Finding]:
             f"{name}: messages between brokers of this site: {some(busy)}",
             "Wait: the gate opens once they have arrived.",
         )
+
+
+def of_opening(rules: Rules, seen: MirrorSeen, move: Move) -> Iterator[Finding]:
+    def surplus(here: BrokerView, there: BrokerView) -> dict[str, int]:
+        return {each.queue: each.source - each.target for each in parity.unexplained(here, there, rules.queues, {})}
+
+    return single.lies_here_alone(seen, move, surplus)
 
 
 def _pair(

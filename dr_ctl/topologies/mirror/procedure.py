@@ -48,7 +48,14 @@ BY_COUNT: Final = (
     "messages, and where a broker does not show a message's origin"
 )
 CHECKS: Final = Checks(
-    checks.of_move, checks.of_broker, checks.of_both, checks.of_return, nothing_owed, BY_BROKER, BY_PAIR
+    checks.of_move,
+    checks.of_broker,
+    checks.of_both,
+    checks.of_return,
+    nothing_owed,
+    BY_BROKER,
+    BY_PAIR,
+    checks.of_opening,
 )
 open_: Final = Kind(
     PROCEDURE,
