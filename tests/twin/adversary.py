@@ -469,8 +469,8 @@ class Siege:
         if isinstance(self.stage, PlayedTwin):
             there = {site: self._lying(site) for site in self.stage.sites}
             where = {site: len(awaited & there[site]) for site in there}
-            awaited -= self._lying(self.serving()[0], aside=True) if self.topology in CLASSIC else set()  # dead letters
-            awaited -= set().union(*(self._lying(site, named=KEPT) for site in self.stage.sites))
+            letters = [self._lying(site, aside=True) for site in self.stage.sites if self.topology in CLASSIC]
+            awaited -= set().union(*letters, *(self._lying(site, named=KEPT) for site in self.stage.sites))
         if len(awaited) > self.may_lose:
             raise Found(
                 f"{len(awaited)} were lost, at most {self.may_lose} were said ({where}): "
