@@ -21,7 +21,7 @@ from dr_ctl.topologies.common.verifier import Verifier
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.rehearsal import ANY_FIGURE
 from dr_ctl_lab.twin.classic.brokersync.broker import BrokerSyncBroker
-from dr_ctl_lab.twin.kinds import BROKERSYNC, FANOUT, MIRROR
+from dr_ctl_lab.twin.kinds import BROKERSYNC, CONTINUITY, FANOUT, MIRROR
 from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.topologies.fanout import stories as fanned_out
