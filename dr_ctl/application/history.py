@@ -183,7 +183,8 @@ def _by_no_run(records: Sequence[Record], seen: Sequence[Spell]) -> list[Turn]:
             turns.append(Turn(now.first, now.site, "seen to serve at the first look"))
         elif was.site != now.site and before >= now.first:
             both = f"{was.site} and {now.site} were both seen to serve until {stamp(min(before, now.last))}"
-            turns.append(Turn(now.first, now.site, both, about=True))
+            serves_on = was.site if before > now.last + _CLOCKS else now.site
+            turns.append(Turn(now.first, serves_on, both, about=True))
         elif was.site != now.site:
             text = f"seen from {stamp(now.first)} on; {was.site} was last seen to serve at {stamp(before)}"
             turns.append(Turn(now.first, now.site, text, _between(seen, was, now), about=True))

@@ -15,8 +15,6 @@ from tests.cli.installation import Installation
 from tests.report.scribe import NAME, Scribe
 
 MOVE = ["pause()", "pause()", "stop()", "resume()", "resume()", "start()"]
-TAKEN_IN = ["pause(boolean)"] * 2 + ["start()"] + ["resume()"] * 2 + ["destroyQueue(java.lang.String,boolean)"] * 2
-OWED = [("fence", "london"), ("quarantine", "london")]
 ACCEPTED = ("--accept-loss", "unknown", "--accept-duplicates", "unknown")
 
 

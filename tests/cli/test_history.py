@@ -26,7 +26,6 @@ from tests.report.scribe import Scribe, call
 __all__ = ["sites"]  # a fixture
 RUN = "20261121T020000Z-swapover-paris-7f3a"
 BEGIN = datetime(2026, 11, 21, 2, 0, tzinfo=UTC)
-LET_IN = BEGIN + timedelta(seconds=7.5)  # when the activation of `done` ended
 
 
 def looks(dr_ctl: Shell, site: str, *spells: tuple[str, datetime, datetime]) -> None:
@@ -107,21 +106,6 @@ class TestRunsAlone:
         assert cells == ["2026-11-21 02:00:07", "paris", "4.00 s", "7", "ada@ops-1"]
         assert last == "paris serves since 2026-11-21T02:00:07.500Z, as far as runs and looks tell"
 
-    def test_an_undone_run_let_clients_in_where_they_were(self, dr_ctl: Shell) -> None:
-        scribe.aborted(folder(dr_ctl))
-
-        [turn] = told(dr_ctl)
-
-        assert (turn["serving"], turn["outcome"], turn["epoch"]) == ("london", "aborted", 8)
-
-    def test_a_run_that_stays_behind_its_fence_serves_nobody(self, dr_ctl: Shell) -> None:
-        scribe.cut_off(folder(dr_ctl))
-
-        [turn] = told(dr_ctl)
-
-        assert (turn["serving"], turn["outcome"], turn["out_s"]) == (None, "open", None)
-        assert dr_ctl("history").out.splitlines()[-1].startswith("no site serves since 2026-11-21T02:00:00.500Z")
-
     @pytest.mark.parametrize(
         ("served", "serving", "known", "left"),
         [
@@ -150,18 +134,6 @@ class TestRunsAlone:
         assert (turn["serving"], turn["known"]) == (None, False)
         assert "  not known  " in dr_ctl("history").out.splitlines()[1]
 
-    def test_a_fence_of_the_site_that_waited_takes_the_service_from_nobody(self, dr_ctl: Shell) -> None:
-        """Its process died: there is no result."""
-        run = fencing(folder(dr_ctl))
-        run.close()
-
-        [turn] = told(dr_ctl)
-
-        assert (turn["serving"], turn["outcome"]) == ("london", "open")
-
-    def test_without_any_run_nothing_is_known(self, dr_ctl: Shell) -> None:
-        assert dr_ctl("history").out == "nothing is known\n"
-
 
 @pytest.fixture
 def watched(dr_ctl: Shell) -> Shell:
@@ -170,34 +142,6 @@ def watched(dr_ctl: Shell) -> Shell:
 
 
 class TestLooks:
-    def test_a_takeover_by_no_run_is_told_as_such(self, watched: Shell) -> None:
-        looks(watched, "london", ("serving", at(-60), at(0)), ("down", at(2), at(90)))
-        looks(watched, "paris", ("standby", at(-60), at(20)), ("serving", at(21), at(90)))
-
-        first, lost, turn = told(watched)
-
-        assert (first["serving"], first["run"], first["about"]) == ("london", None, False)
-        assert first["text"] == "seen to serve at the first look"
-        assert (lost["at"], lost["serving"], lost["run"], lost["about"]) == (
-            "2026-11-21T02:00:02.000Z",
-            None,
-            None,
-            True,
-        )
-        assert lost["text"] == "london was seen down; it was last seen to serve at 2026-11-21T02:00:00.000Z"
-        assert (turn["serving"], turn["run"], turn["about"]) == ("paris", None, True)
-        assert turn["at"] == "2026-11-21T02:00:21.000Z"
-        assert turn["out_s"] == {"at_least": None, "at_most": 21.0}
-        assert turn["text"].endswith("london was last seen to serve at 2026-11-21T02:00:00.000Z")
-        assert "  no run of this STATE  " in watched("history").out.splitlines()[3]
-
-    def test_a_move_of_a_run_is_not_told_twice(self, watched: Shell) -> None:
-        scribe.done(folder(watched))
-        looks(watched, "london", ("serving", at(-60), at(3)), ("standby", at(4), at(60)))
-        looks(watched, "paris", ("standby", at(-60), at(7)), ("serving", at(8), at(60)))
-
-        assert [(turn["serving"], turn["run"]) for turn in told(watched)] == [("london", None), ("paris", RUN)]
-
     def test_a_failover_was_out_since_the_site_was_seen_to_serve_no_more(self, watched: Shell) -> None:
         failed_over(folder(watched))
         looks(watched, "london", ("serving", at(-60), at(-8)), ("down", at(-7), at(60)))
@@ -216,35 +160,10 @@ class TestLooks:
 
         assert told(watched)[-1]["out_s"] == {"at_least": None, "at_most": 13.0}
 
-    def test_a_failover_that_nobody_watched_was_out_for_a_time_that_is_not_known(self, watched: Shell) -> None:
-        failed_over(folder(watched))
-
-        [turn] = told(watched)
-
-        assert turn["out_s"] == {"at_least": None, "at_most": None}
-        assert "not known" in watched("history").out.splitlines()[1]
-
     def test_a_pause_of_the_looks_is_no_outage(self, watched: Shell) -> None:
         looks(watched, "london", ("serving", at(-60), at(0)), ("unknown", at(2), at(9)), ("serving", at(900), at(930)))
 
         assert len(told(watched)) == 1
-
-    def test_an_outage_at_one_site_is_told_with_its_bounds(self, watched: Shell) -> None:
-        looks(watched, "london", ("serving", at(-60), at(0)), ("down", at(2), at(9)), ("serving", at(10), at(30)))
-
-        [_, ended, turn] = told(watched)
-
-        assert (ended["serving"], ended["at"]) == (None, "2026-11-21T02:00:02.000Z")
-        assert (turn["serving"], turn["out_s"]) == ("london", {"at_least": 7.0, "at_most": 10.0})
-
-    def test_two_sites_that_serve_are_told(self, watched: Shell) -> None:
-        looks(watched, "london", ("serving", at(-60), at(30)))
-        looks(watched, "paris", ("standby", at(-60), at(0)), ("serving", at(1), at(60)))
-
-        turn = told(watched)[-1]
-
-        assert turn["text"] == "london and paris were both seen to serve until 2026-11-21T02:00:30.000Z"
-        assert turn["out_s"] is None
 
     def test_since_leaves_out_what_was_before(self, watched: Shell) -> None:
         scribe.done(folder(watched))
@@ -281,11 +200,6 @@ class TestLooks:
         assert f"swapover: CHG-4711 ({RUN})" in ended.stdout
         assert "DR-HISTORY-001" in ended.stdout
 
-    def test_without_looks_that_is_said(self, watched: Shell) -> None:
-        ended = watched("history", "--json")
-
-        assert (ended.code, ended.ids) == (0, ["DR-HISTORY-001"])
-
 
 class TestOutOfALostSite:
     def test_a_failover_reads_the_looks_at_its_end(self, dr_ctl: Shell, sites: Sites) -> None:
@@ -306,13 +220,3 @@ class TestOutOfALostSite:
         assert row["out_s"] == {"at_least": out["at_least"], "at_most": out["at_most"]}
         page = (dr_ctl.state / "runs" / row["run"] / "report.html").read_text(encoding="utf-8")
         assert "London was last seen to serve at " in page
-
-    def test_without_looks_the_run_itself_saw_it_down(self, dr_ctl: Shell, sites: Sites) -> None:
-        sites.lose()
-
-        out = failover(dr_ctl, "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown").document["data"][
-            "out_s"
-        ]
-
-        assert out["at_most"] is out["last_served"] is None
-        assert 0 < out["at_least"] < 30

@@ -10,10 +10,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from dr_ctl.engine.debts import DebtKind
 from tests.cli.conftest import Shell
 from tests.cli.installation import Installation
-from tests.cli.sites import Sites, sites
+from tests.cli.sites import sites
 
 __all__ = ["sites"]  # a fixture
 
@@ -55,39 +54,6 @@ def test_status_names_them_all_the_same(dr_ctl: Shell, hostile: Installation) ->
     assert r"a\npar" in ended.out
     assert r"\x1b[2J" in ended.out
     assert "größe→.in" in ended.out
-
-
-@pytest.mark.parametrize("kind", DebtKind, ids=lambda kind: kind.value)
-def test_a_failover_whose_debt_cannot_be_written_is_refused_before_it_changes_anything(
-    dr_ctl: Shell, sites: Sites, kind: DebtKind
-) -> None:
-    sites.lose()
-    name = f"dr-ctl.debt.paris.{kind.value}.london"
-    sites.paris.queue(name, address=name)
-
-    refused = dr_ctl(
-        "failover", "--to", "paris", "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown", "--json"
-    )
-    changed = sites.changes
-    del sites.paris.broker.queues[name]
-    again = dr_ctl(
-        "failover", "--to", "paris", "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown", "--json"
-    )
-
-    assert (refused.code, refused.ids[0], changed) == (10, "DR-LOCK-005", [])
-    assert f"to be written down: {name}" in refused.document["summary"]
-    assert (again.code, "DR-LOCK-005" in again.ids) == (0, False)
-
-
-def test_a_drain_whose_receipt_cannot_be_written_is_refused(dr_ctl: Shell, installation: Installation) -> None:
-    installation.paris.queue("dr-ctl.receipt.paris", address="dr-ctl.receipt.paris")
-
-    moved = dr_ctl("swapover", "--to", "paris", "--dry-run", "--json")
-    dr_ctl("fence", "london", "--yes")
-    drained = dr_ctl("drain", "--to", "paris", "--yes", "--json")
-
-    assert moved.code == 0  # it needs none
-    assert (drained.code, drained.ids[0]) == (10, "DR-LOCK-005")
 
 
 def command(words: Sequence[str], shell: Shell, redirect: str = "", **more: str) -> subprocess.CompletedProcess[str]:

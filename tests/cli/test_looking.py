@@ -20,8 +20,6 @@ from tests.cli.conftest import Shell
 from tests.cli.installation import Installation
 from tests.twin.subject import Client
 
-NOTHING_READ = {"role": "unknown", "clients": None, "in_per_s": None, "consumed_per_s": None}
-
 
 def stop_link(twin: PlayedTwin, site: str = "london") -> None:
     with twin.still():

@@ -15,7 +15,6 @@ from tests.cli.installation import NOT_NOW, QUEUES, Site, listen
 from tests.patience import impatient
 
 NAMES = tuple(f"orders-{number}" for number in range(1, 9))
-DEAD = "orders-2"
 
 
 @dataclass
@@ -37,9 +36,6 @@ class Pairs:
 
     def open_at(self, site: str) -> list[str]:
         return [name for name in NAMES if self.sites[site][name].open]
-
-    def paused(self) -> int:
-        return sum(len(told["paused"]) for told in self.dump())
 
     def dump(self) -> list[dict[str, Any]]:
         return [each.settable for brokers in self.sites.values() for each in brokers.values()]

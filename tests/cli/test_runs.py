@@ -58,55 +58,6 @@ def garbled(path: Path) -> None:
 DAMAGES = pytest.mark.parametrize("damage", [altered, lost_line, garbled])
 
 
-def test_before_the_first_run_there_are_none(dr_ctl: Shell) -> None:
-    ended = dr_ctl("runs", "list")
-
-    assert (ended.code, ended.out) == (0, "0 run(s)\n")
-    assert not dr_ctl.state.exists()
-
-
-@pytest.mark.usefixtures("runs")
-def test_the_list_says_of_each_how_it_ended(dr_ctl: Shell) -> None:
-    rows = dr_ctl("runs", "list", "--json").document["data"]["runs"]
-
-    assert [(row["run"], row["outcome"], row["summary"]) for row in rows] == [
-        (ENDED, "ok", "paris serves"),
-        (OPEN, "open", "under way, or interrupted"),
-        (EMPTY, "none", "it never began: nothing was changed by it"),
-    ]
-    assert rows[0] == {
-        "run": ENDED,
-        "operation": "swapover",
-        "source": "london",
-        "target": "paris",
-        "began": "2026-11-21T02:00:00.000Z",
-        "ended": "2026-11-21T02:00:07.900Z",
-        "took_s": 7.9,
-        "by": "ada@ops-1",
-        "reason": "CHG-4711",
-        "outcome": "ok",
-        "out_s": {"at_least": 4.0, "at_most": 4.0},
-        "debts": [],
-        "summary": "paris serves",
-    }
-    assert [rows[1][key] for key in ("began", "ended", "took_s")] == ["2026-11-21T02:00:00.000Z", None, None]
-    assert {rows[2][key] for key in ("operation", "began", "ended", "took_s", "by", "out_s")} == {None}
-
-
-@pytest.mark.usefixtures("runs")
-def test_the_list_is_a_table_under_a_heading(dr_ctl: Shell) -> None:
-    heading, *rows, count = dr_ctl("runs", "list").out.splitlines()
-
-    places = [heading.index(name) for name in ("began", "took", "clients out", "by", "outcome", "run", "why")]
-    cells = [[row[place:end].strip() for place, end in zip(places, [*places[1:], None], strict=True)] for row in rows]
-    assert cells == [
-        ["2026-11-21 02:00:00", "7.90 s", "4.00 s", "ada@ops-1", "ok", ENDED, "CHG-4711"],
-        ["2026-11-21 02:00:00", "-", "-", "ada@ops-1", "open", OPEN, "CHG-4711"],
-        ["-", "-", "-", "-", "none", EMPTY, "it never began: nothing was changed by it"],
-    ]
-    assert count == "3 run(s)"
-
-
 def test_a_run_that_two_people_worked_on_names_both(dr_ctl: Shell) -> None:
     aborted(folder(dr_ctl, ENDED))
 
@@ -115,68 +66,11 @@ def test_a_run_that_two_people_worked_on_names_both(dr_ctl: Shell) -> None:
     assert (row["by"], row["took_s"]) == ("ada@ops-1, bob@ops-2", 65.0)
 
 
-@pytest.mark.parametrize(
-    ("write", "word", "summary"),
-    [
-        (aborted, "aborted", "aborted; undone: london serves again"),
-        (undone, "drain_timeout", "not drained after 60 s; undone: london serves again"),
-    ],
-)
-def test_a_run_that_was_undone_is_not_said_to_have_ended_well(
-    dr_ctl: Shell, write: Callable[[Path], Scribe], word: str, summary: str
-) -> None:
-    write(folder(dr_ctl, ENDED))
-
-    [row] = dr_ctl("runs", "list", "--json").document["data"]["runs"]
-
-    assert (row["run"], row["outcome"], row["summary"]) == (ENDED, word, summary)
-    assert f"  {word}  " in dr_ctl("runs", "list").out.splitlines()[1]
-    assert dr_ctl("runs", "show", "--json").document["data"]["outcome"] == word
-    last = dr_ctl("runs", "show", "--follow", "--json").out.splitlines()[-1]
-    assert json.loads(last)["data"]["outcome"] == word
-
-
-@pytest.mark.usefixtures("runs")
-def test_a_run_is_shown_step_by_step_with_its_calls(dr_ctl: Shell) -> None:
-    text, told = dr_ctl("runs", "show", ENDED), dr_ctl("runs", "show", ENDED, "--json").document
-
-    assert (text.code, told["run"], told["data"]["outcome"]) == (0, ENDED, "ok")
-    assert told["summary"] == f"{ENDED}: ok: paris serves"
-    assert [(step["step"], step["event"]) for step in told["data"]["steps"]][:4] == [
-        ("01-observe", "started"),
-        ("01-observe", "succeeded"),
-        ("02-check", "started"),
-        ("02-check", "succeeded"),
-    ]
-    lines = text.out.splitlines()
-    fence = next(place for place, line in enumerate(lines) if "06-fence: started" in line)
-    assert lines[fence + 1].endswith("call: close acceptor clients at london")
-    assert lines[-1] == f"{ENDED}: ok: paris serves"
-
-
-@pytest.mark.usefixtures("runs")
-@pytest.mark.parametrize("name", [OPEN, OPEN[:10]])
-def test_a_run_that_was_cut_off_is_shown_as_far_as_it_came(dr_ctl: Shell, name: str) -> None:
-    ended = dr_ctl("runs", "show", name)
-
-    assert ended.code == 0
-    assert "call: close acceptor clients at london" in ended.out
-    assert ended.out.splitlines()[-1] == f"{OPEN}: open: under way, or interrupted"
-
-
 @pytest.mark.usefixtures("runs")
 def test_a_run_that_never_began_is_the_last_one_and_says_so(dr_ctl: Shell) -> None:
     ended = dr_ctl("runs", "show")
 
     assert (ended.code, ended.out) == (0, f"{EMPTY}: none: it never began: nothing was changed by it\n")
-
-
-@pytest.mark.usefixtures("runs")
-def test_a_beginning_that_fits_several_runs_is_refused(dr_ctl: Shell) -> None:
-    ended = dr_ctl("runs", "show", "2026")
-
-    assert ended.code == 2
-    assert "3 runs with the name 2026" in ended.out
 
 
 def test_signals_refusals_and_undone_steps_are_shown(dr_ctl: Shell) -> None:
@@ -244,19 +138,6 @@ def test_one_damaged_result_does_not_hide_the_other_runs(dr_ctl: Shell, text: st
 
     assert [row["outcome"] for row in told] == ["unknown", "ok"]
     assert "result.json cannot be read" in told[0]["summary"]
-
-
-def test_an_interrupted_run_with_a_damaged_journal_is_not_gone_on_with(dr_ctl: Shell, nobody: str) -> None:
-    cut_off(folder(dr_ctl, OPEN))
-    journal = dr_ctl.state / "runs" / OPEN / "journal.jsonl"
-    lost_line(journal)
-    before = journal.read_bytes()
-
-    for verb in ("resume", "abort"):
-        ended = dr_ctl(verb, "--yes", "--json")
-        assert ended.code == 1
-        assert "does not fit the lines before it" in ended.document["summary"]
-    assert journal.read_bytes() == before
 
 
 def test_no_document_of_a_run_is_made_up(dr_ctl: Shell) -> None:
@@ -335,11 +216,3 @@ class TestIndex:
         text = (dr_ctl.folder / "sent" / "year.html").read_text("utf-8")
         assert "Swapover from london to paris" in text
         assert "href" not in text
-
-    @pytest.mark.parametrize(
-        "words", [(ENDED, "--index"), ("--since", "30d"), ("--out", "a.html"), ("--index", "--out", "none/a.html")]
-    )
-    def test_what_does_not_fit_together_is_a_mistake(self, dr_ctl: Shell, words: tuple[str, ...]) -> None:
-        done(folder(dr_ctl, ENDED))
-
-        assert dr_ctl("runs", "report", *words).code == 2

@@ -51,63 +51,6 @@ def usage(ended: Ended) -> tuple[str, str]:
     return finding["text"], finding["remedy"]
 
 
-@pytest.mark.parametrize(
-    ("words", "text", "remedy"),
-    [
-        (["swapover"], "Missing option '--to'.", "See `dr-ctl swapover --help`."),
-        (["swapover", "--to"], "Option '--to' requires an argument.", "See `dr-ctl swapover --help`."),
-        (["swapover", "--too", "x"], "No such option: --too", "See `dr-ctl swapover --help`."),
-        (["plan"], "Missing argument 'OPERATION'.", "See `dr-ctl plan --help`."),
-        (["lab", "kill"], "Missing argument 'SITE'.", "See `dr-ctl lab kill --help`."),
-        (["lab", "load", "--rate", "x"], "--rate", "See `dr-ctl lab load --help`."),
-        (["status", "--output", "yaml"], "'yaml' is not one of", "See `dr-ctl status --help`."),
-        (["runs", "list", "more"], "extra argument", "See `dr-ctl runs list --help`."),
-        (["nothing"], "No such command 'nothing'.", "See `dr-ctl --help`."),
-        (["runs", "nothing"], "No such command 'nothing'.", "See `dr-ctl runs --help`."),
-        (["runbook"], "Missing command.", "See `dr-ctl runbook --help`."),
-    ],
-    ids=lambda told: " ".join(told) if isinstance(told, list) else "",
-)
-def test_a_wrong_word_is_named_with_where_help_is(dr_ctl: Shell, words: list[str], text: str, remedy: str) -> None:
-    told, advice = usage(dr_ctl("--json", *words))
-
-    assert text in told
-    assert advice == remedy
-
-
-@pytest.mark.parametrize(
-    ("words", "text", "remedy"),
-    [
-        (["swapover", "--to", "rome"], "no site rome in the settings", "The sites are london and paris."),
-        (
-            ["swapover", "--to", "paris", "--expect-serving", "rome"],
-            "no site rome in the settings",
-            "The sites are london and paris.",
-        ),
-        (["swapover", "--to", "paris", "--timeout", "90"], "--timeout: '90' is not a duration", "--timeout 90s"),
-        (["swapover", "--to", "paris", "--accept-difference", "=3"], "--accept-difference =3: not QUEUE=N", "=3."),
-        (["swapover", "--to", "paris", "--accept-difference", "a=-1"], "not QUEUE=N", "orders.in=3"),
-        (["swapover", "--to", "paris", "--accept-difference", "a=b=c"], "not QUEUE=N", "orders.in=3"),
-        (["plan", "teleport", "--to", "paris"], "unknown operation teleport", "swapover"),
-        (["validate", "--for", "fence"], "unknown operation fence", "swapover"),
-        (["rpo", "estimate", "--site", "rome"], "no site rome", "london and paris"),
-        (["rpo", "estimate", "--since", "noon"], "--since noon: neither a moment nor a duration", "2h"),
-        (["rpo", "estimate", "--until", "2026-11-21T09:00"], "lacks its time zone", "Write Z"),
-        (["runs", "show", "2026"], "no run with the name 2026", "runs list"),
-        (["runs", "report"], "there is no run yet", "dr-ctl plan"),
-        (["runbook", "show", "nothing"], "no runbook nothing", "There is failback, failover, swapover"),
-    ],
-    ids=lambda told: " ".join(told) if isinstance(told, list) else "",
-)
-def test_a_value_that_does_not_fit_is_named_with_what_would(
-    dr_ctl: Shell, nobody: str, words: list[str], text: str, remedy: str
-) -> None:
-    told, advice = usage(dr_ctl("--json", *words))
-
-    assert text in told
-    assert remedy in advice
-
-
 @pytest.mark.parametrize("words", [["validate"], ["status"], ["plan", "swapover", "--to", "paris"], ["resume"]])
 def test_everything_wrong_with_the_settings_is_told_at_once_with_its_place(dr_ctl: Shell, words: list[str]) -> None:
     (dr_ctl.folder / "dr-ctl.yaml").write_text(BROKEN, encoding="utf-8")

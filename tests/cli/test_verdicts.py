@@ -10,8 +10,6 @@ import pytest
 from tests.cli.conftest import Shell
 from tests.cli.installation import Installation
 
-EVERY = ("swapover", "failover", "failback", "reinstate")
-
 
 def verdicts(dr_ctl: Shell, *words: str) -> dict[str, Any]:
     told: dict[str, Any] = dr_ctl("validate", *words, "--json").document["data"]["operations"]

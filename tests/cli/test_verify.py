@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Shell
-from tests.cli.installation import Installation
 from tests.report.scribe import cut_off, done
 
 WHOLE = "20261121T020000Z-swapover-paris-7f3a"
@@ -26,12 +25,6 @@ def runs(dr_ctl: Shell) -> Path:
     return folder
 
 
-def test_before_the_first_run_there_is_nothing_to_verify(dr_ctl: Shell) -> None:
-    ended = dr_ctl("runs", "verify")
-
-    assert (ended.code, ended.out) == (0, "0 run(s) looked at, 0 altered\n")
-
-
 @pytest.mark.usefixtures("runs")
 def test_without_a_name_every_run_is_verified(dr_ctl: Shell) -> None:
     ended = dr_ctl("runs", "verify", "--json")
@@ -44,14 +37,6 @@ def test_without_a_name_every_run_is_verified(dr_ctl: Shell) -> None:
         (EMPTY, "not begun"),
     ]
     assert document["summary"] == "3 run(s) looked at, 0 altered, 1 not ended and so not sealed"
-
-
-@pytest.mark.usefixtures("runs")
-def test_a_run_that_is_open_is_verified_as_far_as_it_came_and_says_so(dr_ctl: Shell) -> None:
-    ended = dr_ctl("runs", "verify", OPEN)
-
-    assert ended.code == 0
-    assert "the run has not ended; its 7 line(s) so far fit together" in ended.out
 
 
 def last_line(folder: Path) -> None:
@@ -97,13 +82,3 @@ def test_what_was_altered_ends_10_and_names_the_line(
     assert names.format(last=last, cut=last - 1) in one.document["findings"][0]["text"]
     assert one.document["run"] == WHOLE
     assert "1 altered" in all_.out
-
-
-def test_a_real_run_is_whole(dr_ctl: Shell, installation: Installation) -> None:
-    assert dr_ctl("swapover", "--to", "paris", "--yes", "--quiet").code == 0
-
-    ended = dr_ctl("runs", "verify", "--json")
-
-    [row] = ended.document["data"]["runs"]
-    assert (ended.code, row["verdict"]) == (0, "whole")
-    assert not list(dr_ctl.state.rglob("journal.reserve"))

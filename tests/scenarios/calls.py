@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any, Final
 
+import dr_ctl
 from dr_ctl_lab.twin.jolokia import Request
 from dr_ctl_lab.twin.names import keys_of
 
@@ -38,7 +39,7 @@ class Normal:
         self._runs: dict[str, str] = {}
 
     def __call__(self, text: str) -> str:
-        text = text.replace(self._home + "/", "").replace(self._home, ".")
+        text = text.replace(self._home + "/", "").replace(self._home, ".").replace(_ROOT, "")
         text = _RUN.sub(self._run, text)
         for pattern, words in _DIFFER:
             text = pattern.sub(words, text)
@@ -48,6 +49,7 @@ class Normal:
         return self._runs.setdefault(found[0], f"RUN{len(self._runs) + 1}-{found[1]}")
 
 
+_ROOT: Final = f"{Path(dr_ctl.__file__).parents[1]}/"
 _RUN: Final = re.compile(r"\d{8}T\d{6}Z-([a-z]+(?:-[a-z]+)*)-[0-9a-f]{4}")
 _DIFFER: Final = (
     (re.compile(r"\d{4}-\d\d-\d\d[T ][\d:.]+Z?"), "TIME"),
