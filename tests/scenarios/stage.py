@@ -17,6 +17,7 @@ from typing import Any, Final, Self
 import pytest
 import yaml
 
+from dr_ctl.core.lacking import no_java
 from dr_ctl.core.system import system
 from dr_ctl.engine.lease import LockDocument
 from dr_ctl.settings.durations import seconds
@@ -64,6 +65,25 @@ class Hook:
         return is_due
 
 
+class NoEstimate:
+    """In the place of the process that estimates, whose time is real: it says at once that there is no Java."""
+
+    lives = runs = False
+
+    def __init__(self, *request: Any, **more: Any) -> None:
+        del request, more
+
+    def ask(self, request: Any) -> None:
+        del request
+
+    def answer(self) -> dict[str, Any]:
+        lacks = no_java("Spark needs it")
+        return {"error": str(lacks), "remedy": lacks.remedy}
+
+    def end(self) -> None:
+        """There is nothing to end."""
+
+
 class Stage:
     """Two sites, of which London serves unless a line says otherwise. `calls` are those of the command that runs."""
 
@@ -98,6 +118,8 @@ class Stage:
                 patch.setenv(name, value)
             patch.setenv("PATH", f"{home / 'no-java'}:/usr/bin:/bin")
             patch.setattr(shutil, "which", _without_java(shutil.which))
+            for module in ("dr_ctl.application.preflight", "dr_ctl.agents.refreshing"):
+                patch.setattr(f"{module}.Estimating", NoEstimate)
             patch.setattr(socket, "gethostname", lambda: "ops-1")
             patch.chdir(home)
             yield cls(home, patch, until_the_end)
