@@ -167,6 +167,14 @@ def loses(stage: Stage, place: str, count: str, queue: str) -> None:
             messages.pop(key)
 
 
+def emptied(stage: Stage, place: str) -> None:
+    """As where a broker comes back without its disk."""
+    with stage.twin.still():
+        for queue in stage.host(place).broker.queues.values():
+            queue.messages.clear()
+            queue.by_origin.clear()
+
+
 def option(stage: Stage, queue: str, place: str, name: str, value: str) -> None:
     with stage.twin.still():
         stage.host(place).broker.queues[queue].options[name] = value == "true"
@@ -233,6 +241,7 @@ ODDITIES: Final[Sequence[tuple[str, Callable[..., object]]]] = (
     (rf"{_AT} lets clients in", lambda stage, place: stage.twin.open_clients(place)),
     (r"the agents stop", agents_stop),
     (rf"{_AT} damages (?P<count>\d+|all) of (?P<queue>\S+)", loses),
+    (rf"{_AT}'s store is emptied", emptied),
     (rf"queue (?P<queue>\S+) at {_AT} has (?P<name>\S+) (?P<value>true|false)", option),
     (rf"the console of {_AT} is sought at (?P<path>\S+)", sought_at),
     (r"workload billing, a singleton, and workload mailer at both sites", workloads),

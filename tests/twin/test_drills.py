@@ -28,9 +28,8 @@ from tests.conftest import Command
 from tests.documents import no_none
 from tests.patience import impatient
 from tests.rpo.test_stored import answer
-from tests.twin.matrix import lose, put, serving, take
+from tests.twin.matrix import put, serving, take
 from tests.twin.subject import until
-from tests.twin.test_crashes import Death, Died
 
 COMMAND = re.compile(r"`dr-ctl ([^`]+)`")
 
@@ -180,79 +179,6 @@ def test_a_lost_site_has_one_price_before_and_after(person: Person) -> None:
     assert (dry.code, planned.code, ended.code) == (0, 0, 0)
 
 
-def test_the_link_is_cut_and_london_serves(person: Person) -> None:
-    last = recorded(person.twin, "serving", ago_s=20)
-    person.twin.cut("london")
-    until(lambda: not person.twin.host("london").broker.attached)
-
-    first = person.types("status")
-    asked = person.types("failover --to paris --yes")
-
-    assert f"the link is down: last seen attached at {stamp(last)}" in first.out
-    assert first.out.splitlines()[-1] == "london serves"
-    assert asked.code == 12
-    assert asked.remedy("DR-ALIVE-001").strip().startswith("-> Leave london as it is, its clients are served.")
-    person.twin.heal()
-    assert person.types(asked.names(asked.remedy("DR-ALIVE-001"))[0], "--yes").code == 0
-    assert serving(person.twin) == ("london",)
-
-
-def test_a_colleagues_swapover_was_killed_behind_its_fence(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patch:
-        Death(3, after=True).strike(patch)
-        with pytest.raises(Died):
-            person.types("swapover --to paris --yes")
-    assert serving(person.twin) == ()
-
-    first = person.types("status")
-    judged = person.types("validate")
-
-    remedy = first.remedy("DR-RUN-003")
-    assert re.search(r"nobody is served since 20\S+Z: \S+-swapover-paris-\S+ keeps clients out", first.out)
-    assert re.search(r"was interrupted and is open: swapover from london to paris; its process \d+ on this ", first.out)
-    assert "`dr-ctl resume`: paris serves; both hold the same now, a few seconds (recommended)" in remedy
-    assert re.search(r"`dr-ctl abort`: london serves; about 2 s, \d step\(s\) are undone", remedy)
-    assert judged.code == 10
-    assert "swapover to london: refused while the run" in judged.out
-    dry = person.types("abort --dry-run")
-    assert dry.out.splitlines()[-1] == "london would serve; nothing was changed"
-    assert "still serving" not in person.types("resume --dry-run").out
-    assert person.types(first.names(remedy)[0], "--yes").code == 0
-    assert serving(person.twin) == ("paris",)
-
-
-def test_it_cannot_drain_so_an_abort_is_recommended(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patch:
-        Death(3, after=True).strike(patch)
-        with pytest.raises(Died):
-            person.types("swapover --to paris --yes")
-    person.twin.cut("london")
-    until(lambda: not person.twin.host("london").broker.attached)
-
-    remedy = person.types("status").remedy("DR-RUN-003")
-
-    assert "(recommended); `dr-ctl resume`: paris serves; the link of london/orders-1 is not attached" in remedy
-    assert person.types(COMMAND.findall(remedy)[0], "--yes").code == 0
-    assert serving(person.twin) == ("london",)
-
-
-def test_london_is_frozen_and_may_be_powered_off(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
-    impatient(monkeypatch, rates_s=0.05)
-    recorded(person.twin, "serving", ago_s=60)
-    person.twin.sicken("london")
-
-    refused = person.types("failover --to paris --yes --presume-down london --reason 'the pager says so'")
-    person.twin.kill("london")
-    ended = person.types(
-        f"failover --to paris --yes --silent-since 59s --accept-loss 100 {DOUBLES} --reason 'powered off'"
-    )
-
-    assert refused.code == 12
-    assert "--presume-down london is not believed: london is sick" in refused.out
-    assert "End that process for certain" in refused.remedy("DR-ALIVE-001")
-    assert (ended.code, serving(person.twin)) == (0, ("paris",)), ended.out
-
-
 def test_what_was_sick_a_moment_ago_is_refused_as_sick_and_a_word_on_it_is_told_back(
     person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -272,23 +198,6 @@ def test_what_was_sick_a_moment_ago_is_refused_as_sick_and_a_word_on_it_is_told_
     ended = person.types(f"failover --to paris --yes {powered_off}")
     assert (ended.code, serving(person.twin)[-1]) == (0, "paris")
     assert f"london was sick, and so alive, at {stamp(last)}: that it serves nobody now rests on your word" in ended.out
-
-
-def test_lost_failed_over_and_back(person: Person, dr_ctl: Command) -> None:
-    lose(person.twin, dr_ctl)
-    assert person.types("failover --to paris --yes --accept-loss unknown --accept-duplicates unknown").code == 0
-    person.twin.heal()
-    person.twin.start("london")
-    until(lambda: person.twin.host("paris").broker.attached)
-
-    first = person.types("status")
-    [taken_in] = {words for words in first.names() if words.startswith("reinstate")}
-    assert person.types(taken_in, "--yes").code == 0
-    judged = person.types("validate --to london")
-    assert "swapover to london: ready" in judged.out
-    assert "reinstate to london: nothing to do: london is taken in already" in judged.out
-    assert person.types("swapover --to london --yes").code == 0
-    assert serving(person.twin) == ("london",)
 
 
 def test_a_site_that_is_back_says_why_it_still_ships_and_what_of_it_came_twice(person: Person) -> None:
@@ -320,44 +229,10 @@ def test_a_site_that_is_back_says_why_it_still_ships_and_what_of_it_came_twice(p
     assert "none; no delivery for" in Path(report).read_text(encoding="utf-8")
 
 
-def test_a_planned_move_says_what_it_leaves_behind_and_how_to_come_back(person: Person) -> None:
-    ended = person.types("swapover --to paris --yes")
-
-    assert ended.code == 0
-    assert "Second copy: london stays up and closed and takes what paris ships" in ended.out
-    assert "In doubt: what a client sent to london without seeing a receipt." in ended.out
-    [back] = ended.names()[:1]
-    assert person.types(f"verify --to {serving(person.twin)[0]}").code == 0
-    assert person.types(back, "--yes").code == 0
-    assert serving(person.twin) == ("london",)
-
-
-def test_the_serving_broker_says_how_much_room_it_has(person: Person) -> None:
-    lines = person.types("status").out.splitlines()
-
-    assert lines[1].endswith("queue(s); 90% of its disk free")
-    assert not any("disk" in line for line in lines[2:])
-
-
-def test_messages_are_said_beside_events(person: Person) -> None:
-    person.twin.cut("london")
-    until(lambda: not person.twin.host("london").broker.attached)
-    put(person.twin, "london", "orders.in", 12)
-    take(person.twin, "london", "orders.in")
-
-    assert "11 unshipped message(s) exist only at london" in person.types("status").out
-
-
 def test_the_return_says_what_it_is_made_of(person: Person) -> None:
     said = " ".join(person.types("failback --help").out.split())
 
     assert "take it in (as `reinstate`), ask, then move the service back to it (as `swapover`)" in said
-
-
-def test_a_plan_of_a_return_names_its_site_as_the_command_does(person: Person) -> None:
-    assert person.types("plan reinstate paris").out == person.types("plan reinstate --to paris").out
-    assert person.types("plan reinstate paris --to london").code == 2
-    assert person.types("plan swapover").code == 2
 
 
 @pytest.mark.parametrize("saved", [False, True])

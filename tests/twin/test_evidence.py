@@ -140,27 +140,6 @@ def test_a_return_removes_nothing_while_somebody_holds(pair: ClassicSubject, twi
     assert "keep the copies" in of(ended, "DR-SYNC-007")[0]
 
 
-def test_a_return_takes_nothing_from_clients_where_the_lost_site_came_back_without_its_store(
-    pair: ClassicSubject, twin: PlayedTwin, dr_ctl: Command
-) -> None:
-    work(pair, 10, 0)
-    twin.kill("london")
-    assert (
-        dr_ctl("failover", "--to", "paris", "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown").code
-        == 0
-    )
-    with twin.still():
-        for queue in twin.host("london").broker.queues.values():
-            queue.messages.clear()
-            queue.by_origin.clear()
-    twin.start("london")
-
-    ended = dr_ctl("reinstate", "london", "--yes")
-
-    assert (ended.code, lie(pair)) == (0, (0, 10))
-    assert "they stay" in of(ended, "DR-SYNC-007")[0]
-
-
 def open_for_a_while(pair: ClassicSubject, count: int) -> None:
     """Paris, which waits and ships nothing, was restarted: it opened its doors, and clients sent so many there."""
     pair.done("paris", pair.network("paris"), "stop()")

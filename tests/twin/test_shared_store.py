@@ -12,12 +12,10 @@ from typing import Any
 import pytest
 import yaml
 
-from dr_ctl.agents.monitor import recording
 from dr_ctl.core.errors import Between
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Outcome
 from dr_ctl.engine.plan import Call
-from dr_ctl.settings.loader import load
 from dr_ctl.topologies.common.sender import Sender
 from dr_ctl.topologies.sharedstore.access import Access
 from dr_ctl.topologies.sharedstore.acts import activate
@@ -28,7 +26,7 @@ from dr_ctl_lab.twin.kinds import SHARED_STORE
 from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.patience import impatient
-from tests.twin.matrix import done, nothing, scene, serving, unprocessed
+from tests.twin.matrix import done, nothing, serving, unprocessed
 from tests.twin.subject import until
 from tests.twin.test_crashes import Died
 
@@ -262,60 +260,6 @@ def test_while_a_broker_takes_the_store_nobody_is_told_to_fail_over(
     assert "failover" not in shown.told
 
 
-def test_a_move_to_a_site_whose_process_no_command_tells_of_is_refused(twin: PlayedTwin, dr_ctl: Command) -> None:
-    told_process(twin, without="state")
-    twin.kill("paris")
-
-    ready = dr_ctl("validate", "--to", "paris")
-    ended = dr_ctl(*SWAPOVER)
-
-    assert (ready.code, ended.code, serving(twin)) == (10, 10, ("london",))
-    assert finding(ended, "DR-STORE-007")["severity"] == "error"
-
-
-@pytest.mark.parametrize(("words", "why"), [(SWAPOVER, "DR-STORE-004"), (FAILOVER, "DR-ALIVE-001")])
-def test_a_site_whose_process_is_not_there_takes_nothing(
-    twin: PlayedTwin, dr_ctl: Command, words: tuple[str, ...], why: str
-) -> None:
-    twin.kill("paris")
-    before = scene(twin)
-
-    ended = dr_ctl(*words)
-
-    assert why in ids(ended)
-    assert (scene(twin), serving(twin)) == (before, ("london",))
-
-
-def test_a_refusal_beside_a_frozen_holder_says_what_its_end_costs_and_that_the_other_one_takes_the_store(
-    twin: PlayedTwin, dr_ctl: Command
-) -> None:
-    nothing(twin, dr_ctl)
-    had = unprocessed(twin)
-    twin.freeze("london")
-
-    refused = dr_ctl(*FAILOVER)
-    alive = finding(refused, "DR-ALIVE-001")
-
-    assert (refused.code, refused.document["data"]["bounds"]["lost"]["at_most"]) == (12, 0), refused.told
-    assert "paris then takes the store that both share by itself" in alive["remedy"]
-    assert "failover again" not in alive["remedy"]
-    twin.kill("london")
-    until(lambda: serving(twin) == ("paris",))
-    assert had <= unprocessed(twin)
-
-
-def test_a_lock_that_cannot_be_read_is_said_by_status_itself(twin: PlayedTwin, dr_ctl: Command) -> None:
-    document = twin.settings_path.read_text()
-    told: dict[str, Any] = yaml.safe_load(document)
-    told["store"]["lock"] = "nowhere/lock"
-    twin.settings_path.write_text(json.dumps(told))
-
-    shown = dr_ctl("status")
-
-    assert "nowhere/lock cannot be read" in finding(shown, "DR-STORE-001")["text"]
-    assert "is its console bound" not in shown.told
-
-
 def test_what_is_kept_under_state_is_for_one_user_alone(
     twin: PlayedTwin, dr_ctl: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -327,18 +271,3 @@ def test_what_is_kept_under_state_is_for_one_user_alone(
     folders = [each for each in (state, *state.rglob("*")) if each.is_dir()]
     assert [each for each in folders if each.stat().st_mode & 0o777 != 0o700] == []
     assert any(each.name == "documents" for each in folders)
-
-
-def test_a_takeover_that_the_brokers_did_by_themselves_is_told_as_what_it_was(
-    twin: PlayedTwin, dr_ctl: Command
-) -> None:
-    nothing(twin, dr_ctl)
-    with recording(load(twin.settings_path), every_s=0.2):
-        twin.kill("london")
-        until(lambda: serving(twin) == ("paris",))
-
-    ended = done(dr_ctl(*FAILOVER))
-
-    assert "it took the store by itself, at about " in ended.document["summary"]
-    assert "at most 0 message(s) may be lost" in ended.document["summary"]
-    assert ended.document["data"]["bounds"]["lost"]["at_most"] == 0

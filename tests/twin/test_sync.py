@@ -14,7 +14,7 @@ from dr_ctl.cli.app import run
 from dr_ctl.core.system import beside, system
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.classic.brokersync.broker import BrokerSyncBroker
-from dr_ctl_lab.twin.kinds import BROKERSYNC, MIRROR
+from dr_ctl_lab.twin.kinds import BROKERSYNC
 from tests.conftest import Command, Ended
 from tests.patience import time_now
 from tests.twin.classic_subject import ORDERS, ClassicSubject
@@ -195,33 +195,6 @@ def test_a_hold_stops_a_swapover_that_would_remove_copies(
     assert "4 message(s)" in of(left, "DR-SYNC-005")[0]
 
 
-def test_a_hold_stops_no_swapover_that_has_nothing_to_remove(pair: ClassicSubject, dr_ctl: Command) -> None:
-    work(pair, 10, 0)
-    assert dr_ctl("sync", "--hold", "a purge to come").code == 0
-
-    assert dr_ctl("swapover", "--to", "paris", "--yes").code == 0
-    assert pair.depth("paris", ORDERS) == 10
-
-
-def test_a_swapover_removes_nothing_where_the_serving_broker_came_back_without_its_store(
-    pair: ClassicSubject, twin: PlayedTwin, dr_ctl: Command
-) -> None:
-    work(pair, 10, 0)
-    twin.kill("london")
-    with twin.still():
-        for queue in twin.host("london").broker.queues.values():
-            queue.messages.clear()
-            queue.by_origin.clear()
-    twin.start("london")
-    pair.stage.open_clients("london")
-    until(lambda: pair.bridges("london"))
-
-    ended = dr_ctl("swapover", "--to", "paris", "--yes")
-
-    assert (ended.code, pair.depth("paris", ORDERS)) == (10, 10)
-    assert "at most 0" in of(ended, "DR-SYNC-004")[0]
-
-
 def test_a_swapover_without_an_agent_removes_what_was_consumed(pair: ClassicSubject, dr_ctl: Command) -> None:
     work(pair, 10, 4)
 
@@ -300,18 +273,6 @@ def test_a_person_holds_it(pair: ClassicSubject, dr_ctl: Command, capsys: pytest
     assert pair.depth("paris", ORDERS) == 10
 
 
-def test_it_is_not_started_where_nobody_serves(pair: ClassicSubject, dr_ctl: Command) -> None:
-    pair.stage.close_clients("london")
-
-    ended = dr_ctl("sync")
-
-    assert (ended.code, [each["id"] for each in ended.document["findings"]]) == (10, ["DR-AGENT-004"])
-
-
-def test_words_that_contradict_each_other_are_refused(pair: ClassicSubject, dr_ctl: Command) -> None:
-    assert dr_ctl("sync", "--hold", "why", "--go-on").code == 2
-
-
 def test_it_ends_once_its_site_is_fenced(
     pair: ClassicSubject, dr_ctl: Command, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -346,19 +307,6 @@ def test_a_refused_login_ends_it_as_wrong_settings_do(
 LOOKS = (("status",), ("validate",), ("swapover", "--to", "paris", "--dry-run"))
 
 
-def test_every_look_says_that_no_agent_runs(
-    pair: ClassicSubject, dr_ctl: Command, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert all(
-        "no agent with this STATE has worked for london" in of(dr_ctl(*each), "DR-AGENT-008")[0] for each in LOOKS
-    )
-
-    work(pair, 3, 0)
-    follow(capsys, "--for", "1s")
-
-    assert all("ended at" in of(dr_ctl(*each), "DR-AGENT-008")[0] for each in LOOKS)
-
-
 def test_every_look_says_that_the_agent_is_gone_or_held_and_what_it_said(
     pair: ClassicSubject, dr_ctl: Command, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -388,16 +336,3 @@ def test_no_look_complains_of_an_agent_that_works(
     follow(capsys, "--for", "3s")
 
     assert [of(each, "DR-AGENT-008") for each in told] == [[], [], []]
-
-
-class TestOfAnotherTopology:
-    @pytest.fixture
-    def topology(self) -> str:
-        return MIRROR
-
-    def test_there_is_none(self, twin: PlayedTwin, dr_ctl: Command) -> None:
-        ended = dr_ctl("sync")
-
-        assert ended.code == 2
-        assert "nothing has to be deleted" in ended.told
-        assert of(dr_ctl("status"), "DR-AGENT-008") == []
