@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.console import ADMIN
 from dr_ctl_lab.twin.site import PAIR
 from tests.cli.installation import PASSWORD, QUEUES, Installation, listen
-from tests.simulated import interrupt
 
 SECRET = {"env": "DR_CTL_TEST_PASSWORD"}
 
@@ -119,17 +118,6 @@ def installation(dr_ctl: Shell, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ins
         both.even()
         dr_ctl.settings(both.london.url, both.paris.url, drain={"poll": "5ms"})
         yield both
-
-
-@pytest.fixture
-def twice() -> Callable[[str], None]:
-    """For `after_change`: two signals to this process once a door is closed."""
-
-    def signals(operation: str) -> None:
-        if operation == "stop()":
-            interrupt(times=2)
-
-    return signals
 
 
 @pytest.fixture

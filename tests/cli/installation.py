@@ -28,7 +28,7 @@ NOT_NOW = failed("java.lang.IllegalStateException", "not now", 500)
 
 class Site:
     """One broker of a twin. `before_change` and `after_change` are called with the operation of each request that
-    changes something, `before_document` with one that changes a lock or a receipt. `instead` has other answers:
+    changes something. `instead` has other answers:
     to a verb, a verb and the name of what it is for, a kind of request; `document` is all about a lock or a receipt."""
 
     def __init__(self, twin: PlayedTwin, name: str, pair: str | None = None) -> None:
@@ -40,7 +40,6 @@ class Site:
         self.logins: set[str | None] = set()
         self.before_change: Callable[[str], object] = lambda operation: None
         self.after_change: Callable[[str], object] = lambda operation: None
-        self.before_document: Callable[[str, Any], object] = lambda operation, told: None
 
     @property
     def url(self) -> str:
@@ -57,8 +56,6 @@ class Site:
         if not request.changes:
             return answer(self.host.management, request)
         if own:
-            text = request.arguments[0]
-            self.before_document(request.operation, json.loads(text) if text.startswith("{") else text)
             return answer(self.host.management, request)
         self.before_change(request.operation)
         told = answer(self.host.management, request)
@@ -80,11 +77,6 @@ class Site:
     def changes(self) -> list[str]:
         """The operations that changed something here, without locks and receipts."""
         return [each.operation for each in self.host.changes if each.status == 200 and each.operation not in LOCKING]
-
-    @property
-    def documents(self) -> list[str]:
-        """The operations that changed locks and receipts."""
-        return [each.operation for each in self.host.changes if each.status == 200 and each.operation in LOCKING]
 
     def document(self, name: str) -> dict[str, Any] | None:
         """What a document of dr-ctl's own says; None where it is not there."""

@@ -75,13 +75,6 @@ def test_another_signal_is_an_interruption(
     assert dr_ctl("status", "--watch").code == 143
 
 
-@pytest.mark.parametrize("words", [("--every", "5s"), ("--watch", "--every", "5"), ("--watch", "--every", "often")])
-def test_an_interval_is_a_duration_and_of_a_watch(
-    dr_ctl: Shell, installation: Installation, words: tuple[str, ...]
-) -> None:
-    assert dr_ctl("status", *words).code == 2
-
-
 @pytest.mark.wire
 def test_at_a_terminal_it_is_in_place_and_its_last_look_stays(dr_ctl: Shell, installation: Installation) -> None:
     with at_terminal("status", "--watch", "--every", "100ms") as terminal:
