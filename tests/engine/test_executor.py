@@ -56,7 +56,7 @@ def test_an_undisturbed_run_moves_the_service_with_each_call_once(tmp_path: Path
     assert at.machine.effects == EFFECTS
     assert at.machine.calls == len(REVERTIBLE) + len(OPENING), "the tests of this file go through every call"
     assert at.lines("step")[::2] == [f"{n:02d}-{verb} started" for n, verb in enumerate(BEFORE + AFTER, start=1)]
-    assert at.estimates.told == ["begin", "end within 5 s", "abandon"]
+    assert at.estimates.told == ["begin", "end within 30 s", "abandon"]
 
 
 def breaking(number: int) -> Callable[[int], None]:
