@@ -280,22 +280,16 @@ def body(act: Callable[[Wire], object]) -> list[dict[str, object]]:
 @pytest.mark.parametrize(
     ("act", "told"),
     [
-        (
-            lambda asking: Reader(asking).look([Read("a:b=c", ("X", "Y"))]),
-            {"type": "read", "mbean": "a:b=c", "attribute": ["X", "Y"]},
-        ),
+        (lambda asking: Reader(asking).look([Read("a:b=c", ("X", "Y"))]),
+         {"type": "read", "mbean": "a:b=c", "attribute": ["X", "Y"]}),
         (lambda asking: Reader(asking).look([Search("a:b=*")]), {"type": "search", "mbean": "a:b=*"}),
-        (
-            lambda asking: Reader(asking).look([Ask("a:b=c", Listing.BROWSE, (1, 10))]),
-            {"type": "exec", "mbean": "a:b=c", "operation": "browse(int,int)", "arguments": [1, 10]},
-        ),
-        (
-            lambda asking: Changer(asking).change([Change("a:b=c", "stop(java.lang.String)", ("x",))]),
-            {"type": "exec", "mbean": "a:b=c", "operation": "stop(java.lang.String)", "arguments": ["x"]},
-        ),
+        (lambda asking: Reader(asking).look([Ask("a:b=c", Listing.BROWSE, (1, 10))]),
+         {"type": "exec", "mbean": "a:b=c", "operation": "browse(int,int)", "arguments": [1, 10]}),
+        (lambda asking: Changer(asking).change([Change("a:b=c", "stop(java.lang.String)", ("x",))]),
+         {"type": "exec", "mbean": "a:b=c", "operation": "stop(java.lang.String)", "arguments": ["x"]}),
     ],
     ids=["read", "search", "ask", "change"],
-)
+)  # fmt: skip
 def test_a_request_is_written_as_jolokia_reads_it(act: Callable[[Wire], object], told: dict[str, object]) -> None:
     assert body(act) == [told]
 

@@ -539,19 +539,13 @@ class TestObjectives:
         ("lost", "accepted", "said"),
         [
             ({"at_most": 0}, None, ("at most 0", "at most 0", "kept", "good")),
-            (
-                {"at_most": 94, "likely": 2},
-                100,
-                ("at most 0", "at most 94, likely 2", "not kept; a person accepted 100 messages", "owed"),
-            ),
+            ({"at_most": 94, "likely": 2}, 100,
+             ("at most 0", "at most 94, likely 2", "not kept; a person accepted 100 messages", "owed")),
             ({"at_most": 94, "likely": 0}, None, ("at most 0", "at most 94, likely 0", "cannot tell", "open")),
-            (
-                {"at_most": None, "likely": None},
-                "unknown",
-                ("at most 0", "not known", "cannot tell; a person accepted unknown", "open"),
-            ),
+            ({"at_most": None, "likely": None}, "unknown",
+             ("at most 0", "not known", "cannot tell; a person accepted unknown", "open")),
         ],
-    )
+    )  # fmt: skip
     def test_a_loss_against_what_is_allowed(
         self, tmp_path: Path, lost: dict[str, Any], accepted: Any, said: tuple[str, ...]
     ) -> None:

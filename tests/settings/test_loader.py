@@ -85,19 +85,14 @@ def test_the_example_of_the_plugin_loads() -> None:
     ("topology", "clients", "word", "said", "hint"),
     [
         ("artemis-continuity", "clients: [serving]", "lasting_fence", "{roles: [apps]}", MIRRORS),
-        (
-            "artemis-continuity",
-            "clients: [serving]",
-            "link",
-            "paris",
-            " of artemis-continuity; it is one of artemis-mirror",
-        ),
+        ("artemis-continuity", "clients: [serving]", "link", "paris",
+         " of artemis-continuity; it is one of artemis-mirror"),
         ("artemis-mirror", "clients: [clients]", "id_cache_size", "30000", ID_CACHE),
         ("artemis-mirror", "clients: [clients]", "origin", "http://x", " at this place"),
         ("artemis-mirror", "clients: [clients]", "jolokai", "http://x", "; did you mean jolokia?"),
         ("artemis-mirror", "clients: [clients]", "colour", "red", ""),
     ],
-)
+)  # fmt: skip
 def test_what_a_topology_does_not_have_is_not_taken_in_silence(
     tmp_path: Path, topology: str, clients: str, word: str, said: str, hint: str
 ) -> None:
@@ -255,32 +250,21 @@ def test_a_command_that_is_told_of_ends_needs_no_quotes_around_on(tmp_path: Path
         (GOOD + "hooks: &a {x: *a}\n", "dr-ctl.yaml:31:8: holds itself"),
         (GOOD + "? [a]\n: 1\n", "dr-ctl.yaml:31:3: is not a word that can be a key"),
         (GOOD + "<<: 1\n", "dr-ctl.yaml:31:1: is not a word that can be a key"),
-        (
-            swap("name: orders", "name: !us orders"),
-            "dr-ctl.yaml:3:7: is not a valid !us; put it in quotes if it is a text",
-        ),
-        (
-            swap("name: orders", "name: 2001-99-99"),
-            "dr-ctl.yaml:3:7: is not a valid timestamp; put it in quotes if it is a text",
-        ),
+        (swap("name: orders", "name: !us orders"),
+         "dr-ctl.yaml:3:7: is not a valid !us; put it in quotes if it is a text"),
+        (swap("name: orders", "name: 2001-99-99"),
+         "dr-ctl.yaml:3:7: is not a valid timestamp; put it in quotes if it is a text"),
         (swap("version: 1", 'version: "1"'), "dr-ctl.yaml:2:10: version: should be 1"),
         (swap("name: orders", 'name: ""'), "dr-ctl.yaml:3:7: name: is empty"),
         (swap("version: 1\n", ""), "dr-ctl.yaml:2:1: version: is missing"),
         (swap("  paris:", "  Paris:"), "dr-ctl.yaml:15:3: sites.Paris: does not match [a-z][a-z0-9-]*"),
-        (
-            swap("[clients]", "clients"),
-            "dr-ctl.yaml:13:18: sites.london.brokers.orders-1.clients: is a list, as in [name]",
-        ),
-        (
-            swap("[clients]", "[[clients]]"),
-            "dr-ctl.yaml:13:19: sites.london.brokers.orders-1.clients.0: should be a valid string",
-        ),
+        (swap("[clients]", "clients"),
+         "dr-ctl.yaml:13:18: sites.london.brokers.orders-1.clients: is a list, as in [name]"),
+        (swap("[clients]", "[[clients]]"),
+         "dr-ctl.yaml:13:19: sites.london.brokers.orders-1.clients.0: should be a valid string"),
         (swap("timeout: 1m", "timeout: 60"), f"dr-ctl.yaml:29:18: drain.timeout: 60 {NOT_A_DURATION}"),
         (swap("timeout: 1m", "timeout: -1m"), f"dr-ctl.yaml:29:18: drain.timeout: '-1m' {NOT_A_DURATION}"),
-        (
-            swap("stable: 3", "stable: 0"),
-            "dr-ctl.yaml:29:42: drain.stable: should be greater than or equal to 1",
-        ),
+        (swap("stable: 3", "stable: 0"), "dr-ctl.yaml:29:42: drain.stable: should be greater than or equal to 1"),
         *(
             (
                 swap("path: history", f"path: '{each}'"),
@@ -289,10 +273,8 @@ def test_a_command_that_is_told_of_ends_needs_no_quotes_around_on(tmp_path: Path
             for each, why in NO_PLACE.items()
         ),
         (swap("stable: 3", "stable: 3.0"), "dr-ctl.yaml:29:42: drain.stable: should be a valid integer"),
-        (
-            swap("messages: 0", "messages: -1"),
-            "dr-ctl.yaml:26:20: objectives.loss.messages: should be greater than or equal to 0",
-        ),
+        (swap("messages: 0", "messages: -1"),
+         "dr-ctl.yaml:26:20: objectives.loss.messages: should be greater than or equal to 0"),
         (
             swap("http://london-1:8161/", "http://london-1:port/"),
             (
@@ -300,22 +282,15 @@ def test_a_command_that_is_told_of_ends_needs_no_quotes_around_on(tmp_path: Path
                 "'port'"
             ),
         ),
-        (
-            swap("http://london-1:8161/", "http://[::1/"),
-            "dr-ctl.yaml:9:18: sites.london.brokers.orders-1.jolokia: Invalid IPv6 URL",
-        ),
+        (swap("http://london-1:8161/", "http://[::1/"),
+         "dr-ctl.yaml:9:18: sites.london.brokers.orders-1.jolokia: Invalid IPv6 URL"),
         (GOOD + "name: other\n", "dr-ctl.yaml:31:1: name: stands a second time"),
-        (
-            swap("{env: LONDON_PASSWORD}", "{}"),
-            f"dr-ctl.yaml:12:19: sites.london.brokers.orders-1.password: {ONE_SECRET}",
-        ),
+        (swap("{env: LONDON_PASSWORD}", "{}"),
+         f"dr-ctl.yaml:12:19: sites.london.brokers.orders-1.password: {ONE_SECRET}"),
         (GOOD[: GOOD.index("  paris:")], "dr-ctl.yaml:5:1: sites: an installation has two sites, not 1"),
-        (
-            GOOD[: GOOD.index("sites:")] + "sites: 5\n",
-            "dr-ctl.yaml:5:8: sites: is a mapping, as in {key: value}",
-        ),
+        (GOOD[: GOOD.index("sites:")] + "sites: 5\n", "dr-ctl.yaml:5:8: sites: is a mapping, as in {key: value}"),
     ],
-)
+)  # fmt: skip
 def test_one_thing_wrong_is_told_with_its_place(tmp_path: Path, text: str, told: str) -> None:
     assert problems(written(tmp_path, text)) == told
 
