@@ -91,6 +91,7 @@ class Scribe:
     plan: Plan = field(default_factory=plan)
 
     def __post_init__(self) -> None:
+        self.folder.mkdir(exist_ok=True)
         self.files = RunFiles(NAME, self.folder)
         self.journal = Journal(self.files.journal, self)
 

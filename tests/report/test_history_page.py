@@ -50,9 +50,7 @@ def parsed(file: Path) -> Form:
 def test_a_figure_stands_beside_its_limit(likely: int | None, most: int | None, word: str) -> None:
     loss = {"p99": most, "likely": {"p99": likely}}
     data = {"total": {"loss": loss}, "classes": [{"queues": ["a", "b"], "loss": loss}, {"queues": ["c"], "loss": loss}]}
-
     of_total, age, *_, of_class = judged(data, {(): {"loss": 5}, ("a", "b"): {"loss": 5}})
-
     assert (of_total.word, of_total.allowed, of_class.word) == (word, "5", word)
     assert (of_class.name, age.allowed, age.word) == ("a, b: loss, messages", "", "")
 
@@ -99,7 +97,6 @@ def over_time_(**more: float) -> Chart:
 
 def test_the_bound_is_a_band_above_what_was_likely() -> None:
     chart = over_time_()
-
     assert [(line.label, line.course) for line in chart.lines] == [("at most", "up to 9"), ("likely", "up to 4.5")]
     [band] = chart.areas
     assert len(band.polygons) == 2  # the gap stays a gap
@@ -109,7 +106,6 @@ def test_the_bound_is_a_band_above_what_was_likely() -> None:
 
 def test_excursions_above_the_objective_are_marked(tmp_path: Path) -> None:
     chart = over_time_(limit=5)
-
     assert [line.label for line in chart.lines] == ["at most", "likely", "objective"]
     assert chart.lines[2].pieces == ("0,50 100,50",)
     assert [area.label for area in chart.areas] == ["between likely and at most", "1 excursion above the objective"]
@@ -120,7 +116,6 @@ def test_excursions_above_the_objective_are_marked(tmp_path: Path) -> None:
 
 def test_an_objective_that_was_kept_is_said_and_one_far_above_flattens_no_curve() -> None:
     kept, far = over_time_(limit=10), over_time_(limit=100_000)
-
     assert kept.caption.endswith("It was never above the objective.")
     assert len(kept.areas) == 1
     assert (far.y[-1].label, len(far.lines)) == ("10", 2)
@@ -129,8 +124,6 @@ def test_an_objective_that_was_kept_is_said_and_one_far_above_flattens_no_curve(
 
 def test_without_a_history_the_page_says_so(tmp_path: Path) -> None:
     finding = Finding("DR-RPO-001", Severity.WARNING, "no history", "record")
-
     text = form(of_estimate("orders", {"total": None}, None, [finding], Told()), tmp_path).text
-
     assert "How much would be lost is not known" in text
     assert "There is no history to draw." in text

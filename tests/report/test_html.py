@@ -81,7 +81,6 @@ RUNS = [scribe.done, scribe.undone, scribe.resumed, scribe.cut_off, everything]
 @pytest.mark.parametrize("make", RUNS)
 def test_every_page_is_well_formed_and_loads_nothing(make: Any, tmp_path: Path) -> None:
     parsed = form(make(tmp_path))
-
     ids = [attrs["id"] for _, attrs in parsed.tags if "id" in attrs]
     assert len(ids) == len(set(ids))
     assert {"verdict", "asked", "outage", "timeline", "outflow", "findings", "calls", "journal"} <= set(ids)
@@ -91,7 +90,6 @@ def test_every_page_is_well_formed_and_loads_nothing(make: Any, tmp_path: Path) 
 
 def test_the_page_refers_to_nothing_outside(tmp_path: Path) -> None:
     page = write_report(scribe.done(tmp_path).files).read_text(encoding="utf-8")
-
     assert not re.search(r"(src|href)=|@import|url\(", page)  # addresses of brokers stand there as words
     assert "default-src &#39;none&#39;" not in page
     assert "default-src 'none'" in page
@@ -99,7 +97,6 @@ def test_the_page_refers_to_nothing_outside(tmp_path: Path) -> None:
 
 def test_names_are_escaped(tmp_path: Path) -> None:
     parsed = form(everything(tmp_path))
-
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "<script" not in page
     assert parsed.text.count(NASTY) >= 10
@@ -109,7 +106,6 @@ def test_names_are_escaped(tmp_path: Path) -> None:
 
 def test_outcomes_are_told_in_words_and_shapes(tmp_path: Path) -> None:
     parsed = form(scribe.undone(tmp_path))
-
     assert "refused" in parsed.text
     assert "06 undo fence" in parsed.text
     assert "exit code 24" in parsed.text
@@ -123,14 +119,12 @@ def test_not_known_is_written_out(tmp_path: Path) -> None:
 
 def test_only_its_owner_may_read_it(tmp_path: Path) -> None:
     path = write_report(scribe.done(tmp_path).files)
-
     assert path == tmp_path / "report.html"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def test_the_same_run_makes_the_same_page(tmp_path: Path) -> None:
     run = scribe.done(tmp_path)
-
     assert write_report(run.files).read_bytes() == write_report(run.files).read_bytes()
 
 
@@ -139,7 +133,6 @@ def test_a_report_is_written_wherever_the_journal_was_cut(tmp_path: Path) -> Non
     whole = run.files.journal.read_bytes()
     run.files.result.unlink()
     ends = [place + 1 for place, byte in enumerate(whole) if byte == ord("\n")]
-
     for end in [0, *ends, *(end - 30 for end in ends)]:
         run.files.journal.write_bytes(whole[:end])
         page = write_report(run.files).read_text(encoding="utf-8")
@@ -151,7 +144,6 @@ def test_a_report_is_written_for_files_that_are_not_what_they_should_be(junk: by
     files = RunFiles("20261121T020000Z-swapover-paris-7f3a", tmp_path)
     for path in (files.journal, files.plan, files.result):
         path.write_bytes(junk)
-
     assert write_report(files).exists()
 
 
@@ -174,7 +166,6 @@ def test_many_calls_and_samples_still_make_a_page_soon(tmp_path: Path) -> None:
     run.sent("drain", *(call(f"resume q.{place}") for place in range(2000)))
     for place in range(2000):
         run.sample("drain", flows(2000 - place)).let(0.05)
-
     assert write_report(run.stop("drain").close().files).stat().st_size < 3_000_000
 
 
@@ -185,13 +176,11 @@ def test_code_in_sentences() -> None:
 
 def test_the_style_survives_escaping() -> None:
     style = resources.files("dr_ctl.report").joinpath("page.css").read_text(encoding="utf-8")
-
     assert not set(style) & set("<>&\"'")
 
 
 def test_each_printed_page_has_the_runs_name_and_its_own_number(tmp_path: Path) -> None:
     page = render(view(read_run(scribe.done(tmp_path).files)))
-
     assert f'@bottom-left {{ content: "{scribe.NAME}";' in page
     assert 'counter(page) " of " counter(pages)' in page
 
@@ -199,5 +188,4 @@ def test_each_printed_page_has_the_runs_name_and_its_own_number(tmp_path: Path) 
 @pytest.mark.parametrize("name", ['x"; } body { display: none', "</style>", "ü", ""])
 def test_a_folder_with_an_odd_name_gets_into_no_style_sheet(tmp_path: Path, name: str) -> None:
     page = render(replace(view(read_run(scribe.done(tmp_path).files)), name=name))
-
     assert '@bottom-left { content: "";' in page

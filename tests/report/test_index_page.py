@@ -129,18 +129,14 @@ def test_the_worst_that_is_known_decides(
 ) -> None:
     shelf.move(30)
     happens(shelf)
-
     page = shelf.page()
-
     assert page.tone is tone
     assert words in page.words
 
 
 def test_nothing_is_no_success(shelf: Shelf) -> None:
     shelf.move(400)
-
     page = shelf.page()
-
     assert (page.tone, page.words, page.rows) == (Tone.OPEN, "No run and no rehearsal in this time", ())
     assert {figure for _, figure, _ in page.tiles} == {"none in this time", "0"}
     shelf.rehearsal(3)
@@ -164,9 +160,7 @@ def test_a_figure_that_is_not_known_is_none_of_the_best(shelf: Shelf) -> None:
 def test_an_undone_and_an_open_run_count_as_neither_well_nor_moved(shelf: Shelf) -> None:
     shelf.undone(20)
     shelf.scribe(10, "swapover").did("observe", 0.3).close()
-
     page = shelf.page()
-
     assert [row.tone for row in page.rows] == [Tone.OPEN, Tone.UNDONE]
     assert [row.lost.text for row in page.rows] == ["", ""]
     assert page.tiles[0][1] == "none in this time"
@@ -178,9 +172,7 @@ def test_objectives_are_those_of_the_run_itself(shelf: Shelf, monkeypatch: pytes
     tight = {**ABOUT, "objectives": {"recovery_s": 1.0, "lost": 0, "duplicates": None}}
     monkeypatch.setitem(scribe.ADA, "about", tight)
     shelf.move(10, 0.5)
-
     page = shelf.page()
-
     assert summed(page)["Planned moves: clients out"][3] == "kept: 2"
     assert plain(page.lines[0].objective) == "within 1.00 s"
 
@@ -188,9 +180,7 @@ def test_objectives_are_those_of_the_run_itself(shelf: Shelf, monkeypatch: pytes
 def test_a_record_that_was_altered_is_told_before_all_else(shelf: Shelf) -> None:
     files = shelf.move(9)
     files.journal.write_bytes(files.journal.read_bytes().replace(b'"paused":1', b'"paused":2'))
-
     page = shelf.page()
-
     assert (page.tone, page.words) == (Tone.BAD, "The record of 1 run was altered")
     assert "of journal.jsonl was altered" in page.rows[0].record
 
@@ -216,9 +206,7 @@ def test_evidence_that_cannot_be_read_hides_no_other(shelf: Shelf) -> None:
     shelf.on_twin(9)
     (shelf.state / "rehearsals" / "torn-twin.json").write_text('{"at": "2026', encoding="utf-8")
     (shelf.state / "runs" / "20261120T000000Z-swapover-paris-0000").mkdir(parents=True)
-
     page = shelf.page()
-
     assert (len(page.rows), page.notes) == (
         1,
         ("1 run never began: nothing was changed.", "The evidence of 1 rehearsal on a twin cannot be read."),

@@ -126,9 +126,7 @@ def test_an_undo_that_failed_is_not_called_undone(tmp_path: Path) -> None:
     run = Scribe(tmp_path).begin().to_fence().start("drain").stop("drain", StepEvent.FAILED, "paris is open")
     run.undo("fence", 0.5, StepEvent.UNDO_FAILED, "paris is open: london stays closed")
     run.end(23, "stranded", "stranded", pairs=[{"name": "orders-1", "serving": None}], undone=False)
-
     page = page_of(run)
-
     assert page.verdict.tone is Tone.BAD
     assert page.verdict.units[0].serving == "no site was seen to serve it"
     assert page.chapters[0].rows[-1].mark is Mark.NOT_UNDONE
@@ -140,7 +138,6 @@ def test_what_is_delivered_later_than_clients_get_in_is_no_outage(tmp_path: Path
     run.start("activate").let(0.5)
     let_in = run.at
     page = page_of(run.let(7.0).stop("activate", let_in_at=stamp(let_in)).end(0, "ok", "paris serves"))
-
     assert plain(page.outage.figure) == "4.00 s"
     assert f"to {clock(let_in)}, when paris let them in." in page.outage.sentence
     assert f"What was held back there is delivered since {clock(run.at)}." in page.outage.sentence
@@ -180,9 +177,7 @@ def test_run_that_was_cut_off(tmp_path: Path) -> None:
 def test_an_open_run_whose_activating_call_went_out_is_not_offered_an_undo(tmp_path: Path) -> None:
     run = Scribe(tmp_path).begin().to_fence().start("activate")
     run.journal.intents(run.step("activate"), [call("open", "paris")])
-
     page = page_of(run.close())
-
     assert "cannot be undone" in page.verdict.advice
     assert "abort" not in page.verdict.advice
 
@@ -191,9 +186,7 @@ def test_abort_by_another_process_is_a_part_of_its_own(tmp_path: Path) -> None:
     run = Scribe(tmp_path).begin().to_fence().start("drain").let(1).sample("drain", flows(9)).close()
     run = run.again().let(60).undo("fence", 0.5).undo("quiesce", 0.1)
     run.end(0, "ok", "aborted; undone: london serves again", command="abort", undone=True)
-
     page = page_of(run)
-
     assert [chapter.title for chapter in page.chapters] == ["Part 1 of 2: begun", "Part 2 of 2: aborted"]
     assert (page.verdict.tone, page.verdict.words[:8]) == (Tone.UNDONE, "Aborted:")
 
@@ -202,9 +195,7 @@ def test_signal_is_on_the_time_line(tmp_path: Path) -> None:
     run = Scribe(tmp_path).begin().to_fence()
     run.journal.signal("interrupted")
     run.undo("fence", 0.5).end(130, "interrupted", "stopped by a signal; undone", undone=True)
-
     page = page_of(run)
-
     assert page.verdict.words == "Stopped by a signal; undone"
     assert "signal: interrupted" in [row.label for row in page.chapters[0].rows]
     assert len(page.chapters) == 1
@@ -229,9 +220,7 @@ def test_a_failover_does_not_say_that_clients_were_out_only_since_it_began(tmp_p
 def test_no_fence_no_outage(tmp_path: Path) -> None:
     run = Scribe(tmp_path).begin().did("observe", 0.1).start("check").stop("check", StepEvent.FAILED, "both serve")
     run.end(10, "precheck_failed", "both serve; nothing was changed", undone=True)
-
     page = page_of(run)
-
     assert page.outage.figure == "none"
     assert page.calls == ()
     assert page.calls_sentence == "none went out"
@@ -242,9 +231,7 @@ def test_no_fence_no_outage(tmp_path: Path) -> None:
 def test_never_begun(tmp_path: Path) -> None:
     run = Scribe(tmp_path).close()
     run.files.journal.unlink()
-
     page = page_of(run)
-
     assert page.verdict.words == "Never begun"
     assert page.title == scribe.NAME
     assert page.chapters == ()
@@ -255,9 +242,7 @@ def test_a_line_that_was_altered_ends_what_is_believed(tmp_path: Path) -> None:
     lines = run.files.journal.read_text(encoding="utf-8").splitlines(keepends=True)
     lines[4] = lines[4].replace("check ended", "check went well")
     run.files.journal.write_text("".join(lines), encoding="utf-8")
-
     page = page_of(run)
-
     assert page.problems[0].startswith("line 5 of the journal does not fit")
     assert facts(page.journal)["Entries"] == "4"
     assert facts(page.journal)["Seal in result.json"].startswith("ANOTHER")
@@ -266,85 +251,53 @@ def test_a_line_that_was_altered_ends_what_is_believed(tmp_path: Path) -> None:
 def test_end_without_result_is_taken_from_the_journal(tmp_path: Path) -> None:
     run = scribe.done(tmp_path)
     run.files.result.unlink()
-
     page = page_of(run)
-
     assert page.verdict.exit_code == "0"
     assert page.problems == ("the journal holds the end of the run, but result.json was not written",)
 
 
 def test_a_clock_that_went_back_is_told(tmp_path: Path) -> None:
     page = page_of(Scribe(tmp_path).begin().did("observe", 1).let(-30).did("check", 1).close())
-
     assert facts(page.journal)["The clock went back"].startswith("at entry 4:")
 
 
-def test_few_samples_are_told_not_drawn(tmp_path: Path) -> None:
-    run = Scribe(tmp_path).begin().start("drain").sample("drain", flows(900, 4)).let(1).stop("drain").close()
-
-    (chart,) = page_of(run).charts
-
-    assert chart.lines == ()
-    assert chart.note.startswith("Only 1 sample, too few for a curve.")
-    assert "london: outflow 900, paris: not settled 4; all else 0." in chart.note
+UNREAD = {"outflow": None, "pending": None}
 
 
-def test_a_drain_that_was_empty_all_along_has_no_curve(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("samples", "note", "caption"),
+    [
+        ([flows(900, 4)],
+         "Only 1 sample, too few for a curve.; london: outflow 900, paris: not settled 4; all else 0.", ""),
+        # A drain that was empty all along has no curve.
+        ([flows(0)] * 5, "5 samples: 0 every time. There is no curve to draw.", ""),
+        # A look without an answer is a gap and not a zero.
+        ([flows(300), flows(200), {**flows(0), "london": {"unknown": "timed out"}}, flows(100), flows(50)],
+         "", "london did not answer in 1 of 5 samples.; On average 125 a second."),
+        # A figure that was never read is not told as zero.
+        ([{**flows(left), "paris": {**UNREAD, "attached": None}} for left in (300, 200, 100)],
+         "0 in every sample: london: not settled. Never read: paris: outflow, paris: not settled.", ""),
+        ([{"paris": UNREAD}] * 3, "3 samples: no figure was read.", ""),
+    ],
+)  # fmt: skip
+def test_what_is_drawn_of_a_wait_and_what_is_said(tmp_path: Path, samples: Any, note: str, caption: str) -> None:
     run = Scribe(tmp_path).begin().start("drain")
-    for _ in range(5):
-        run.sample("drain", flows(0)).let(0.1)
-
+    for each in samples:
+        run.sample("drain", each).let(0.5)
     (chart,) = page_of(run.stop("drain").close()).charts
-
-    assert (chart.lines, chart.note) == ((), "5 samples: 0 every time. There is no curve to draw.")
-
-
-def test_a_look_without_an_answer_is_a_gap_not_a_zero(tmp_path: Path) -> None:
-    run = Scribe(tmp_path).begin().start("drain")
-    for left in (300, 200, None, 100, 50):
-        told = flows(left or 0)
-        if left is None:
-            told["london"] = {"unknown": "timed out"}
-        run.sample("drain", told).let(0.5)
-
-    (chart,) = page_of(run.stop("drain").close()).charts
-
-    (line,) = chart.lines
-    assert len(line.pieces) == 2
-    assert len(line.dots) == 4
-    assert "london did not answer in 1 of 5 samples." in chart.caption
-    assert "On average 125 a second." in chart.caption
-
-
-def test_a_figure_that_was_never_read_is_not_told_as_zero(tmp_path: Path) -> None:
-    run = Scribe(tmp_path).begin().start("drain")
-    unread = {"outflow": None, "pending": None, "attached": None}
-    for left in (300, 200, 100):
-        run.sample("drain", {**flows(left), "paris": unread}).let(0.5)
-
-    (chart,) = page_of(run.stop("drain").close()).charts
-
-    assert chart.note == ("0 in every sample: london: not settled. Never read: paris: outflow, paris: not settled.")
+    assert all(words in chart.note for words in note.split("; ", 1))
+    assert all(words in chart.caption for words in caption.split("; "))
     assert "not attached" not in chart.caption
-
-
-def test_a_wait_of_which_nothing_was_read_has_no_figure(tmp_path: Path) -> None:
-    run = Scribe(tmp_path).begin().start("drain")
-    for _ in range(3):
-        run.sample("drain", {"paris": {"outflow": None, "pending": None}}).let(0.5)
-
-    (chart,) = page_of(run.stop("drain").close()).charts
-
-    assert (chart.lines, chart.note) == ((), "3 samples: no figure was read.")
+    assert [(len(line.pieces), len(line.dots)) for line in chart.lines] == (
+        [(2, 4)] if caption else [(1, 3)] if "Never read" in note else []
+    )
 
 
 def test_many_samples_keep_their_peak(tmp_path: Path) -> None:
     run = Scribe(tmp_path).begin().start("drain")
     for place in range(3000):
         run.sample("drain", flows(99_000 if place == 1234 else 3000 - place)).let(0.02)
-
     (chart,) = page_of(run.stop("drain").close()).charts
-
     points = chart.lines[0].pieces[0].split()
     assert len(points) < 500
     assert min(float(point.split(",")[1]) for point in points) == pytest.approx(1, abs=0.1)
@@ -415,7 +368,6 @@ def test_bounds_of_a_failover(tmp_path: Path) -> None:
 
 def test_a_failover_that_lost_nothing_is_as_good_as_a_move(tmp_path: Path) -> None:
     bounds = {"lost": {"at_most": 0}, "duplicates": {"at_most": 0}, "queues": []}
-
     assert page_of(Scribe(tmp_path).begin().end(0, "ok", "paris serves", bounds=bounds)).verdict.tone is Tone.GOOD
 
 
@@ -423,42 +375,35 @@ def test_who_began_it_where_the_journal_says_so(tmp_path: Path) -> None:
     run = Scribe(tmp_path)
     told = {"user": "ada", "host": "ops-1", "version": "0.1.0", "command": "dr-ctl swapover --to paris"}
     run.journal._append([("run", None, None, None, {"plan": plan().as_json(), "by": told})])
-
     assert facts(page_of(run.close()).of_what)["By"] == "ada"
 
 
-class TestOfWhat:
-    def test_it_names_installation_settings_brokers_versions_and_who(self, tmp_path: Path) -> None:
-        basis: dict[str, Any] = {"brokers": {"london": {"orders-1": {"version": "2.44.0"}}, "paris": {}}}
-        run = Scribe(tmp_path).begin(plan(basis=basis)).end(0, "ok", "paris serves")
+def test_it_names_installation_settings_brokers_versions_and_who(tmp_path: Path) -> None:
+    basis: dict[str, Any] = {"brokers": {"london": {"orders-1": {"version": "2.44.0"}}, "paris": {}}}
+    run = Scribe(tmp_path).begin(plan(basis=basis)).end(0, "ok", "paris serves")
+    assert facts(page_of(run).of_what) == {
+        "Run": scribe.NAME,
+        "Installation": "orders",
+        "Topology": "artemis-mirror",
+        "Settings": f"dr-ctl.yaml, SHA-256 `{'5e' * 32}`",
+        "Brokers of london": "orders-1 at https://london-1:8161, version 2.44.0",
+        "Brokers of paris": "orders-1 at https://paris-1:8161, version not known",
+        "Version of dr-ctl": "0.1.0",
+        "Command": "`dr-ctl swapover --to paris --yes --reason CHG-4711`",
+        "By": "ada",
+        "On host": "ops-1",
+        "Reason, or number of the change": "CHG-4711",
+    }
 
-        assert facts(page_of(run).of_what) == {
-            "Run": scribe.NAME,
-            "Installation": "orders",
-            "Topology": "artemis-mirror",
-            "Settings": f"dr-ctl.yaml, SHA-256 `{'5e' * 32}`",
-            "Brokers of london": "orders-1 at https://london-1:8161, version 2.44.0",
-            "Brokers of paris": "orders-1 at https://paris-1:8161, version not known",
-            "Version of dr-ctl": "0.1.0",
-            "Command": "`dr-ctl swapover --to paris --yes --reason CHG-4711`",
-            "By": "ada",
-            "On host": "ops-1",
-            "Reason, or number of the change": "CHG-4711",
-        }
 
-    def test_who_undid_it_stands_beside_who_began_it(self, tmp_path: Path) -> None:
-        told = facts(page_of(scribe.aborted(tmp_path)).of_what)
-
-        assert (told["By"], told["On host"]) == ("ada; then bob", "ops-1; then ops-2")
-        assert told["Command"].endswith("; then `dr-ctl abort --yes`")
-
-    def test_an_older_journal_does_not_say(self, tmp_path: Path) -> None:
-        run = Scribe(tmp_path)
-        run.journal.run(plan(), {})
-
-        told = facts(page_of(run.close()).of_what)
-
-        assert {told[key] for key in ("Installation", "By", "Command")} == {"the journal does not say"}
+def test_who_undid_it_stands_beside_who_began_it_and_an_older_journal_does_not_say(tmp_path: Path) -> None:
+    told = facts(page_of(scribe.aborted(tmp_path / "aborted")).of_what)
+    assert (told["By"], told["On host"]) == ("ada; then bob", "ops-1; then ops-2")
+    assert told["Command"].endswith("; then `dr-ctl abort --yes`")
+    run = Scribe(tmp_path / "older")
+    run.journal.run(plan(), {})
+    told = facts(page_of(run.close()).of_what)
+    assert {told[key] for key in ("Installation", "By", "Command")} == {"the journal does not say"}
 
 
 def judged(page: Page) -> list[tuple[str, str, str, str]]:
@@ -485,30 +430,21 @@ def test_the_headline_says_what_happened(
 ) -> None:
     more = {} if undone is None else {"undone": undone}
     run = Scribe(tmp_path).begin(plan(ask=Ask(operation, "paris"))).end(code, outcome, "so it ended", **more)
-
     assert page_of(run).verdict.words.startswith(says)
 
 
 class TestObjectives:
-    def test_a_move_that_was_put_back_kept_none(self, tmp_path: Path) -> None:
-        run = Scribe(tmp_path).begin().to_fence().undo("fence", 0.5).undo("quiesce", 0.1)
-        page = page_of(run.end(20, "reverted", "refused; undone: london serves again", outage_s=4.0, undone=True))
-
-        assert [(row.judged, row.sign) for row in page.measured] == [("not kept: put back", "owed")]
-
-    def test_a_move_within_its_time(self, tmp_path: Path) -> None:
-        page = page_of(scribe.done(tmp_path))
-
-        assert judged(page) == [("within 2 min", "4.00 s", "kept", "good")]
-        assert page.verdict.tone is Tone.GOOD
-
-    def test_a_move_that_took_longer_is_amber(self, tmp_path: Path) -> None:
-        run = Scribe(tmp_path).begin().to_fence().drained(200.0).activated()
-        page = page_of(run.end(0, "ok", "paris serves", outage_s=202.0))
-
-        assert judged(page) == [("within 2 min", "3 min 22 s", "not kept", "owed")]
-        assert page.verdict.tone is Tone.OWED
-        assert plain(page.verdict.words).endswith("; clients were out for longer than the 2 min planned")
+    def test_a_move_by_its_time_and_one_that_was_put_back_kept_none(self, tmp_path: Path) -> None:
+        runs = [Scribe(tmp_path / name).begin().to_fence() for name in ("back", "long")]
+        back = runs[0].undo("fence", 0.5).undo("quiesce", 0.1)
+        back.end(20, "reverted", "refused; undone: london serves again", outage_s=4.0, undone=True)
+        long = runs[1].drained(200.0).activated().end(0, "ok", "paris serves", outage_s=202.0)
+        pages = [page_of(each) for each in (scribe.done(tmp_path / "done"), long, back)]
+        assert judged(pages[0]) == [("within 2 min", "4.00 s", "kept", "good")]
+        assert judged(pages[1]) == [("within 2 min", "3 min 22 s", "not kept", "owed")]
+        assert [each[2:] for each in judged(pages[2])] == [("not kept: put back", "owed")]
+        assert [each.verdict.tone for each in pages[:2]] == [Tone.GOOD, Tone.OWED]
+        assert plain(pages[1].verdict.words).endswith("; clients were out for longer than the 2 min planned")
 
     @pytest.mark.parametrize(
         ("at_least", "at_most", "figure", "said"),
@@ -550,43 +486,33 @@ class TestObjectives:
         self, tmp_path: Path, lost: dict[str, Any], accepted: Any, said: tuple[str, ...]
     ) -> None:
         run = Scribe(tmp_path).begin(plan(ask=Ask("failover", "paris", accept_loss=accepted)))
-
         page = page_of(run.end(0, "ok", "paris serves", bounds={"lost": lost, "duplicates": {"at_most": 3}}))
-
         assert judged(page)[-2:] == [said, ("none is set", "at most 3", "no objective", "info")]
 
 
 def test_a_step_that_a_signal_stopped_was_interrupted_and_not_refused(tmp_path: Path) -> None:
     run = Scribe(tmp_path).begin().to_fence().start("drain")
     run.stop("drain", StepEvent.FAILED, "stopped by a signal")
-
     [drain] = [row for row in page_of(run.close()).chapters[0].rows if row.label == "07 drain"]
-
     assert (drain.mark, drain.mark.value) == (Mark.INTERRUPTED, "interrupted")
 
 
-def test_a_run_that_was_gone_on_with_says_so_beside_its_verdict(tmp_path: Path) -> None:
-    [note] = page_of(scribe.resumed(tmp_path)).verdict.notes
-
-    assert plain(note) == (
+def test_a_run_that_was_gone_on_with_or_undone_by_another_says_so_beside_its_verdict(tmp_path: Path) -> None:
+    [resumed], [undone] = (
+        page_of(each).verdict.notes for each in (scribe.resumed(tmp_path / "r"), scribe.aborted(tmp_path / "a"))
+    )
+    assert plain(resumed) == (
         "The run was interrupted, and gone on with (ada): nothing was written for 1 h, from 02:00:05.000Z to "
         "03:00:05.000Z."
     )
-
-
-def test_a_run_that_another_person_undid_says_so(tmp_path: Path) -> None:
-    [note] = page_of(scribe.aborted(tmp_path)).verdict.notes
-
-    assert note.startswith("The run was undone by another process (bob): nothing was written for ")
+    assert undone.startswith("The run was undone by another process (bob): nothing was written for ")
 
 
 def test_the_sentence_of_an_estimate_stands_under_its_own_heading(tmp_path: Path) -> None:
     figures = {key: {"now": 1} for key in ("loss", "age_s", "duplicates", "drain_s")}
     run = Scribe(tmp_path).begin()
     run.did("estimate", 0.1, text="if london died: " + "a sentence " * 30, estimate={"total": figures})
-
     page = page_of(run.close())
-
     [row] = page.chapters[0].rows
     assert row.text == "told below, under its own heading"
     assert page.forecast is not None
@@ -595,7 +521,5 @@ def test_the_sentence_of_an_estimate_stands_under_its_own_heading(tmp_path: Path
 def test_findings_are_told_once_and_by_weight(tmp_path: Path) -> None:
     info = {"id": "A", "severity": "info", "text": "a", "remedy": ""}
     error = {"id": "B", "severity": "error", "text": "b", "remedy": "Look."}
-
     page = page_of(Scribe(tmp_path).begin().end(10, "precheck_failed", "no", [info, error, info]))
-
     assert [finding.id for finding in page.findings] == ["B", "A"]
