@@ -223,34 +223,27 @@ class TestPauses:
         run = held(*shelves)
         run.before("london", PAIR, ["z"])
         run.facts = lambda: ("abc", 12)
-
-        assert run.paused("london", PAIR, ["b", "a"]) is None
-        assert run.paused("london", PAIR, ["c"]) is None
-
+        assert [run.paused("london", PAIR, names) for names in (["b", "a"], ["c"])] == [None, None]
         told = london.lock(1)
         assert (told.paused, told.paused_before) == ({"run": ("a", "b", "c")}, ("z",))
         assert (told.last_hash, told.count) == ("abc", 12)
-
-    def test_a_broker_that_does_not_take_them_down_gets_no_pause(self) -> None:
-        london, _ = shelves = pair()
-        run = held(*shelves)
+        # A broker that does not take them down gets no pause.
         london.silent = True
-        assert run.paused("london", PAIR, ["a"]) is not None
+        assert run.paused("london", PAIR, ["d"]) is not None
 
-    @pytest.mark.parametrize("state", ["state-dead", "another"])
-    def test_whoever_takes_over_answers_for_them(self, state: str) -> None:
+    @pytest.mark.parametrize(
+        ("heir", "more", "paused"),
+        [
+            ("heir", {"state": "state-dead"}, {"dead": ("a",)}),
+            ("heir", {"state": "another"}, {"dead": ("a",)}),
+            ("dead", {"host": "another-host"}, {"dead": ("a", "b")}),  # a run that goes on adds to its own
+        ],
+    )
+    def test_whoever_takes_over_answers_for_them(self, heir: str, more: dict[str, str], paused: Any) -> None:
         london, _ = shelves = pair(time := Time())
-        dead = held(*shelves, name="dead")
-        dead.paused("london", PAIR, ["a"])
+        held(*shelves, name="dead").paused("london", PAIR, ["a"])
         time.s += LEASE_S + 1
-        lease("heir", shelves, state=state).take()
-        assert look(london).documents[0].paused == {"dead": ("a",)}
-
-    def test_a_run_that_goes_on_adds_to_its_own(self) -> None:
-        london, _ = shelves = pair()
-        dead = held(*shelves)
-        dead.paused("london", PAIR, ["a"])
-        heir = lease("run", shelves, host="another-host")
-        heir.take()
-        heir.paused("london", PAIR, ["b"])
-        assert london.lock(2).paused == {"run": ("a", "b")}
+        run = held(*shelves, name=heir, **more)
+        if heir == "dead":
+            run.paused("london", PAIR, ["b"])
+        assert look(london).documents[0].paused == paused

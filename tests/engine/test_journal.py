@@ -201,67 +201,56 @@ def test_an_altered_byte_names_its_line(path: Path, line: int) -> None:
             assert len(left) < len(entries)
 
 
+Lines = list[bytes]
+
+
+def told_anew(line: int, *, sealed: bool, **more: Json) -> Callable[[Lines], Lines]:
+    """One line with other values, and where it is `sealed` with a hash of its own."""
+
+    def alter(lines: Lines) -> Lines:
+        told: dict[str, Any] = json.loads(lines[line - 1]) | more
+        if sealed:
+            told.pop("hash")
+        text = Entry(**told).to_line().encode() if sealed else json.dumps(told).encode() + b"\n"
+        return [*lines[: line - 1], text, *lines[line:]]
+
+    return alter
+
+
+NO_LINE = "line 2 is not a journal line: "
+
+
 @pytest.mark.parametrize(
-    ("alter", "line"),
+    ("alter", "why"),
     [
-        (lambda lines: [lines[0], *lines[2:]], 2),
-        (lambda lines: [lines[0], lines[2], lines[1], *lines[3:]], 2),
-        (lambda lines: [*lines, lines[-1]], 7),
-        (lambda lines: lines[1:], 1),
-        (lambda lines: [*lines[:3], b"\n", *lines[3:]], 4),
-        (lambda lines: [*lines[:2], b"[]\n", *lines[3:]], 3),
+        (lambda lines: [lines[0], *lines[2:]], "line 2 "),
+        (lambda lines: [lines[0], lines[2], lines[1], *lines[3:]], "line 2 "),
+        (lambda lines: [*lines, lines[-1]], "line 7 "),
+        (lambda lines: lines[1:], "line 1 "),
+        (lambda lines: [*lines[:3], b"\n", *lines[3:]], "line 4 "),
+        (lambda lines: [*lines[:2], b"[]\n", *lines[3:]], "line 3 "),
+        (lambda lines: [line.replace(b'"seq":2', b'"seq":3') for line in lines], "line 2 "),
+        # Of another shape: which part does not fit.
+        (told_anew(2, sealed=False, evidence=[]), NO_LINE + "evidence: Input should be a valid dictionary"),
+        (told_anew(2, sealed=False, kind=None), NO_LINE + "kind: Input should be a valid string"),
+        (told_anew(2, sealed=False, seq="two"), NO_LINE + "seq: Input should be a valid integer"),
+        (told_anew(2, sealed=False, more=1), NO_LINE + "more: Unexpected keyword argument"),
+        # Written anew with a hash of its own.
+        (told_anew(3, sealed=True, outcome="done"), "line 4 "),
+        (told_anew(5, sealed=True, time=""), "line 6 "),
+        (told_anew(6, sealed=True, seq=7), "line 6 "),
     ],
-    ids=["removed", "exchanged", "repeated", "without its first", "empty line", "no object"],
 )
-def test_lines_that_do_not_follow_each_other_are_named(
-    path: Path, alter: Callable[[list[bytes]], list[bytes]], line: int
+def test_what_does_not_fit_is_named_and_left_as_it_is_and_not_held(
+    path: Path, alter: Callable[[Lines], Lines], why: str
 ) -> None:
     short(path)
-    path.write_bytes(b"".join(alter(path.read_bytes().splitlines(keepends=True))))
-    with pytest.raises(JournalDamaged, match=f"line {line} "):
-        Journal(path, Clock())
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "why"),
-    [
-        ("evidence", [], "evidence: Input should be a valid dictionary"),
-        ("kind", None, "kind: Input should be a valid string"),
-        ("seq", "two", "seq: Input should be a valid integer"),
-        ("more", 1, "more: Unexpected keyword argument"),
-    ],
-)
-def test_a_line_of_another_shape_says_which_part_does_not_fit(path: Path, key: str, value: Json, why: str) -> None:
-    short(path)
-    lines = path.read_bytes().splitlines(keepends=True)
-    lines[1] = json.dumps(json.loads(lines[1]) | {key: value}).encode() + b"\n"
-    path.write_bytes(b"".join(lines))
-    with pytest.raises(JournalDamaged, match=f"line 2 is not a journal line: {why}"):
-        read(path)
-
-
-@pytest.mark.parametrize(
-    ("line", "key", "value", "named"), [(3, "outcome", "done", 4), (5, "time", "", 6), (6, "seq", 7, 6)]
-)
-def test_a_line_that_was_written_anew_with_a_hash_of_its_own_does_not_fit(
-    path: Path, line: int, key: str, value: Json, named: int
-) -> None:
-    short(path)
-    lines = path.read_bytes().splitlines(keepends=True)
-    told: dict[str, Any] = json.loads(lines[line - 1]) | {key: value}
-    told.pop("hash")
-    lines[line - 1] = Entry(**told).to_line().encode()
-    path.write_bytes(b"".join(lines))
-    with pytest.raises(JournalDamaged, match=f"line {named} "):
-        read(path)
-
-
-def test_a_damaged_journal_is_left_as_it_is_and_not_held(path: Path) -> None:
-    short(path)
-    altered = path.read_bytes().replace(b'"seq":2', b'"seq":3')
+    altered = b"".join(alter(path.read_bytes().splitlines(keepends=True)))
     path.write_bytes(altered)
+    with pytest.raises(JournalDamaged, match=why):
+        read(path)
     for _ in range(2):
-        with pytest.raises(JournalDamaged, match="line 2 "):
+        with pytest.raises(JournalDamaged, match=why):
             Journal(path, Clock())
     assert path.read_bytes() == altered
 
