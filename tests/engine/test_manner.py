@@ -15,7 +15,7 @@ from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import Plan, PlannedStep, Refusal
 from dr_ctl.engine.runbook import Runbook, RunbookStep
 from dr_ctl.engine.stopping import StopAtOnce, StopRequest
-from dr_ctl.telemetry.events import StepStarted, WaitProgress
+from dr_ctl.telemetry.events import Event, StepStarted, WaitProgress
 from tests.engine.desk import ASK, BEFORE, BOOK, EFFECTS, MOVED, START, Desk, Estimates, book_of
 from tests.engine.lost import FAILOVER, Cost
 from tests.engine.machine import Machine, lost
@@ -158,40 +158,31 @@ class TestQuestions:
         assert at.machine.dump() == MOVED
 
 
-class TestHold:
-    def test_it_waits_and_can_be_stopped(self, tmp_path: Path) -> None:
-        told: list[float | None] = []
-        at = Desk(tmp_path, book=with_line("fence", RunbookStep("hold", "both", 1, {"for": 0.05})))
-        ended = at.go(listener=lambda event: told.append(event.left_s) if isinstance(event, WaitProgress) else None)
-        assert ended.code is ExitCode.OK
-        assert told[0] == pytest.approx(0.05, abs=0.02)
+def test_a_hold_waits_and_can_be_stopped(tmp_path: Path) -> None:
+    told: list[float | None] = []
+    at = Desk(tmp_path, book=with_line("fence", RunbookStep("hold", "both", 1, {"for": 0.05})))
+    ended = at.go(listener=lambda event: told.append(event.left_s) if isinstance(event, WaitProgress) else None)
+    assert ended.code is ExitCode.OK
+    assert told[0] == pytest.approx(0.05, abs=0.02)
 
 
-class TestOutage:
-    def test_it_is_undone_when_clients_would_be_out_for_too_long(self, tmp_path: Path) -> None:
-        at = Desk(tmp_path, ask=replace(ASK, max_outage_s=0.2), machine=Machine(cut=True))
-        ended = at.go()
-        assert (ended.code, ended.undone) == (ExitCode.REVERTED, True)
-        assert "clients would be out for longer than 0.2 s" in ended.text
-        assert at.machine.dump() == START
+def test_a_move_is_undone_when_clients_would_be_out_for_too_long_from_the_fence_on(tmp_path: Path) -> None:
+    book = with_line("fence", RunbookStep("hold", "both", 1, {"for": 0.02}))
+    at = Desk(tmp_path, ask=replace(ASK, max_outage_s=0.2), machine=Machine(cut=True), book=book)
+    told: list[tuple[bool, float | None]] = []
+    fenced: list[str] = []
 
-    def test_it_counts_from_the_fence(self, tmp_path: Path) -> None:
-        at = Desk(tmp_path, ask=replace(ASK, max_outage_s=60.0))
-        told: list[WaitProgress] = []
-        fenced: list[int] = []
+    def listener(event: Event) -> None:
+        if isinstance(event, StepStarted) and event.verb == "fence":
+            fenced.append(event.verb)
+        elif isinstance(event, WaitProgress):
+            told.append((bool(fenced), event.outage_s))
 
-        at.go(
-            listener=lambda event: (
-                told.append(event)
-                if isinstance(event, WaitProgress)
-                else fenced.append(len(told))
-                if isinstance(event, StepStarted) and event.verb == "fence"
-                else None
-            )
-        )
-
-        assert [each.outage_s for each in told[: fenced[0]]] == [None] * fenced[0]
-        assert all(each.outage_s is not None for each in told[fenced[0] :])
+    ended = at.go(listener=listener)
+    assert (ended.code, ended.undone, at.machine.dump()) == (ExitCode.REVERTED, True, START)
+    assert "clients would be out for longer than 0.2 s" in ended.text
+    assert {fenced for fenced, _ in told} == {False, True}
+    assert all((outage_s is not None) is fenced for fenced, outage_s in told)
 
 
 def test_the_estimate_says_how_much_is_left_of_its_time(tmp_path: Path) -> None:

@@ -39,18 +39,12 @@ def test_parts_of_a_name_are_encoded_as_the_broker_does() -> None:
 
 
 def test_whether_an_operation_may_be_called_is_asked_of_a_bean_that_nobody_has() -> None:
-    asked = [each.asked("b") for each in EVERY]
-    assert all("dr-ctl.nobody" in each.bean for each in asked)
+    assert all("dr-ctl.nobody" in each.asked("b").bean for each in EVERY)
     with pytest.raises(ValueError, match="nobody has"):
         MayCall(CONNECTOR, "stop()")
-
-
-def test_only_a_refusal_by_the_policy_denies() -> None:
+    # Only a refusal by the policy denies, and says the line of the policy to change.
     answers = [Answer(PolicyRefused("no") if each is PAUSES else NoSuchBean("none")) for each in EVERY]
     assert look.denied(EVERY, answers) == frozenset({PAUSES})
-
-
-def test_a_refusal_says_the_line_of_the_policy_to_change() -> None:
     assert CLOSES.line == (
         "<allow><mbean><name>org.apache.activemq:type=Broker,brokerName=*,connector=clientConnectors,connectorName=*</name>"
         "<operation>stop</operation></mbean></allow>"
@@ -68,13 +62,10 @@ def test_what_a_queue_counts_below_zero_is_told_by_those_who_hold_it() -> None:
     assert look.dispatch(reader, "b") == {"q": (3, False)}
 
 
-def test_several_brokers_behind_one_console_have_to_be_told_apart() -> None:
+def test_several_brokers_have_to_be_told_apart_and_an_error_in_the_place_of_beans_is_no_empty_listing() -> None:
     reader: Any = Told(Answer(None, [beans.broker("a"), beans.broker("b")]))
     with pytest.raises(NoSuchBean, match="broker:"):
         look.find_broker(reader)
-
-
-def test_an_error_in_the_place_of_beans_is_no_empty_listing() -> None:
     assert look.found(Answer(NoSuchBean("none"))) == []
     with pytest.raises(BadValue):
         look.found(Answer(None, "ERROR: …"))

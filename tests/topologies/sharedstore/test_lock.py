@@ -38,26 +38,15 @@ class Clock:
 
 
 class Rows(Database):
-    """Gives these rows, whatever it is asked."""
+    """Gives these answers in their order, the last of them again and again, and keeps what it was asked."""
 
-    def __init__(self, *rows: Sequence[Any]) -> None:
+    def __init__(self, *answers: Sequence[Sequence[Any]]) -> None:
         super().__init__(lambda: "postgresql://nowhere")
-        self._rows = [tuple(row) for row in rows]
-
-    def rows(self, query: object) -> Sequence[tuple[Any, ...]]:
-        return self._rows
-
-
-class Asked(Database):
-    """Gives these answers in their order, and keeps what it was asked."""
-
-    def __init__(self, *answers: Sequence[tuple[Any, ...]]) -> None:
-        super().__init__(lambda: "postgresql://nowhere")
-        self._answers, self.queries = list(answers), list[str]()
+        self._answers, self.queries = [[tuple(row) for row in rows] for rows in answers], list[str]()
 
     def rows(self, query: Callable[[Kind], str]) -> Sequence[tuple[Any, ...]]:
         self.queries.append(query(KINDS["postgresql"]))
-        return self._answers.pop(0)
+        return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
 
 
 @contextmanager
@@ -106,47 +95,33 @@ def test_a_file_that_is_not_there_tells_nothing(tmp_path: Path) -> None:
     ids=["held", "run out", "given up", "never leased", "another clock"],
 )
 def test_a_row_names_its_holder_and_the_end_of_its_lease(row: Sequence[Any], expected: LockSeen, text: str) -> None:
-    told = RowLock(Rows(row), "ACTIVEMQ_LOCK", Clock()).read()
+    told = RowLock(Rows([row]), "ACTIVEMQ_LOCK", Clock()).read()
     assert told == expected
     assert text in told.text
 
 
-def test_a_table_without_its_row_tells_nothing() -> None:
+def test_a_table_without_its_row_tells_nothing_and_topics_are_not_counted() -> None:
     with pytest.raises(LockUnreadable, match="0 rows"):
-        RowLock(Rows(), "ACTIVEMQ_LOCK", Clock()).read()
-
-
-def test_queues_are_counted_and_topics_are_not() -> None:
-    rows = Rows(("queue://orders.in", 7), ("topic://news", 3))
-    assert counts(rows, "ACTIVEMQ_MSGS") == {"orders.in": 7}
+        RowLock(Rows([]), "ACTIVEMQ_LOCK", Clock()).read()
+    assert counts(Rows([("queue://orders.in", 7), ("topic://news", 3)]), "ACTIVEMQ_MSGS") == {"orders.in": 7}
 
 
 def test_how_often_a_lease_is_renewed_and_how_long_it_lasts_is_seen_in_the_row() -> None:
-    looks = iter([(5000, 10_000), (5000, 10_000), (15_000, 10_000), (45_000, 39_000)])
-    rows = Rows()
+    looks = [(5000, 10_000), (5000, 10_000), (15_000, 10_000), (45_000, 39_000)]
+    rows = Rows(*([("london", NOW_MS + ends_ms, NOW_MS + now_ms)] for ends_ms, now_ms in looks))
     lock = RowLock(rows, "ACTIVEMQ_LOCK", Clock())
-
-    def look() -> LockSeen:
-        ends_ms, now_ms = next(looks)
-        rows._rows = [("london", NOW_MS + ends_ms, NOW_MS + now_ms)]
-        return lock.read()
-
-    first, same, renewed, much_later = look(), look(), look(), look()
-
+    first, same, renewed, much_later = (lock.read() for _ in looks)
     assert (first.renewed_s, same.renewed_s, same.lasts_s) == (None, None, None)
     assert (renewed.renewed_s, renewed.lasts_s) == (much_later.renewed_s, much_later.lasts_s) == (10.0, 5.0)
 
 
 def test_a_replica_is_behind_by_what_was_written_before_it_was_asked() -> None:
-    store = Asked([(Decimal(5000),)], [(3,)])
-    assert lag(store, Asked([(Decimal(4000), 17)]), "ACTIVEMQ_MSGS") == Lag(1000, 3)
+    store, behind = Rows([(Decimal(5000),)], [(3,)]), Rows([(Decimal(4000), 17)])
+    assert lag(store, behind, "ACTIVEMQ_MSGS") == Lag(1000, 3)
     assert store.queries[1].endswith("WHERE id > 17")
-    assert lag(Asked([(Decimal(5000),)], [(0,)]), Asked([(Decimal(5200), 20)]), "ACTIVEMQ_MSGS") == Lag(0, 0)
-
-
-def test_a_database_that_follows_none_is_no_replica() -> None:
+    assert lag(Rows([(Decimal(5000),)], [(0,)]), Rows([(Decimal(5200), 20)]), "ACTIVEMQ_MSGS") == Lag(0, 0)
     with pytest.raises(LockUnreadable, match="follows no other"):
-        lag(Asked([(Decimal(5000),)]), Asked([(None, 20)]), "ACTIVEMQ_MSGS")
+        lag(Rows([(Decimal(5000),)]), Rows([(None, 20)]), "ACTIVEMQ_MSGS")
 
 
 def test_a_database_that_cannot_be_asked_says_why() -> None:
