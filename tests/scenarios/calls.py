@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,6 +40,7 @@ class Normal:
         self._runs: dict[str, str] = {}
 
     def __call__(self, text: str) -> str:
+        text = text.replace(sys.executable, "python")
         text = text.replace(self._home + "/", "").replace(self._home, ".").replace(_ROOT, "")
         text = _RUN.sub(self._run, text)
         for pattern, words in _DIFFER:
@@ -60,4 +62,5 @@ _DIFFER: Final = (
     (re.compile(r'(?<="pid": )[1-9]\d*'), "PID"),
     (re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "ID"),
     (re.compile(r"\b[0-9a-f]{64}\b"), "SHA256"),
+    (re.compile(r"(?<=_ssl\.c:)\d+"), "LINE"),
 )
