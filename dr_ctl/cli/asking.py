@@ -37,8 +37,12 @@ def asked(session: Session, operation: str, options: AskOptions, reason: str | N
     match options:
         case PlanOptions():
             return _planned(session, options, timeout_s)
-        case SiteOptions() | LostSiteOptions():
+        case SiteOptions():
             return Ask(operation, _target(session, operation, options.site), timeout_s, reason=reason)
+        case LostSiteOptions():
+            doubles = accepted("--accept-duplicates", options.accept_duplicates)
+            target = _target(session, operation, options.site)
+            return Ask(operation, target, timeout_s, reason=reason, accept_duplicates=doubles)
         case StepOptions(queues=queues):
             return Ask(operation, _target(session, operation, options.site), timeout_s, reason=reason, queues=queues)
         case FailoverOptions():

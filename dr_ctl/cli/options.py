@@ -114,6 +114,7 @@ class SiteOptions:
 class LostSiteOptions:
     site: Annotated[str, typer.Argument(metavar="SITE", **SITES, help="The lost site that is back.")]
     timeout: TIMEOUT = None
+    accept_duplicates: DUPLICATES = None
 
 
 @dataclass(eq=False, repr=False)

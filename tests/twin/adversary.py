@@ -278,7 +278,7 @@ class Siege:
                 told = re.findall(r"(\d+) message", each["text"])
                 if "lie only at" in each["text"]:  # and a person is told where
                     self.may_lose += sum(int(number) for number in told)
-                if "come twice" in each["text"]:
+                if "come twice" in each["text"] or "come as duplicates" in each["text"]:
                     self.may_double += sum(int(number) for number in told) if told else float("inf")
         if ended.code in (0, 21) and not dry and name in ("failover", "escalate", "resume"):
             self._counted(ended)

@@ -14,6 +14,7 @@ from dr_ctl.topologies.bridges.forwarded import forwarded
 from dr_ctl.topologies.bridges.look import glance, look
 from dr_ctl.topologies.bridges.messages import Message, Origin
 from dr_ctl.topologies.bridges.seen import BridgesSeen
+from dr_ctl.topologies.bridges.unannounced import unannounced
 from dr_ctl.topologies.bridges.view import BrokerView, with_idle
 from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.access import READ_S
@@ -87,14 +88,22 @@ class Observer(observer.Observer[BrokerView, Access]):
         """Beside it, what clients forward with another site's origin, and when delayed messages are due. That takes a
         moment: no wait asks for it."""
         seen = super().observe(least_s=least_s)
-        return replace(seen, sites={site: self._read(brokers) for site, brokers in seen.sites.items()})
+        owed = {debt.about for debt in seen.debts}
+        return replace(
+            seen, sites={site: self._read(brokers, returned=site in owed) for site, brokers in seen.sites.items()}
+        )
 
-    def _read(self, brokers: Mapping[str, BrokerView | Silent]) -> Mapping[str, BrokerView | Silent]:
+    def _read(self, brokers: Mapping[str, BrokerView | Silent], *, returned: bool) -> Mapping[str, BrokerView | Silent]:
         found = {**brokers}
         for pair, view in brokers.items():
             if isinstance(view, BrokerView):
-                reader = self.brokers[view.site][pair].reader()
-                found[pair] = replace(with_due(reader, view), forwarded=forwarded(reader, view))
+                access = self.brokers[view.site][pair]
+                reader = access.reader()
+                read = replace(with_due(reader, view), forwarded=forwarded(reader, view))
+                if returned:
+                    header = access.id_settings.header if access.id_settings is not None else ""
+                    read = replace(read, unannounced=unannounced(reader, read, access.ids, header))
+                found[pair] = read
         return found
 
     def ways(self, move: Move) -> Sequence[Way]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from shlex import quote
 from typing import Final
 from xml.sax.saxutils import quoteattr
 
 from dr_ctl.core.model import Finding, Severity, some
+from dr_ctl.engine.operations import FAILBACK
 from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.ports import Move
 from dr_ctl.settings.durations import duration
@@ -21,6 +23,7 @@ from dr_ctl.topologies.bridges.findings import (
     COPY_OPEN_TO_CLIENTS,
     COPY_TAKES_SENDS,
     COPY_WITHOUT_WAY,
+    DONE_AT_RETURNED,
     FORWARDED_BY_CLIENTS,
     IDS_NOT_SHIPPED,
     IDS_NOT_TAKEN,
@@ -65,7 +68,35 @@ def of_move(rules: Rules, seen: Seen[BrokerView], move: Move) -> list[Finding]:
 
 def of_return(seen: Seen[BrokerView], move: Move) -> Iterator[Finding]:
     boots_closed = "Let its client acceptors boot closed: autoStart=false."
-    return failover.of_return(seen, move, of_broker, _MENDED, boots_closed)
+    yield from failover.of_return(seen, move, of_broker, _MENDED, boots_closed)
+    for view in seen.views(move.target):
+        yield from _done_again(view, move)
+
+
+def _done_again(view: BrokerView, move: Move) -> Iterator[Finding]:
+    """Find messages that the return brings and that clients of the serving site do a second time: refused, unless a
+    person accepts as many."""
+    if view.link.attached:
+        return  # a return has begun to let them in
+    ids = view.unannounced
+    count = sum(map(len, ids.values())) if ids is not None else sum(flow.to_ship or 0 for flow in view.flows)
+    if not count:
+        return
+    again = f"failback --to {view.site}" if move.ask.operation == FAILBACK else f"reinstate {view.site}"
+    remedy = f"Consumers must recognise what they have done: `dr-ctl {again} --accept-duplicates {count}`."
+    if ids is not None:
+        text = (
+            f"{count} message(s) that {view.site} holds come as duplicates: its consumers had done them when it was "
+            "lost, and no announcement of that is left"
+        )
+        named = tuple(f"{unit}: {some(each)}" for unit, each in ids.items() if each)
+    else:
+        text = f"up to {count} message(s) that {view.site} holds may come as duplicates: nothing tells which were done"
+        named = ("its store of processed ids is not named or was not read, or what it holds could not be listed",)
+    accepted = move.ask.accept_duplicates
+    agreed = accepted == "unknown" or (accepted is not None and accepted >= count)
+    found = DONE_AT_RETURNED(text, remedy, more=named, severity=Severity.WARNING if agreed else Severity.ERROR)
+    yield replace(found, duplicates=count)
 
 
 def of_broker(view: BrokerView, ask: Ask | None = None) -> Iterator[Finding]:

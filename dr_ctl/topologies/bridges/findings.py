@@ -182,11 +182,12 @@ IDS_LACKING: Final = FindingKind(
 DONE_AT_RETURNED: Final = FindingKind(
     "DR-RETURN-010",
     Severity.WARNING,
-    "Messages lie at the serving site whose ids only the returned site's store holds: consumers there had worked on "
-    "them when the site was lost, and their announcements were lost with it. Delivered at the serving site these "
-    "messages are processed a second time. Where no store is named, nobody can tell which messages these are.",
-    "The finding names them, by id: see what their second processing did. Name both sites' stores under `ids:` where "
-    "they are not named.",
+    "Messages lie at the serving site, or are brought by a return, whose ids only the returned site's store holds: "
+    "consumers there had worked on them when the site was lost, and their announcements were lost with it. Delivered "
+    "at the serving site these messages are processed a second time. Where no store is named, nobody can tell which "
+    "messages these are. What the return itself brings refuses it before it starts.",
+    "The finding names them, by id: see what their second processing did. `--accept-duplicates N` takes them in. Name "
+    "both sites' stores under `ids:` where they are not named.",
     "A look.",
 )
 TOO_MANY_TO_COMPARE: Final = FindingKind(

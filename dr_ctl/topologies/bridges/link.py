@@ -172,4 +172,5 @@ class BridgesLink(Link["BrokerView"]):
     def residue(self) -> Residue | None:
         if self.to_ship is None or self.view.ids_to_ship is None:
             return None
-        return Residue(self.to_ship, self.view.ids_to_ship)
+        doubled = sum(map(len, (self.view.unannounced or {}).values()))
+        return Residue(self.to_ship, self.view.ids_to_ship, doubled or None)

@@ -108,7 +108,9 @@ class BrokerView(ArtemisBroker):
     """A broker as it answered. `ids` ships the ids processed here, `arrived` are the queues where such ids of the peer
     wait to be applied, `unrouted` counts by address messages that found no queue. `idle` are the units where no client
     works while one does at the peer, although nothing keeps clients out at either. `forwarded` counts by unit messages
-    that a client sent with another site's origin, where that was read: no divert copied them."""
+    that a client sent with another site's origin, where that was read: no divert copied them. `unannounced` are, by
+    unit, the ids of messages in a returned site's buffers that its consumers have done and that its buffer of ids does
+    not announce: the peer's consumers do them again. None where nobody can tell."""
 
     active: bool
     flows: tuple[Flow, ...]
@@ -117,6 +119,7 @@ class BrokerView(ArtemisBroker):
     unrouted: Mapping[str, int]
     idle: frozenset[str] = frozenset()
     forwarded: Mapping[str, int] = field(default_factory=dict)
+    unannounced: Mapping[str, Sequence[str]] | None = field(default_factory=dict)
     _flows: Mapping[str, Flow] = field(init=False, repr=False, compare=False)
     _queues: Mapping[str, Sequence[Queue]] = field(init=False, repr=False, compare=False)
     _units: Mapping[str, str] = field(init=False, repr=False, compare=False)

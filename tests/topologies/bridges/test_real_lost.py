@@ -33,7 +33,8 @@ def test_a_lost_site_is_replaced_and_taken_in_again(bridges_lab: Lab, operator: 
         lost = came_to_rest(bridges_lab, traffic)
         traffic.resume_producing()
         bridges_lab.start("london")
-        returned = operator.run("failback", "--to", "london", "--yes")
+        asked = operator.run("failback", "--to", "london", "--yes")
+        returned = operator.run("failback", "--to", "london", "--yes", *accepting(asked)) if asked.code else asked
         traffic.wait_for(traffic.counts().sent + RATE)
         verdict = traffic.stop(drain_s=60)
     bounds = refused.document["data"]["bounds"]
@@ -48,6 +49,7 @@ def test_a_lost_site_is_replaced_and_taken_in_again(bridges_lab: Lab, operator: 
     assert duplicates or True not in bridges
     assert len(lost.lost) <= bounds["lost"]["at_most"]
     assert len(duplicates) <= bounds["duplicates"]["at_most"]
+    assert {each["id"] for each in asked.document["findings"] if each["severity"] == "error"} <= {"DR-RETURN-010"}
     assert returned.code == 0, returned.told
     assert verdict.drained
     assert verdict.lost == ()
