@@ -27,6 +27,14 @@ def admin(lab: Lab, site: str) -> BridgesAdmin:
     return BridgesAdmin(lab.site(site))
 
 
+def stop_bridges(lab: Lab, site: str, *, of_ids: bool) -> None:
+    """Stop the bridge of the ids alone, or those of the messages: what is to be shipped stays in its buffer."""
+    broker = admin(lab, site)
+    for bean, one in broker._beans("component=bridges,name=*", "ForwardingAddress").items():
+        if (one["ForwardingAddress"] == IDS) is of_ids:
+            broker._execute(bean, "stop()")
+
+
 def ids(lab: Lab, site: str) -> set[tuple[str, str]]:
     """All that a site's store knows as processed."""
     store = IdStore(lab.id_store(site))

@@ -14,7 +14,7 @@ from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.ledger import Counts, Key, Verdict
 from dr_ctl_lab.lab.traffic import Load
 from tests.broker.driving import Ended, Operator, accepting, until
-from tests.topologies.bridges.real import QUEUES, admin, ids, shipped
+from tests.topologies.bridges.real import QUEUES, ids, shipped, stop_bridges
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
 
@@ -68,7 +68,7 @@ def lose(lab: Lab, operator: Operator, traffic: Load, held: tuple[bool, ...]) ->
     with recording(load(operator.settings), every_s=EVERY_S):
         traffic.wait_for(3 * RATE, within_s=60)
         for each in held:
-            admin(lab, "london").stop_bridges(ids=each)
+            stop_bridges(lab, "london", of_ids=each)
         traffic.wait_for(traffic.counts().sent + 3 * RATE, within_s=60)
         lab.kill("london")
         until(lambda: "down" in operator.run("status").told, why="london is seen down")
