@@ -86,8 +86,8 @@ def _done_again(view: BrokerView, move: Move) -> Iterator[Finding]:
     remedy = f"Consumers must recognise what they have done: `dr-ctl {again} --accept-duplicates {count}`."
     if ids is not None:
         text = (
-            f"{count} message(s) that {view.site} holds may come as duplicates: its consumers had done them when it was "
-            "lost, and no announcement of that is left"
+            f"{count} message(s) that {view.site} holds may come as duplicates: its consumers had done them when it "
+            "was lost, and no announcement of that is left"
         )
         named = tuple(f"{unit}: {some(each)}" for unit, each in ids.items() if each)
     else:
