@@ -362,8 +362,9 @@ AFTER = [
 UNREAD = [look(s, 25 * s, 9000 + 25 * s, queue(s, "orders.in", 300 + 2 * s, 5000 + 10 * s)) for s in (0, 5, 10)]
 ONE_SIDE = [replace(row, kind="mirror") if row.kind == "mixed" else row for row in STEADY]
 DOWN, NOT_DOWN = role("down", 12), role("unknown", 17)
+AT_REST = looked(*(look(s, 0, 100, queue(s, "orders.in", 0, 50)) for s in (0, 5, 10)))
 ANY = -1
-BY_HAND: dict[str, tuple[list[Row], float, dict[str, object], int, int | None, str]] = {
+BY_HAND: dict[str, tuple[list[Row], float, dict[str, object], int | None, int | None, str]] = {
     # A second may lie on either side of a look.
     "the highest rate, not the last": (
         looked(look(0, 0, 0), look(5, 0, 500), look(10, 0, 505), look(15, 0, 510)), 16, {}, 505, ANY, ""),
@@ -393,6 +394,8 @@ BY_HAND: dict[str, tuple[list[Row], float, dict[str, object], int, int | None, s
     "deliveries that were not read": (
         looked(STEADY, replace(queue(10, "orders", 1, 1), delivering=None)), 14, {}, 7 + came(4), None, "DR-RPO-"),
     "a side that nobody reads": (ONE_SIDE, 14, {}, 7 + came(4), None, "DR-RPO-"),
+    "at rest, and looked at minutes ago": (AT_REST, 600, {}, 0, ANY, "DR-RPO-003"),
+    "at rest, and not looked at for hours": (AT_REST, 72 * 3600, {}, None, None, "DR-RPO-011"),
     "a stale look": (STEADY, 110, {}, 7 + came(100), ANY, "DR-RPO-003"),
 }  # fmt: skip
 
@@ -403,7 +406,7 @@ def test_bounds_by_hand(
     rows: list[Row],
     now_s: float,
     more: dict[str, object],
-    lost: int,
+    lost: int | None,
     duplicates: int | None,
     finding: str,
 ) -> None:

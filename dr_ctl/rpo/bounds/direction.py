@@ -23,7 +23,7 @@ import numpy as np
 from dr_ctl.core.patterns import matches
 from dr_ctl.rpo.bounds.looks import NA, SHARED, Flags, Ints, Looks
 from dr_ctl.rpo.bounds.stretch import Counters, Stretches
-from dr_ctl.rpo.history.newest import US
+from dr_ctl.rpo.history.newest import US, WINDOW_US
 
 SENDS: Final = ("mirror", "mixed")
 ACKS: Final = ("acks", "mixed")
@@ -145,6 +145,8 @@ class Direction:
         longest_us = stretches.longest_us
         rate = most(longest_us) * US / longest_us if longest_us else 0.0
         since = sum(times * most(us) for times, us in parts)
+        if not rate and self._is_unseen(took_us):
+            return None
         return Part(0, since, int(self.looks.us[place]), took_us, rate)
 
     def outflow_of(self, name: str) -> int | None:
@@ -240,7 +242,15 @@ class Direction:
         longest_us = self._stretches.longest_us
         rate = self._most(rows, longest_us, sent, queues) * US / longest_us if longest_us else zero
         us = int(self.looks.us[place])
-        return [Part(int(n), int(m), us, took_us, float(r)) for n, m, r in zip(there, since, rate, strict=True)]
+        return [
+            Part(int(n), int(m), us, took_us, float(r)) if r or not self._is_unseen(took_us) else None
+            for n, m, r in zip(there, since, rate, strict=True)
+        ]
+
+    def _is_unseen(self, took_us: int) -> bool:
+        """Whether nobody read for so long that a pace of nothing, in the minutes before, says nothing of it."""
+        looks = self._paced.looks
+        return took_us > max(WINDOW_US, int(looks.us[-1] - looks.us[0]))
 
     def _most(self, rows: Sequence[int], us: int, sent: Counters | None, queues: Queues) -> Ints:
         """In any stretch so long: no more than was put in, and than the queues tell of and what they do not."""

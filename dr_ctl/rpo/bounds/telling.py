@@ -140,7 +140,7 @@ def _left(pair: Pair, site: str) -> Iterator[Finding]:
 
 
 def _unbounded(read_us: int, where: str, elapsed_us: int) -> Finding:
-    why = "there are too few looks before it to tell a pace, or not every figure was read"
+    why = "too few looks before it tell a pace, or nobody looked for long after nothing moved, or a figure was not read"
     why = "it lies in the future of this machine's clock" if elapsed_us < 0 else why
     text = f"{where}: what changed after the look at {stamp(moment(read_us))} has no bound: {why}"
     return UNBOUNDED_SINCE_LOOK(text, "Let `dr-ctl monitor` run, on a machine whose clock is set.")
