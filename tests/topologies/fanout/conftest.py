@@ -13,6 +13,11 @@ from tests.conftest import Command
 from tests.patience import impatient
 
 
+@pytest.fixture(autouse=True)
+def simulated(system_of_test: None) -> None:
+    """Every test here."""
+
+
 @pytest.fixture
 def twin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PlayedTwin]:
     """London serves, and nothing was ever sent."""
