@@ -18,8 +18,13 @@ from tests.twin.conftest import prompt
 ALL = [*KINDS]
 
 
+pytestmark = pytest.mark.usefixtures("system_of_test")
+
+
 @pytest.fixture
-def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[PlayedTwin]:
+def installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, system_of_test: None
+) -> Iterator[PlayedTwin]:
     """A pair of brokers that stand for the real ones."""
     topology = getattr(request, "param", MIRROR)
     if topology == CONTINUITY:

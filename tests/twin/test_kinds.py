@@ -60,26 +60,27 @@ def test_the_knobs_of_a_kind_are_those_of_its_brokers(tmp_path: Path) -> None:
 
 
 def test_time_passes_as_fast_as_a_twin_is_told(tmp_path: Path) -> None:
-    began_s = time.monotonic()
-
     with Twin.up(tmp_path / "twin", clock=Clock(pace=20), delay_ms=2000) as twin:
         before_s, before_ms = twin.clock.now_s(), twin.host("paris").broker.now_ms()
+        began_s = time.monotonic()
         twin.wait_mirrored(within_s=60)
         twin.kill("london")
         twin.start("london")
         twin.wait_mirrored(within_s=60)  # what is announced again takes two seconds each way
-        took_s, took_ms = twin.clock.now_s() - before_s, twin.host("paris").broker.now_ms() - before_ms
+        really_s = time.monotonic() - began_s
+        took_ms = twin.host("paris").broker.now_ms() - before_ms
+        took_s = twin.clock.now_s() - before_s
 
-    assert took_s >= 4
-    assert took_ms == pytest.approx(took_s * 1000, abs=200)
-    assert time.monotonic() - began_s < took_s
+    assert 4000 <= took_ms <= took_s * 1000 + 1
+    assert took_s >= really_s * 20
 
 
 def test_a_clock_shows_the_date_and_only_grows() -> None:
     clock = Clock(pace=1000)
 
     first, second = clock.now_s(), clock.now_s()
+    before, date, after = time.time(), Clock().date_ms(), time.time()
 
     assert second >= first
-    assert Clock().date_ms() == pytest.approx(time.time() * 1000, abs=100)
+    assert before * 1000 - 1 <= date <= after * 1000 + 1
     assert clock.outside_s(60) == pytest.approx(0.06)

@@ -35,7 +35,7 @@ SECRETS = ("S3", "yZ9", "12#", "12?")
 
 
 @pytest.fixture
-def twin(tmp_path: Path) -> Any:
+def twin(tmp_path: Path, system_of_test: None) -> Any:
     with PlayedTwin.up(tmp_path / "twin", topology=SHARED_STORE) as twin:
         yield twin
 
