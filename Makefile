@@ -5,7 +5,7 @@ BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo fast test deep chaos lint bench lock clean
+.PHONY: help setup demo fast test deep chaos record lint bench lock clean
 
 help: ## say what each verb does
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -45,6 +45,9 @@ deep: setup lint ## every test but the longest, before a release or at night: al
 
 chaos: setup .venv/connect/.ready ## the longest tests, whole: hours
 	DR_CTL_CONNECT=$(CURDIR)/.venv/connect $(PYTEST) -m chaos
+
+record: setup ## what every operation calls and how it ends, calm and under faults, written anew into tests/record/files
+	$(PYTEST) $(HANGS_DEEP) tests/record -k whole --accept
 
 # What only a client of Spark Connect needs, beside the environment and not in it: it would cost every process start and memory.
 .venv/connect/.ready: requirements-connect.lock .venv/.ready

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -27,6 +28,18 @@ settings.load_profile("side by side")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--accept", action="store_true", help="Write what is played into the record and the scenarios.")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Where the time went, beside the slowest tests: the seconds of each folder, of all workers together."""
+    spent = Counter[str]()
+    for reports in terminalreporter.stats.values():
+        for each in reports:
+            if isinstance(each, pytest.TestReport):
+                spent["/".join(each.nodeid.split("/")[:2]).partition("::")[0]] += each.duration
+    if len(spent) > 1:
+        terminalreporter.section("seconds by folder")
+        terminalreporter.write_line(", ".join(f"{folder} {seconds:.0f}" for folder, seconds in spent.most_common()))
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -16,9 +16,10 @@ from dr_ctl_lab.twin.names import keys_of
 def call(request: Request) -> str:
     """What is changed, by which operation, with which arguments."""
     keys = {key: value.strip('"') for key, value in keys_of(request.bean).items()}
-    thing = next((keys[key] for key in ("queue", "destinationName", "connectorName", "name") if key in keys), "broker")
+    named = ("queue", "bridge", "destinationName", "connectorName", "name")
+    thing = next((keys[key] for key in named if key in keys), "broker")
     arguments = [_argument(each) for each in request.arguments]
-    own = next((each for each in arguments if each.startswith("dr-ctl.")), None)
+    own = next((each for each in reversed(arguments) if each.startswith("dr-ctl.")), None)
     return " ".join([request.verb, own] if own is not None else [request.verb, thing, *arguments])
 
 

@@ -26,13 +26,12 @@ from dr_ctl_lab.twin.classic.fanout.broker import ID_HEADER, FanoutBroker
 from dr_ctl_lab.twin.classic.sharedstore.broker import SharedStoreBroker
 from dr_ctl_lab.twin.host import APP, Change, Host
 from dr_ctl_lab.twin.jolokia import Request
-from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, MIRROR, SHARED_STORE
+from dr_ctl_lab.twin.kinds import BRIDGES, MIRROR, SHARED_STORE
 from dr_ctl_lab.twin.messages import Message, Queue
 from dr_ctl_lab.twin.names import keys_of
 from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.patience import impatient
-from tests.twin.conftest import OTHERS
 from tests.twin.subject import until
 
 ACCEPTED = ("--accept-loss", "unknown", "--accept-duplicates", "unknown")
@@ -65,24 +64,6 @@ def moments(every: Sequence[T], *, whole: bool, of: str) -> Sequence[T]:
     print(f"{of}: DR_CTL_SEED={SEED}")
     between = random.Random(f"{SEED} {of}").sample(range(1, len(every) - 1), count)
     return [every[at] for at in (0, *sorted(between), len(every) - 1)]
-
-
-def of_each(operations: Sequence[str]) -> pytest.MarkDecorator:
-    """These operations of every topology, but for a failover where there is nothing for it to do."""
-    return pytest.mark.parametrize(
-        ("topology", "operation"),
-        [
-            pytest.param(topology, operation, marks=() if at_once(topology, operation) else pytest.mark.deep)
-            for topology in (MIRROR, *OTHERS)
-            for operation in operations
-            if not (topology in TAKEN_OVER and operation == "failover")
-        ],
-    )
-
-
-def at_once(topology: str, operation: str, moves: Sequence[str] = WHOLE_MOVES) -> bool:
-    """Say whether an operation is tried with each change; `moves`, of topologies other than the mirror."""
-    return topology == MIRROR or operation in moves
 
 
 def put(twin: PlayedTwin, site: str, queue: str, count: int, pair: str | None = None) -> None:
@@ -301,17 +282,19 @@ def as_undone(told: dict[str, Any], twin: PlayedTwin, operation: Operation) -> d
     """What an undo has to put back of a scene. A site that came back stays closed, whatever becomes of its return:
     where bridges join the sites, queue by queue. One that was taken in stays so, and so does the door that lets it."""
     found = {name: dict(each["settable"]) for name, each in told.items()}
-    owed = any(name.startswith("dr-ctl.debt.") for name in documents(twin))
-    if twin.kind.topology == BROKERSYNC and operation.before is lose_and_return and not owed:
-        for each in found.values():
-            each["doors"] = {name: is_open for name, is_open in each["doors"].items() if name != "openwire"}
+    returns = operation.before is lose_and_return
+    taken_in = returns and not any(name.startswith("dr-ctl.debt.") for name in documents(twin))
+    for name, each in found.items():
+        if taken_in:
+            each["doors"] = {door: is_open for door, is_open in each["doors"].items() if door in ("clients", "stomp")}
             # The first message that arrives by it makes such a queue.
-            each["queues"] = {name: told for name, told in each["queues"].items() if ".to-" not in name}
-            each["addresses"] = [name for name in each["addresses"] if ".to-" not in name]
-    if twin.kind.topology == BRIDGES and operation.before is lose_and_return:
-        for name, each in found.items():
-            if name.startswith("london/"):
-                del each["queues"], each["security"]
+            each["queues"] = {
+                queue: told for queue, told in each["queues"].items() if ".to-" not in queue and queue != COMMANDS
+            }
+            each["addresses"] = [address for address in each["addresses"] if ".to-" not in address]
+        if returns and twin.kind.topology == BRIDGES and name.startswith("london/"):
+            for part in ("queues", "security", *(["doors"] if taken_in else [])):
+                del each[part]
     return found
 
 

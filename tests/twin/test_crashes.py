@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,12 +15,12 @@ from dr_ctl.engine.plan import Call
 from dr_ctl.topologies.common.sender import Sender
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.classic.brokersync.broker import BrokerSyncBroker
-from dr_ctl_lab.twin.kinds import BROKERSYNC, CONTINUITY, FANOUT, SHARED_STORE
+from dr_ctl_lab.twin.kinds import BROKERSYNC, FANOUT
 from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.topologies.fanout import stories
 from tests.twin.classic_subject import ORDERS, ClassicSubject
-from tests.twin.matrix import OPERATIONS, SOME_AND_ALL, Judge, at_rest, done, moments, of_each, unprocessed
+from tests.twin.matrix import OPERATIONS
 
 
 class Died(BaseException):
@@ -29,23 +28,28 @@ class Died(BaseException):
 
 
 class Death:
-    """Ends the process right before or right after its n-th request that changes something."""
+    """Ends the process right before or right after its n-th request that changes something; `requests` says of each
+    before which of the calls it was made, and after which it was answered."""
 
-    def __init__(self, at: int | None, *, after: bool) -> None:
+    def __init__(self, at: int | None, *, after: bool, calls: Sequence[object] = ()) -> None:
         self.at, self.after = at, after
-        self.requests = 0
+        self.requests = list[tuple[int, int]]()
+        self._calls = calls
         self._counting = threading.Lock()
 
     def strike(self, monkeypatch: pytest.MonkeyPatch) -> None:
         post = Sender._post
 
         def mortal(sender: Sender, calls: Sequence[Call]) -> Sequence[Outcome]:
+            made = len(self._calls) + 1
             with self._counting:  # both sites' requests may go out at the same time
-                self.requests += 1
-                strikes = self.requests == self.at
+                nth = len(self.requests)
+                self.requests.append((made, made))
+            strikes = nth + 1 == self.at
             if strikes and not self.after:
                 raise Died
             outcomes = post(sender, calls)
+            self.requests[nth] = (made, len(self._calls))
             if strikes:
                 raise Died
             return outcomes
@@ -64,21 +68,6 @@ def effects(twin: PlayedTwin) -> list[tuple[str, str, str]]:
         if "SecuritySettings(" not in each.operation or found[-1:] != [effect]:
             found.append(effect)
     return sorted(found)
-
-
-def undisturbed(operation: str, twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, ...]:
-    """How a run ends that nobody kills: the scene, the effects, and in how many requests."""
-    OPERATIONS[operation].before(twin, dr_ctl)
-    before = len(twin.changes())
-    death = Death(None, after=False)
-    with monkeypatch.context() as patch:
-        death.strike(patch)
-        done(dr_ctl(*OPERATIONS[operation].words, "--yes"))
-    # Where brokers keep no documents, a drain may find nothing to change.
-    assert before < len(twin.changes()) or (
-        twin.kind.topology in (BROKERSYNC, FANOUT, SHARED_STORE) and operation == "drain"
-    )
-    return at_rest(twin), effects(twin), death.requests
 
 
 def bare(told: dict[str, Any]) -> dict[str, Any]:
@@ -143,43 +132,3 @@ def test_a_run_that_was_killed_once_its_target_was_open_is_finished_although_cli
 
     assert (ended.code, {each["id"] for each in ended.document["findings"]} - {"DR-AGENT-008"}) == (0, set())
     assert (twin.depth("london", ORDERS), twin.depth("paris", ORDERS)) == (10, 0)
-
-
-KILLED = ("swapover", "failover", "failback", "fence", "drain", "activate", "unfence")
-
-
-@SOME_AND_ALL
-@of_each(KILLED)
-def test_a_run_that_is_killed_anywhere_ends_where_an_undisturbed_one_would(
-    tmp_path: Path, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, topology: str, operation: str, whole: bool
-) -> None:
-    def fresh(name: str) -> PlayedTwin:
-        twin = PlayedTwin.up(tmp_path / name, topology=topology)
-        monkeypatch.setenv("DR_CTL_CONFIG", str(twin.settings_path))
-        monkeypatch.setenv("DR_CTL_STATE_DIR", str(tmp_path / f"state of {name}"))
-        return twin
-
-    with fresh("undisturbed") as twin:
-        wanted, once, requests = undisturbed(operation, twin, dr_ctl, monkeypatch)
-    assert requests > 0
-
-    every = [(at, after) for at in range(1, requests + 1) for after in (False, True)]
-    for at, after in moments(every, whole=whole, of=f"{topology} {operation}"):
-        with fresh(f"dies {'after' if after else 'before'} {at}") as twin:
-            judge = Judge(twin, monkeypatch)
-            OPERATIONS[operation].before(twin, dr_ctl)
-            had = unprocessed(twin)
-            with monkeypatch.context() as patch:
-                Death(at, after=after).strike(patch)
-                ended = lived(twin, dr_ctl, operation)
-            # The plugin starts deliveries by itself: to hold one again may be needed, or not.
-            assert ended is None or (topology, at) == (CONTINUITY, requests)
-
-            ended = ended or dr_ctl("resume", "--yes")
-
-            assert ended.code == 0, (at, after, ended.document)
-            assert bare(at_rest(twin)) == bare(wanted), (at, after)
-            assert effects(twin) == once, (at, after)
-            assert judge.twice == []
-            assert had <= unprocessed(twin), (at, after)
-            assert dr_ctl("runs", "verify").code == 0

@@ -4,7 +4,6 @@ does by hand between a crash and its repair never opens a second site."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 
@@ -18,21 +17,15 @@ from dr_ctl_lab.twin.classic.sharedstore.broker import SharedStoreBroker
 from dr_ctl_lab.twin.faults import Fault, FaultKind, When
 from dr_ctl_lab.twin.host import Change
 from dr_ctl_lab.twin.jolokia import Request
-from dr_ctl_lab.twin.kinds import BRIDGES, CONTINUITY, FANOUT, MIRROR
+from dr_ctl_lab.twin.kinds import BRIDGES, CONTINUITY, MIRROR
 from tests.conftest import Command
 from tests.twin.conftest import BOTH
 from tests.twin.matrix import (
     OPERATIONS,
-    SOME_AND_ALL,
     Judge,
-    at_rest,
     done,
-    moments,
-    of_each,
     opens,
-    quick,
     serving,
-    unprocessed,
 )
 from tests.twin.subject import Client
 from tests.twin.test_crashes import Death, Died
@@ -52,49 +45,6 @@ def before_no_return(operation: str, twin: PlayedTwin, dr_ctl: Command) -> list[
         if "dr-ctl.lock" not in str(each.arguments):
             found.append(each)
     raise AssertionError("it never opened a site")
-
-
-@SOME_AND_ALL
-@of_each(["swapover", "failover"])
-def test_whichever_call_fails_both_sites_are_as_they_were(
-    tmp_path: Path, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, topology: str, operation: str, whole: bool
-) -> None:
-    def fresh(name: str) -> PlayedTwin:
-        twin = PlayedTwin.up(tmp_path / name, topology=topology)
-        monkeypatch.setenv("DR_CTL_CONFIG", str(twin.settings_path))
-        monkeypatch.setenv("DR_CTL_STATE_DIR", str(tmp_path / f"state of {name}"))
-        return twin
-
-    with fresh("undisturbed") as twin:
-        calls = before_no_return(operation, twin, dr_ctl)
-    assert calls
-
-    for number, call in moments(list(enumerate(calls)), whole=whole, of=f"{topology} {operation}"):
-        with fresh(f"fails at {number}") as twin:
-            judge = Judge(twin, monkeypatch)
-            OPERATIONS[operation].before(twin, dr_ctl)
-            before, had = at_rest(twin), unprocessed(twin)
-            verb = call.operation.partition("(")[0]
-            nth = sum((each.site, each.operation) == (call.site, call.operation) for each in calls[:number])
-            # For good, so that it is no hiccup; the inverse is another operation.
-            fault = Fault(FaultKind.ERROR, When(operation=verb, after=nth, changing=True), times=None)
-            twin.host(call.site).faults.add(fault)
-
-            with quick(monkeypatch):
-                ended = dr_ctl(*OPERATIONS[operation].words, "--yes")
-
-            twin.host(call.site).faults.clear()
-            told = [each["id"] for each in ended.document["findings"]]
-            if ended.code == 23:
-                assert told, (call, ended.document)
-            elif (topology, operation, ended.code) == (FANOUT, "failover", 0):
-                # What could not be removed comes twice: that is said, and nobody waits for it.
-                assert "DR-FAN-005" in told, (call, ended.document)
-            else:
-                assert ended.code in (10, 13, 20, 24), (call, ended.document)
-                assert at_rest(twin) == before, (call, ended.document)
-            assert judge.twice == []
-            assert had <= unprocessed(twin), (call, ended.document)
 
 
 @pytest.mark.parametrize("repair", ["resume", "abort", "unfence"])

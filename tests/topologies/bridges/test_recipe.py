@@ -1,4 +1,4 @@
-"""The exact calls of a plan where diverts and bridges join the sites, and what undoes them."""
+"""What a plan has where something is otherwise than usual; the usual ones stand in tests/record."""
 
 from __future__ import annotations
 
@@ -13,12 +13,10 @@ from dr_ctl.engine.plan import Ask, Call
 from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import CUT_OFF, RunbookStep
 from dr_ctl.settings.model import Drain, Queues
-from dr_ctl.topologies.artemis.operations import PAUSE_LASTING, RESUME
 from dr_ctl.topologies.bridges import procedure
 from dr_ctl.topologies.bridges.seen import BridgesSeen
 from dr_ctl.topologies.bridges.view import BrokerView
 from dr_ctl.topologies.common.debts import document
-from dr_ctl.topologies.console.requests import change
 from tests.topologies.bridges.views import (
     CLIENTS,
     CLOSED,
@@ -62,24 +60,6 @@ def opening(site: str, *units: str) -> list[tuple[str, Goal, str]]:
     return [*admits, *((site, Goal.OPEN, unit) for unit in units)]
 
 
-def test_a_fence_keeps_the_roles_out_stops_dispatch_for_good_and_cuts() -> None:
-    draft = drafted("fence")
-
-    assert told(draft.calls) == closing("london", *UNITS)
-    pauses = [change(call) for call in draft.calls if call.goal is Goal.CLOSE]
-    assert {(each.operation, each.arguments) for each in pauses} == {(PAUSE_LASTING, (True,))}
-    assert told(draft.inverse) == opening("london", *UNITS)
-    assert all(call.when is not None for call in draft.inverse)
-
-
-def test_a_fence_takes_nothing_from_the_bridges() -> None:
-    """One that is refused stops all of them."""
-    [first, *_] = drafted("fence").calls
-
-    match, send, consume, *_ = change(first).arguments
-    assert (match, send, consume) == ("orders", "amq,bridge", "amq")
-
-
 def test_of_a_part_only_that_is_fenced_and_let_in_again() -> None:
     draft = drafted("fence", units=("audit",))
 
@@ -117,16 +97,6 @@ def test_a_lost_site_that_is_closed_is_not_fenced_again() -> None:
     assert told(drafted("fence", "failover").calls) == closing("london", *UNITS)
 
 
-def test_an_activation_lets_the_roles_in_then_delivers() -> None:
-    draft = drafted("activate")
-
-    assert told(draft.calls) == opening("paris", *UNITS)
-    assert [call.part for call in draft.calls] == ["admit"] * 3 + ["doors"] * 2
-    assert [change(call).operation for call in draft.calls if call.goal is Goal.OPEN] == [RESUME] * 2
-    assert {call.goal for call in draft.inverse} == {Goal.SHUT_OUT, Goal.CLOSE, Goal.CUT}
-    assert all(call.site == "paris" for call in draft.inverse)
-
-
 def test_an_activation_opens_a_door_that_is_closed_and_leaves_it_open() -> None:
     shut = replace(PARIS, acceptors=(door("clients", CLIENTS, "paris", started=False),))
 
@@ -134,28 +104,6 @@ def test_an_activation_opens_a_door_that_is_closed_and_leaves_it_open() -> None:
 
     assert told(draft.calls)[-1] == ("paris", Goal.OPEN, "clients")
     assert "clients" not in [call.thing for call in draft.inverse]
-
-
-def test_a_failback_opens_what_its_return_has_closed() -> None:
-    """When it is planned the returned site is as it died, its queues open; the return closes them first."""
-    back = replace(LONDON, acceptors=(door("clients", CLIENTS, "london", started=False),))
-    serves = broker("paris", closed=False)
-
-    draft = drafted("activate", "failback", "london", look=seen(back, serves))
-
-    assert told(draft.calls) == [*opening("london", *UNITS), ("london", Goal.OPEN, "clients")]
-    assert {call.when for call in draft.calls if call.thing in UNITS} == {"it was closed when it came back"}
-    assert {call.goal for call in draft.inverse} == {Goal.SHUT_OUT, Goal.CLOSE, Goal.CUT}
-    assert {call.thing for call in draft.inverse} == {*UNITS}
-
-
-def test_a_return_closes_queues_first_and_leaves_them_so() -> None:
-    serves = broker("paris", closed=False)
-
-    draft = drafted("residue", "reinstate", "london", look=seen(LONDON, serves))
-
-    assert told(draft.calls) == closing("london", *UNITS)
-    assert draft.inverse == ()
 
 
 def test_a_return_holds_delivery_while_residue_comes_and_shuts_its_doors_again() -> None:

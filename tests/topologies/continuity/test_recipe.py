@@ -1,8 +1,6 @@
-"""The exact calls of a plan where the plugin joins the sites, and what undoes them."""
+"""What a plan has where something is otherwise than usual; the usual ones stand in tests/record."""
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import pytest
 
@@ -16,9 +14,8 @@ from dr_ctl.topologies.common.residue import Residue
 from dr_ctl.topologies.common.view import Peer
 from dr_ctl.topologies.console.requests import change
 from dr_ctl.topologies.continuity import procedure
-from dr_ctl.topologies.continuity.drafts.reinstate import REMOVE_ALL
-from dr_ctl.topologies.continuity.fence import ACTIVATE_SITE, DEACTIVATE_SITE, WAITS_MS
-from tests.topologies.continuity.views import broker, door, flow, queue, seen, service
+from dr_ctl.topologies.continuity.fence import ACTIVATE_SITE, DEACTIVATE_SITE
+from tests.topologies.continuity.views import broker, door, flow, seen, service
 
 RECIPE = procedure.open_.recipe(Queues(), Drain(), Patience())
 BOTH = seen(broker("london"), broker("paris"))
@@ -34,30 +31,6 @@ def calls(verb: str, asked: Move, site: str = "both") -> tuple[tuple[Call, ...],
     return draft.calls, draft.inverse
 
 
-def test_a_fence_is_the_plugins_own_and_is_undone_by_it() -> None:
-    [close], [again] = calls("fence", move())
-
-    assert (close.site, change(close).operation) == ("london", DEACTIVATE_SITE)
-    assert (again.site, change(again).operation, change(again).arguments) == (
-        "london",
-        ACTIVATE_SITE,
-        (WAITS_MS[Peer.NOT_DRAINED],),
-    )
-    assert again.when == "it is closed"
-
-
-@pytest.mark.parametrize(("operation", "wait_ms"), [("swapover", 1_000), ("activate", 20_000), ("failover", 1_000)])
-def test_an_activation_always_says_how_long_it_waits(operation: str, wait_ms: int) -> None:
-    [activate], [close] = calls("activate", move(operation))
-
-    assert (activate.site, change(activate).operation, change(activate).arguments) == (
-        "paris",
-        ACTIVATE_SITE,
-        (wait_ms,),
-    )
-    assert (close.site, change(close).operation) == ("paris", DEACTIVATE_SITE)
-
-
 def test_a_site_that_is_activated_and_does_not_deliver_is_activated_again() -> None:
     paris = broker("paris", active=True, service=service("paris", active=True, delivering=False))
 
@@ -71,59 +44,6 @@ def test_one_that_is_activated_by_its_flag_only_is_deactivated_too() -> None:
     paris = broker("paris", acceptors=(door("clients", started=False),), service=service("paris", active=True))
 
     assert [change(call).operation for call in paris.fence.closing([])] == [DEACTIVATE_SITE]
-
-
-def test_a_drain_says_beforehand_what_it_may_remove() -> None:
-    made, _ = calls("drain", move())
-
-    removing = [call for call in made if change(call).operation.startswith("removeMessages")]
-    assert {call.site for call in removing} == {"paris"}
-    assert all(call.when is not None and call.at_most > 1 for call in removing)
-
-
-def test_while_clients_work_only_what_is_staged_may_be_removed() -> None:
-    """What is removed from a queue is told to the other site, which then deletes its own."""
-    made, inverse = calls("catch-up", move())
-
-    assert {(call.site, call.thing, change(call).operation) for call in made} == {
-        ("paris", "orders.in.mirror", "removeMessages(java.lang.String)")
-    }
-    assert all(call.when is not None for call in made)
-    assert inverse == ()
-
-
-def test_a_quarantine_keeps_the_commands_too_and_undoes_it() -> None:
-    made, inverse = calls("quarantine", move("failover"), "lost")
-
-    assert [change(call).operation for call in made][-2:] == ["stop()", "pause(boolean)"]
-    assert [change(call).operation for call in inverse if "(java" not in change(call).operation] == [
-        "resume()",
-        "start()",
-    ]
-
-
-def test_a_return_lets_messages_in_before_acknowledgements() -> None:
-    paris = broker("paris", active=True)
-    assert paris.commands is not None
-    paris = replace(paris, commands=replace(paris.commands, out=queue("continuity.cmd.out", 2, paused=True)))
-    paris = replace(paris, acceptors=(door("clients", started=True), door("mirror", started=False)))
-    both = seen(broker("london", flow("orders", to_ship=3), active=False), paris)
-    asked = Move(Ask("reinstate", "london"), "paris", RECIPE.baseline(both))
-
-    draft = RECIPE.draft(RunbookStep("reinstate", "lost", 1), both, asked)
-
-    order = [(call.site, change(call).operation, call.about.split()[1]) for call in draft.calls if call.when is None]
-    assert order == [
-        ("paris", "stop()", "orders.in.mirror.bridge"),
-        ("paris", "pause()", "orders.in.mirror"),
-        ("paris", REMOVE_ALL, "the"),
-        ("paris", "start()", "acceptor"),
-        ("london", "stop()", "orders.out.acks.bridge"),
-        ("london", "start()", "by"),
-        ("paris", "resume()", "orders.in.mirror"),
-        ("paris", "start()", "again"),
-        ("paris", "resume()", "continuity.cmd.out"),
-    ]
 
 
 def test_an_undone_return_shuts_the_way_before_anything_is_delivered() -> None:

@@ -1,4 +1,4 @@
-"""The exact calls of a plan where the sites share a store."""
+"""What a plan has where something is otherwise than usual; the usual ones stand in tests/record."""
 
 from __future__ import annotations
 
@@ -19,17 +19,6 @@ BOTH = seen(broker("london", queue("orders.in", 3)), waiting(runs=True))
 def calls(verb: str, told: StoreSeen = BOTH, operation: str = "swapover") -> tuple[Call, ...]:
     move = Move(Ask(operation, "paris"), "london", RECIPE.baseline(told))
     return RECIPE.draft(RunbookStep(verb, "both", 1), told, move).calls
-
-
-def test_the_holder_is_stopped_and_nothing_is_opened() -> None:
-    [stop] = calls("activate")
-
-    assert (stop.site, stop.goal) == ("london", Goal.HAND_OVER)
-    assert stop.request == {
-        "bean": "org.apache.activemq:type=Broker,brokerName=london",
-        "operation": "stop()",
-        "arguments": [],
-    }
 
 
 def test_its_process_is_stopped_by_its_own_command_where_there_is_one_and_started_again() -> None:
@@ -55,7 +44,3 @@ def test_the_wait_lasts_as_long_as_a_lease_can_and_a_broker_needs_to_start() -> 
     draft = RECIPE.draft(RunbookStep("activate", "target", 1), BOTH, move)
 
     assert draft.limits == {"within": 2 * 10.0 + Patience().activate_s}
-
-
-def test_nothing_is_shipped_and_nothing_compared() -> None:
-    assert [calls(verb) for verb in ("catch-up", "drain", "residue", "reinstate", "reconcile")] == [()] * 5

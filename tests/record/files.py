@@ -1,0 +1,143 @@
+"""The record's files: one for each operation on each topology, a paragraph for each course that it takes."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
+from pathlib import Path
+from typing import Final
+
+from tests.record.playing import Played, play
+from tests.record.troubles import Trouble, deaths, of_calls, of_looks
+from tests.twin.matrix import OPERATIONS
+
+FOLDER: Final = Path(__file__).parent / "files"
+PLAN: Final = "plan"
+CALM: Final = "calm"
+WIDTH: Final = 120
+SHORTEST: Final = 3
+# Where looks fail and lie; the other operations look alike. A dead site is asked nothing.
+LOOKED_AT: Final = {"swapover": ("london", "paris"), "failover": ("paris",)}
+# A return waits long there at each of its many calls.
+FEWER: Final = {("artemis-continuity", "reinstate"): 6, ("artemis-continuity", "failback"): 6}
+PART: Final = 4
+"""So many troubles of an operation are played with each change; all of them are, at night."""
+
+
+def path_of(topology: str, operation: str) -> Path:
+    return FOLDER / topology / f"{operation}.txt"
+
+
+def played(topology: str, operation: str, *, whole: bool) -> tuple[dict[str, str], list[str]]:
+    """What is played now, by what befell it: all, or a part that is the same each time; and what was not true of it."""
+    calm = play(topology, operation)
+    troubles = _troubles(topology, operation, calm)
+    troubles = troubles if whole else _spread(troubles, PART)
+    told, untrue = {PLAN: _plan(calm), CALM: _calm(calm)}, list[str]()
+    for each in troubles:
+        try:
+            other = play(topology, operation, each, calm)
+        except AssertionError as error:
+            untrue.append(f"{each}: {error}")
+        else:
+            told |= {str(each): _beside(calm, other)} if other.was_met else {}
+    return told, untrue
+
+
+def read(path: Path) -> dict[str, str]:
+    """The course of each trouble that a file has."""
+    told = {}
+    _, *paragraphs = path.read_text(encoding="utf-8").split("\n\n") if path.exists() else [""]
+    for each in paragraphs:
+        lines = each.rstrip("\n").split("\n")
+        body = "\n".join(line for line in lines if line.startswith(" "))
+        for heading in (line for line in lines if not line.startswith(" ")):
+            words, _, numbers = heading.partition(": ")
+            told.update({f"{words}: {number}": body for number in numbers.split()} or {words: body})
+    return told
+
+
+def write(path: Path, operation: str, told: Mapping[str, str]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    title = f"{path.parent.name}: {' '.join(OPERATIONS[operation].words)}"
+    paragraphs = (
+        "\n".join([*_headings([each for each, course in told.items() if course == body]), body])
+        for body in dict.fromkeys(told.values())
+    )
+    path.write_text("\n\n".join([title, *paragraphs]) + "\n", encoding="utf-8")
+
+
+def _troubles(topology: str, operation: str, calm: Played) -> Sequence[Trouble]:
+    troubles = [*of_calls(calm.changes), *deaths(calm.requests)]
+    if operation in LOOKED_AT:
+        troubles += of_looks(topology, LOOKED_AT[operation])
+    return _spread(troubles, FEWER.get((topology, operation), len(troubles)))
+
+
+def _spread(troubles: Sequence[Trouble], count: int) -> Sequence[Trouble]:
+    """So many of them at most, from the first to the last."""
+    if len(troubles) <= count:
+        return troubles
+    return [troubles[round(at * (len(troubles) - 1) / (count - 1))] for at in range(count)]
+
+
+def _headings(troubles: Sequence[str]) -> list[str]:
+    numbers: dict[str, list[str]] = {}
+    for each in troubles:
+        words, _, number = each.partition(": ")
+        numbers.setdefault(words, []).append(number)
+    return [f"{words}: {' '.join(found)}" if found != [""] else words for words, found in numbers.items()]
+
+
+def _plan(calm: Played) -> str:
+    """What each step calls, in every case or in a certain one, and what would undo it."""
+    lines = []
+    for step in calm.plan["steps"] if calm.plan is not None else []:
+        for verb, calls in ((step["verb"], step["calls"]), (f"to undo {step['verb']}", step["inverse"])):
+            cases: dict[str | None, list[str]] = {}
+            for each in calls:
+                cases.setdefault(each["when"], []).append(each["about"])
+            for case, abouts in cases.items():
+                lines += _wrapped(f"{verb}{f', if {case}' if case else ''}: {'; '.join(abouts)}")
+    return "\n".join(lines or ["  nothing is called"])
+
+
+def _calm(calm: Played) -> str:
+    return "\n".join([*(f"  {number:>2} {call}" for number, call in enumerate(calm.calls, 1)), *_ends(calm)])
+
+
+def _beside(calm: Played, other: Played) -> str:
+    """The calls in which it differs from where nothing happens."""
+    if other.calls == calm.calls:
+        return "\n".join(["  as calm", *(_ends(other) if other.ends != calm.ends else [])])
+    first = _in_common(calm.calls, other.calls)
+    left = len(other.calls) - first
+    last = min(left, _in_common([_bare(each) for each in reversed(calm.calls)], map(_bare, reversed(other.calls))))
+    last = last if last >= SHORTEST else 0
+    told = [
+        *([f"as calm to {first}"] if first else []),
+        *other.calls[first : len(other.calls) - last],
+        *([f"as calm from {len(calm.calls) - last + 1}"] if last else []),
+    ]
+    return "\n".join([*_wrapped("; ".join(told)), *_ends(other)])
+
+
+def _in_common(some: Iterable[str], others: Iterable[str]) -> int:
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(some, others, strict=False)))
+
+
+def _bare(call: str) -> str:
+    """A run that goes on with another has the next lock."""
+    return re.sub(r"(?<= lock\.)(\w+)\.\d+", r"\1", call)
+
+
+def _ends(each: Played) -> list[str]:
+    return [line for end in each.ends for line in _wrapped(f"= {end}")]
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(
+        text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+    )

@@ -1,0 +1,42 @@
+"""Every changing call of every operation on every topology, with its order and its end, is what the record says.
+
+A change that is meant: `make record` writes the record anew, and the change of its files says what has changed.
+"""
+
+from __future__ import annotations
+
+import difflib
+
+import pytest
+
+from dr_ctl_lab.twin.kinds import MIRROR
+from tests.record.files import path_of, played, read, write
+from tests.twin.conftest import OTHERS
+from tests.twin.matrix import OPERATIONS
+
+
+@pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.deep)], ids=["part", "whole"])
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("topology", [MIRROR, *OTHERS])
+def test_it_is_as_recorded(topology: str, operation: str, whole: bool, request: pytest.FixtureRequest) -> None:
+    path = path_of(topology, operation)
+    recorded = read(path)
+    now, untrue = played(topology, operation, whole=whole)
+    if whole and request.config.getoption("--accept"):
+        write(path, operation, now)
+        recorded = now
+
+    differ = [each for each, body in now.items() if recorded.get(each) != body]
+    gone = sorted(recorded.keys() - now.keys()) if whole else []
+    told = [line for each in differ for line in _both(each, recorded.get(each, ""), now[each])]
+
+    assert not untrue, "\n".join(untrue)
+    assert not differ, "\n".join([f"{path.name} of {topology}: `make record` where this is meant", *told])
+    assert not gone, f"recorded, and not played any more: {gone}"
+
+
+def _both(heading: str, recorded: str, played: str) -> list[str]:
+    lines = difflib.unified_diff(
+        recorded.splitlines(), played.splitlines(), f"{heading}, as recorded", f"{heading}, as played", lineterm="", n=2
+    )
+    return ["", *lines]

@@ -1,0 +1,97 @@
+"""What befalls a run: a fault at any of its calls or looks, and its process killed around any request."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from dr_ctl_lab.twin.faults import Fault, FaultKind, When
+from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, MIRROR, SHARED_STORE
+
+# At each call; the others at one in the middle.
+_EACH: Final = (FaultKind.UNANSWERED, FaultKind.ERROR)
+_SOME: Final = (FaultKind.SILENT, FaultKind.RESET, FaultKind.PAGE, FaultKind.IDLE)
+_LOOKS: Final = (0, 3, 8, 16, 30)
+_NOT_READ: Final = (FaultKind.SILENT, FaultKind.ERROR, FaultKind.PAGE)
+_OPEN: Final = (("Started", True), ("Started", False))
+_CLASSIC: Final = (
+    *(*_OPEN, ("QueueSize", 0), ("Paused", False), ("Paused", True), ("InFlightCount", 0)),
+    *(("ConsumerCount", 0), ("EnqueueCount", 0)),
+)
+_LIES: Final[dict[str, Sequence[tuple[str, Any]]]] = {
+    MIRROR: (*_OPEN, ("MessageCount", 0), ("PendingMirrorAcks", 0), ("Paused", False)),
+    CONTINUITY: (
+        *(*_OPEN, ("MessageCount", 0), ("Paused", False), ("ConsumerCount", 0), ("SiteActivated", True)),
+        *(("SiteActivated", False), ("Delivering", True), ("Delivering", False)),
+    ),
+    BRIDGES: (
+        *(*_OPEN, ("MessageCount", 0), ("Paused", False), ("Paused", True), ("ConsumerCount", 0)),
+        *(("Connected", True), ("MessagesAdded", 0), ("RolesAsJSON", "[]")),
+    ),
+    BROKERSYNC: (*_CLASSIC, ("RemoteBrokerName", None)),
+    FANOUT: (*_CLASSIC, ("DequeueCount", 0)),
+    SHARED_STORE: (*_CLASSIC, ("Slave", True), ("Slave", False)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A call that changes something: where, by which operation, and its number among all calls."""
+
+    site: str
+    verb: str
+    call: int
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """In words, the last of which is a number: of a call where nothing happens, or of a look."""
+
+    words: str
+    number: int
+    site: str = ""
+    fault: Fault | None = None
+    dies: tuple[int | None, bool] = (None, False)
+    """At which request to change something, and whether after it."""
+
+    def __str__(self) -> str:
+        return f"{self.words}: {self.number}"
+
+
+def of_calls(changes: Sequence[Change]) -> Iterator[Trouble]:
+    """A fault at one call; that it is refused lasts for its operation: no hiccup, and what undoes it is another one."""
+    at_site, of_verb = Counter[str](), Counter[tuple[str, str]]()
+    middle = changes[len(changes) // 2] if changes else None
+    for each in changes:
+        when = When(changing=True, after=at_site[each.site])
+        for kind in (*_EACH, *(_SOME if each is middle else ())):
+            yield Trouble(f"{kind.value} at call", each.call, each.site, Fault(kind, when))
+        refused = When(operation=each.verb, after=of_verb[each.site, each.verb], changing=True)
+        yield Trouble("refused from call", each.call, each.site, Fault(FaultKind.ERROR, refused, times=None))
+        at_site[each.site] += 1
+        of_verb[each.site, each.verb] += 1
+
+
+def of_looks(topology: str, sites: Sequence[str]) -> Iterator[Trouble]:
+    for site in sites:
+        for number, (attribute, value) in enumerate(_LIES[topology]):
+            after = _LOOKS[number % len(_LOOKS)]
+            fault = Fault(FaultKind.LIE, When(changing=False, after=after), attribute=attribute, value=value)
+            yield Trouble(f"{site} reports {attribute} {value} at look", after, site, fault)
+        for number, kind in enumerate(_NOT_READ):
+            for after in _LOOKS[number::2]:
+                fault = Fault(kind, When(changing=False, after=after))
+                yield Trouble(f"{kind.value} of {site} at look", after, site, fault)
+
+
+def deaths(requests: Sequence[tuple[int, int]]) -> Iterator[Trouble]:
+    """Around each request; those that make no call of their own are told apart by nothing."""
+    told = set()
+    for at, calls in enumerate(requests, 1):
+        for after, number in zip((False, True), calls, strict=True):
+            trouble = Trouble("killed after call" if after else "killed before call", number, dies=(at, after))
+            if str(trouble) not in told:
+                told.add(str(trouble))
+                yield trouble

@@ -1,0 +1,54 @@
+"""What must hold of every run, whatever befalls it: an end that is told is true, nothing is lost, no two sites open."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dr_ctl_lab.played import PlayedTwin
+from tests.broker.driving import Ended
+from tests.twin.matrix import NOTHING_CHANGED, Judge, Operation, as_undone, at_rest, serving, unprocessed
+from tests.twin.test_crashes import bare, effects
+
+
+class Scene:
+    """A twin before a run, under the eyes of the judge, and after it."""
+
+    def __init__(self, twin: PlayedTwin, patch: pytest.MonkeyPatch) -> None:
+        self.twin, self.judge = twin, Judge(twin, patch)
+        self.before, self.had, self.served = at_rest(twin), unprocessed(twin), serving(twin)
+        self.after: dict[str, Any] = {}
+        self.effects: list[tuple[str, str, str]] = []
+        self.killed = False
+
+    def ended(self, *, killed: bool) -> None:
+        self.after, self.effects, self.killed = at_rest(self.twin), effects(self.twin), killed
+
+
+def true_to(scene: Scene, operation: Operation, ended: Ended, calm: Scene | None) -> None:
+    twin, document = scene.twin, ended.document
+    assert scene.judge.twice == [], document
+    assert scene.had <= unprocessed(twin), document
+    if scene.killed and calm is not None:
+        assert ended.code == 0, document
+        assert bare(scene.after) == bare(calm.after)
+        assert scene.effects == calm.effects, "each effect once"
+    elif ended.code == 0:
+        assert operation.wanted(twin), document
+    elif ended.code in NOTHING_CHANGED:
+        assert scene.after == scene.before, document
+    elif ended.code in (20, 24) and document["data"].get("undone"):
+        assert as_undone(scene.after, twin, operation) == as_undone(scene.before, twin, operation), document
+        assert serving(twin) == scene.served
+    elif ended.code == 21:
+        assert set(operation.serving) <= set(serving(twin)), document
+    elif ended.code == 22:
+        assert "look at" in document["summary"], document
+    elif ended.code == 23:
+        assert serving(twin) == () or scene.after != scene.before, document
+        assert "DR-RUN-001" in [finding["id"] for finding in document["findings"]], document
+    else:
+        # Of a drain by itself nothing is undone, and nobody is let in by its end.
+        assert (operation.name, ended.code) == ("drain", 24), document
+        assert serving(twin) == ()
