@@ -23,8 +23,10 @@ from dr_ctl.engine.debts import Debt
 from dr_ctl.engine.operations import FAILOVER
 from dr_ctl.engine.parts import is_split, served_where, unserved
 from dr_ctl.engine.plan import Ask
+from dr_ctl.engine.ports import NO_HINTS
+from dr_ctl.engine.roles import stand, stand_of
 from dr_ctl.settings.durations import duration
-from dr_ctl.topologies.topology import BrokerSeen, Seen
+from dr_ctl.topologies.topology import Seen
 
 OVERDUE: Final = timedelta(days=1)
 """After this time a debt is no longer the end of an incident, but something forgotten."""
@@ -49,7 +51,7 @@ def check(caller: Caller, within_s: float) -> Result:
             for site in opened.sites:
                 opened.topology.spend_at_most(within_s * LOOKS, site)
             seen: Seen = opened.topology.observe()
-            return _judged(caller, opened, seen, within_s)
+            return _judged(caller, opened, seen)
     except DrCtlError as error:
         return unknown(error)
 
@@ -60,15 +62,15 @@ def unknown(error: DrCtlError) -> Result:
     return Result(ExitCode.UNKNOWN, text, health=Health.UNKNOWN)
 
 
-def _judged(caller: Caller, opened: Opened, seen: Seen, within_s: float) -> Result:
+def _judged(caller: Caller, opened: Opened, seen: Seen) -> Result:
     debts, run = owed_now(caller, seen).debts, OpenRun.of(caller)
     serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
     price = Judge.of(caller, opened, seen, seen.links()).if_lost(serving[0]) if len(serving) == 1 else None
     bounds = price.bounds() if price is not None else None
     look_s = _age_s(bounds, caller.clock.now())
-    against = [*_failover(opened, seen, serving, price, within_s), *_history(opened, serving, look_s)]
+    against = [*_failover(opened, seen, serving, price), *_history(opened, serving, look_s)]
     problems = [
-        *_roles(opened, seen, serving, whole=run is None, within_s=within_s),
+        *_roles(opened, seen, serving, whole=run is None),
         *_links(seen),
         *_obstacles(seen),
         *_debts(debts, caller.clock.now()),
@@ -101,9 +103,9 @@ def _judged(caller: Caller, opened: Opened, seen: Seen, within_s: float) -> Resu
     return Result(code, line, data=data, debts=debts, health=health)
 
 
-def _roles(opened: Opened, seen: Seen, serving: list[str], *, whole: bool, within_s: float) -> Iterator[Problem]:
+def _roles(opened: Opened, seen: Seen, serving: list[str], *, whole: bool) -> Iterator[Problem]:
     parts = opened.topology.recipe.moves_parts
-    roles = ", ".join(_role(seen, site, within_s) for site in seen.roles)
+    roles = stand(seen)
     unknown = [site for site, role in seen.roles.items() if role in (Role.UNKNOWN, Role.SICK)]
     if any(len(unit.open_at) > 1 for unit in seen.units):
         yield Problem(Health.CRITICAL, f"both sites let clients in: {served_where(seen)}")
@@ -121,20 +123,8 @@ def _roles(opened: Opened, seen: Seen, serving: list[str], *, whole: bool, withi
     for each in seen.brokers:
         told = seen.roles[each.site] is Role.DOWN or any(f"{each.site}/{each.pair} is" in text for text in lost)
         if each.silent is not None and serving and not told:
-            yield Problem(Health.WARNING, f"{each.site}/{each.pair} {_answered(each, within_s)}")
-
-
-def _role(seen: Seen, site: str, within_s: float) -> str:
-    """How a site was seen. What a machine that is busy does not answer in so short a time shows nothing more."""
-    late = any(isinstance(each.silent, TimedOut) for each in seen.brokers if each.site == site)
-    return f"{site} {_LATE.format(within_s * LOOKS) if late else f'is {seen.roles[site].value}'}"
-
-
-def _answered(broker: BrokerSeen, within_s: float) -> str:
-    return _LATE.format(within_s * LOOKS) if isinstance(broker.silent, TimedOut) else f"is {broker.role.value}"
-
-
-_LATE: Final = "did not answer within {:g} s"
+            state = "did not answer in time" if isinstance(each.silent, TimedOut) else f"is {each.role.value}"
+            yield Problem(Health.WARNING, f"{each.site}/{each.pair} {state}")
 
 
 def _links(seen: Seen) -> Iterator[Problem]:
@@ -164,15 +154,15 @@ def _debts(debts: Sequence[Debt], now: datetime) -> Iterator[Problem]:
         yield Problem(Health.CRITICAL if late else Health.WARNING, text)
 
 
-def _failover(
-    opened: Opened, seen: Seen, serving: list[str], price: FailoverPrice | None, within_s: float
-) -> Iterator[Problem]:
+def _failover(opened: Opened, seen: Seen, serving: list[str], price: FailoverPrice | None) -> Iterator[Problem]:
     """Whether the other site could take over, and within the objectives."""
     if price is None:
         return
     other = opened.other(serving[0])
+    if nodes := seen.hints.get(serving[0], NO_HINTS).nodes:
+        yield Problem(Health.WARNING, f"failover to {other} would ask for a person's word: {some(nodes)}")
     if seen.roles[other] is not Role.STANDBY:
-        yield Problem(Health.CRITICAL, f"failover impossible: {_role(seen, other, within_s)}")
+        yield Problem(Health.CRITICAL, f"failover impossible: {stand_of(seen, other)}")
     elif (refused := price.too_high(Ask(FAILOVER, other))) is not None:
         yield Problem(Health.WARNING, f"failover to {other} would be refused now: {refused.text}")
 

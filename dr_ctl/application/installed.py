@@ -12,6 +12,7 @@ from dr_ctl.application.ways_out import open_run_findings
 from dr_ctl.core.model import Finding, Role
 from dr_ctl.engine.parts import is_split, served_where
 from dr_ctl.engine.ports import Check
+from dr_ctl.engine.roles import stand
 from dr_ctl.topologies.topology import Seen
 
 
@@ -36,7 +37,7 @@ def _answers(seen: Seen) -> Iterator[Check]:
 
 def _as_a_whole(opened: Opened, seen: Seen, judge: Judge) -> Iterator[Check]:
     name = opened.installation.settings.name
-    roles = ", ".join(f"{site} is {role.value}" for site, role in seen.roles.items())
+    roles = stand(seen)
     known = all(role in (Role.SERVING, Role.STANDBY, Role.DOWN) for role in seen.roles.values())
     serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
     yield Check("the roles of both sites are known", name, roles if known else None)

@@ -18,6 +18,7 @@ from dr_ctl.core.machine import boot_id
 from dr_ctl.core.model import Finding, Json, Severity
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.lease import LockDocument, Look, against, held_by, per_machine
+from dr_ctl.engine.roles import stand
 from dr_ctl.engine.runs import Runs
 from dr_ctl.engine.tending import tended
 from dr_ctl.topologies.topology import BrokerSeen, Seen
@@ -100,7 +101,7 @@ def changed(before: Seen, now: Seen) -> Finding | None:
     """Say that the sites are not any more what a person was asked about."""
     if before.roles == now.roles:
         return None
-    roles = ", ".join(f"{site} is {role.value}" for site, role in now.roles.items())
+    roles = stand(now)
     return CHANGED_BEFORE_LOCK(f"the sites changed before the lock was taken: now {roles}", "Run the command again.")
 
 

@@ -12,10 +12,18 @@ from dr_ctl.application.opened import Opened
 from dr_ctl.application.unread import unread
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.model import ExitCode, Finding, Role, some
-from dr_ctl.engine.findings import NOBODY_SERVES, SOURCE_ALIVE, SOURCE_SILENT, UNIT_NOT_SERVED
+from dr_ctl.engine.findings import (
+    NOBODY_SERVES,
+    NODES_NOT_NAMED,
+    SOURCE_ALIVE,
+    SOURCE_SILENT,
+    TARGET_CANNOT_TAKE_OVER,
+    UNIT_NOT_SERVED,
+)
 from dr_ctl.engine.operations import FAILOVER
 from dr_ctl.engine.plan import Ask, Decision, Plan, Refusal
-from dr_ctl.engine.roles import presumed
+from dr_ctl.engine.ports import NO_HINTS
+from dr_ctl.engine.roles import lives_by, presumed
 from dr_ctl.engine.runs import Runs
 from dr_ctl.topologies.topology import Seen, keeps_one_store
 
@@ -75,7 +83,7 @@ def _answered(decided: Decision, ask: Ask, seen: Seen, left: str) -> Refusal | N
     refused = isinstance(decided, Refusal)
     dear = isinstance(decided, Refusal) and decided.code is ExitCode.LOSS_REFUSED
     worded = ask.presume_down == left and (dear or isinstance(decided, Plan))
-    silent = refused and decided.findings[0].id == SOURCE_SILENT.id
+    silent = refused and decided.findings[0].id in (SOURCE_SILENT.id, NODES_NOT_NAMED.id)
     if not (worded or silent) or seen.roles[left] is not Role.UNKNOWN or seen.roles[ask.target] is Role.SERVING:
         return None
     for each in seen.brokers:
@@ -95,16 +103,20 @@ def not_read(seen: Seen, site: str) -> Finding | None:
         if each.silent is not None and each.silent.lies_here:
             text = f"{site} was not read, and may serve: {each.silent}"
             return SITE_NOT_READ(text, each.silent.remedy)
+    if (hints := seen.hints.get(site, NO_HINTS)).signs:
+        lives = lives_by(site, hints)
+        return SITE_NOT_READ(lives.text, lives.remedy)
     return None
 
 
 def offered_for_what_is_lost(decided: Decision, ask: Ask, seen: Seen) -> Decision:
-    """The decision without the offer of a failover, and with the reason, where a site is silent for a reason of this
-    machine."""
+    """The decision with the reason in place of an offer that does not help, where a site is silent for a reason of this
+    machine, or of the settings."""
     first = decided.findings[0] if isinstance(decided, Refusal) else None
-    if first is None or first.id != NOBODY_SERVES.id:
+    if first is None or first.id not in (NOBODY_SERVES.id, TARGET_CANNOT_TAKE_OVER.id):
         return decided
-    unread = next((each for site in seen.roles if site != ask.target and (each := not_read(seen, site))), None)
+    sites = [ask.target] if first.id == TARGET_CANNOT_TAKE_OVER.id else [*seen.roles.keys() - {ask.target}]
+    unread = next((each for site in sites if (each := not_read(seen, site))), None)
     if unread is None:
         return decided
     return replace(decided, findings=(replace(first, remedy=unread.remedy), unread, *decided.findings[1:]))

@@ -30,6 +30,7 @@ from dr_ctl.engine.outcome import Done, Unknown
 from dr_ctl.engine.parts import in_part, is_split, part_of, served_where, unserved
 from dr_ctl.engine.plan import Ask, PlannedStep
 from dr_ctl.engine.ports import Check, Move
+from dr_ctl.engine.roles import stand
 from dr_ctl.topologies.topology import Seen
 
 VERIFY_S = 5.0
@@ -180,7 +181,7 @@ def verify(caller: Caller, asked: Ask) -> Result:
         question = Question.of(asked, opened)
         seen = question.look()
         asked = question.narrowed(seen).ask
-        roles = ", ".join(f"{site} is {role.value}" for site, role in part_of(seen, asked).roles.items())
+        roles = stand(part_of(seen, asked))
         data: dict[str, Json] = {"pairs": [unit.as_json() for unit in seen.units]}
         if any(role in _UNANSWERED for role in seen.roles.values()):
             return Result(ExitCode.UNKNOWN, f"the gate cannot be looked at: {roles}", silent(seen), data)
@@ -208,7 +209,7 @@ def _nothing_to_verify(opened: Opened, seen: Seen, asked: Ask, data: dict[str, J
         remedy = f"A swapover shuts the queues by itself: `dr-ctl swapover --to {asked.target} --dry-run` shows it."
         findings = in_part([GATE_SHUT_SERVING(text, remedy)], asked)
         return Result(ExitCode.PRECHECK_FAILED, text, findings, data)
-    text = f"the gate is shut: {', '.join(f'{site} is {role.value}' for site, role in seen.roles.items())}"
+    text = f"the gate is shut: {stand(seen)}"
     if all(role is Role.SERVING for role in seen.roles.values()):
         remedy = "`dr-ctl status` says what to do where both sites serve."
     else:

@@ -21,11 +21,12 @@ from dr_ctl.core.clock import stamp
 from dr_ctl.core.errors import Between, LoginRefused, Throttled
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, some
 from dr_ctl.engine.debts import DebtKind, lost_alone
-from dr_ctl.engine.findings import NO_ANSWER, QUEUES_PAUSED
+from dr_ctl.engine.findings import QUEUES_PAUSED
 from dr_ctl.engine.notes import Notes
 from dr_ctl.engine.operations import FAILOVER, UNFENCE
 from dr_ctl.engine.parts import by_site, is_split, served_where, split, unserved
-from dr_ctl.engine.roles import both_open, renamed_sites
+from dr_ctl.engine.roles import both_open, renamed_sites, stand, stand_of
+from dr_ctl.engine.roles import silent as no_answer
 from dr_ctl.topologies.topology import BrokerSeen, LinkSeen, Seen, workloads_of
 
 
@@ -71,7 +72,7 @@ def status(caller: Caller, looked: Looking) -> Status:
     ]
     estimated, line, stale = with_age(opened.installation, serving[0]) if len(serving) == 1 else (None, "", [])
     priced = serving[0] if len(serving) == 1 and not is_split(seen) else None
-    unsure = [f"{site} is {role.value}" for site, role in seen.roles.items() if role in (Role.UNKNOWN, Role.SICK)]
+    unsure = [stand_of(seen, site) for site, role in seen.roles.items() if role in (Role.UNKNOWN, Role.SICK)]
     out = None if serving else down_since.unserved(opened.installation, interrupted, sure=not unsure)
     down = down_since.links(opened.installation, seen, links)
     if priced is not None:
@@ -140,8 +141,7 @@ def silent_of(broker: BrokerSeen) -> list[Finding]:
     error = broker.silent
     if error is None:
         return []
-    text = f"{broker.site}/{broker.pair} is {broker.role.value}: {error}"
-    return [NO_ANSWER(text, error.remedy)]
+    return [no_answer(f"{broker.site}/{broker.pair}", broker.role, error)]
 
 
 def _open_again(seen: Seen, interrupted: Interrupted | None) -> Iterator[Finding]:
@@ -172,7 +172,7 @@ def not_one(judge: Judge) -> Iterator[Finding]:
     seen, run = judge.seen, judge.open_run
     serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
     waiting = [site for site, role in seen.roles.items() if role is Role.STANDBY]
-    roles = ", ".join(f"{site} is {role.value}" for site, role in seen.roles.items())
+    roles = stand(seen)
     lost = [debt.about for debt in seen.debts if debt.kind is DebtKind.FENCE]
     if run is None:
         yield from unserved(seen, parts=judge.opened.topology.recipe.moves_parts)

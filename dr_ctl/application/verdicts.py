@@ -21,12 +21,13 @@ from dr_ctl.application.question import Question
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity, some
 from dr_ctl.engine.ending import price_text
 from dr_ctl.engine.entries import is_held
-from dr_ctl.engine.findings import NO_ANSWER, SOURCE_SILENT
+from dr_ctl.engine.findings import NO_ANSWER, NODES_NOT_NAMED, SOURCE_SILENT
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.operations import FAILBACK, FAILOVER, RETURNS, SWAPOVER
 from dr_ctl.engine.parts import by_site, is_split
 from dr_ctl.engine.plan import AlreadyThere, Ask, Decision, Plan, Refusal
 from dr_ctl.engine.ports import Check, Move
+from dr_ctl.engine.roles import stand_of
 from dr_ctl.engine.runs import RunFiles
 from dr_ctl.topologies.topology import LinkSeen, Seen
 
@@ -143,7 +144,8 @@ class Judge:
             lost = price.quoted()[0]
             # Judged on with whatever it is: of a site that is only silent the figure grows while this is worked out.
             return self._needed(replace(ask, accept_loss=_anything(lost)), (*needs, f"--accept-loss {lost}"), price)
-        if decided.findings[0].id == SOURCE_SILENT.id and ask.presume_down is None:
+        silent = decided.findings[0].id in (SOURCE_SILENT.id, NODES_NOT_NAMED.id)
+        if silent and ask.presume_down is None:
             ask = replace(ask, presume_down=price.lost, reason=ask.reason or "it is lost")
             return self._needed(ask, (f"--presume-down {price.lost}", *dict.fromkeys((*needs, _REASON))), price)
         return ask, needs, decided
@@ -246,8 +248,8 @@ class Judge:
         role = self.seen.roles[left]
         judge = self._without(left)
         then = judge.verdict(FAILOVER, ask.target)
-        lives = {Role.SERVING: "serves", Role.UNKNOWN: "answers, and may serve"}.get(role, f"is {role.value}")
-        text = f"while {left} {lives}; if {left} is lost: {then.text}"
+        lives = {Role.SERVING: f"{left} serves", Role.UNKNOWN: f"{left} may serve"}
+        text = f"while {lives.get(role) or stand_of(self.seen, left)}; if {left} is lost: {then.text}"
         costs = judge.agreed(ask)
         return replace(_refused(ask, text, (*findings, *besides(then.findings, left))), price=costs)
 

@@ -10,6 +10,7 @@
     │   ├── Throttled           it asks for patience
     │   ├── Sick                the process lives, its management does not
     │   ├── Between             it is starting or ending: a later look says more
+    │   ├── Passive             another node of that broker is active, or none is
     │   └── …                   the ways of one management protocol, beside it
     └── Stopped             a signal asked for the end of a wait           (130, 143)
 
@@ -77,6 +78,8 @@ class Unreachable(BrokerError):
 
 
 class TimedOut(BrokerError):
+    """It took the connection, and its answer did not come in that time."""
+
     remedy = "The broker may be frozen or overloaded; it may still serve its clients."
 
 
@@ -100,6 +103,19 @@ class Between(BrokerError):
     """A broker that is starting or ending: it cannot be managed yet, or not any more."""
 
     remedy = "Look again in a moment."
+
+
+class Passive(BrokerError):
+    """A node answered that waits for its turn. Its figures are not the broker's: it has no doors, no queues, and counts
+    nothing. `at` are the addresses at which the nodes meet, as far as it tells them."""
+
+    lies_here = True
+    shows_life = True
+    remedy = "Name the node that is active under `jolokia:` and `stomp:`; `dr-ctl validate` says whether it is."
+
+    def __init__(self, text: str, *, at: tuple[str, ...] = ()) -> None:
+        super().__init__(text)
+        self.at = at
 
 
 class Stopped(DrCtlError):

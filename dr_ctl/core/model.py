@@ -44,6 +44,8 @@ class Weight(Flag):
     RESTART = auto()
     EXPECTED_WHEN_LOST = auto()
     """So it is after every loss of a site: a failover does not tell it."""
+    FENCING = auto()
+    """It speaks against a fence by itself."""
     WHERE_IT_SERVES = auto()
     """It is told, as a warning, of a target that serves already, too."""
 

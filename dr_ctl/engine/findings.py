@@ -19,6 +19,17 @@ SOURCE_ALIVE: Final = FindingKind(
     "signs of life.",
     undo="A swapover is undone by itself where it fails, and by another one back.",
 )
+NODES_NOT_NAMED: Final = FindingKind(
+    "DR-NODE-001",
+    Severity.ERROR,
+    "A broker has other nodes than the one that the settings name: any of them may be the broker, or take over at any "
+    "moment.",
+    "dr-ctl looks at one node of a broker. Name the active one under `jolokia:` and `stomp:` to see whether its site "
+    "serves. A planned move is refused while the broker has other nodes; a failover asks for a person's word, once "
+    "every node of that site is ended.",
+    "A takeover inside the site opens what a fence has closed there.",
+    check="the settings name every node of the broker",
+)
 SOURCE_SILENT: Final = FindingKind(
     "DR-ALIVE-002",
     Severity.ERROR,
@@ -235,6 +246,13 @@ NO_ANSWER: Final = FindingKind(
     "A broker did not answer, and why.",
     "Look at that broker and at the way to it; a refused login names where its password comes from.",
     "Looking again is safe, except after a refused login, which may lock the account out.",
+)
+PASSIVE_NODE: Final = FindingKind(
+    "DR-SITE-002",
+    Severity.WARNING,
+    "The node that the settings name is passive: another node of that broker is active, or none is.",
+    "Name the active node under `jolokia:` and `stomp:` of that broker; `dr-ctl validate` looks again.",
+    "Nothing; what a passive node counts is never taken for the broker's.",
 )
 UNIT_NOT_SERVED: Final = FindingKind(
     "DR-UNIT-003",

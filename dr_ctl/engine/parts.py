@@ -12,7 +12,7 @@ from dr_ctl.core.model import Finding, Role, some
 from dr_ctl.engine.debts import Debt
 from dr_ctl.engine.findings import SERVICE_SPLIT, UNIT_NOT_SERVED
 from dr_ctl.engine.plan import Ask
-from dr_ctl.engine.ports import Observation, UnitSeen
+from dr_ctl.engine.ports import Hints, Observation, UnitSeen
 
 # A command in a remedy that takes queues and names none yet.
 _WHOLE: Final = re.compile(
@@ -39,6 +39,7 @@ class Part:
     roles: Mapping[str, Role]
     units: Sequence[UnitSeen]
     debts: Sequence[Debt]
+    hints: Mapping[str, Hints]
 
 
 def part_of(seen: Observation, ask: Ask) -> Observation:
@@ -47,7 +48,8 @@ def part_of(seen: Observation, ask: Ask) -> Observation:
     units = [unit for unit in seen.units if ask.includes(unit.name)]
     open_at = {site for unit in units for site in unit.open_at}
     closed = {site for site, role in seen.roles.items() if role is Role.SERVING and site not in open_at}
-    return Part({site: Role.STANDBY if site in closed else seen.roles[site] for site in seen.roles}, units, seen.debts)
+    roles = {site: Role.STANDBY if site in closed else role for site, role in seen.roles.items()}
+    return Part(roles, units, seen.debts, seen.hints)
 
 
 def is_split(seen: Observation) -> bool:

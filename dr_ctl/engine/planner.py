@@ -19,13 +19,13 @@ from dr_ctl.engine.parts import part_of
 from dr_ctl.engine.plan import AlreadyThere, Ask, Call, Decision, Plan, PlannedStep, Refusal
 from dr_ctl.engine.ports import Move, Observation, Price, Recipe
 from dr_ctl.engine.roles import (
-    alive,
+    may_take_over,
+    not_lost,
     not_there,
     open_again,
     other,
     other_brokers,
     other_sites,
-    presumed,
     renamed_sites,
     source_of,
     was_open_again,
@@ -68,14 +68,15 @@ def plan(
         return Refusal((nothing,))
     part = part_of(seen, ask)
     again = past is not None and open_again(part, past)
-    lives = alive(part, ask, under_way=past is not None) if ask.operation == FAILOVER and not again else None
-    if lives is not None:
-        return Refusal((lives, *presumed(part, ask)), ExitCode.SERVING_SITE_ALIVE)
+    cuts_off = bool(cutting_off(runbook.steps))
+    loses = ask.operation == FAILOVER and not again
+    if loses and (against := not_lost(part, ask, under_way=past is not None, cut_off=cuts_off)):
+        return Refusal(against, ExitCode.SERVING_SITE_ALIVE)
     if past is not None:
         elsewhere = other_sites(part, past) or other_brokers(recipe.basis(seen), past)
         if elsewhere is not None:
             return Refusal((elsewhere,))
-    source = source_of(part, ask, past, cut_off=bool(cutting_off(runbook.steps)), again=again, parts=recipe.moves_parts)
+    source = source_of(part, ask, past, cut_off=cuts_off, again=again, parts=recipe.moves_parts)
     if isinstance(source, Finding):
         # The topology's own findings say why a role is not known; the operator hates finding them one by one.
         others = recipe.why_not(seen, Move(ask, other(seen, ask.target), recipe.baseline(seen)))
@@ -89,7 +90,7 @@ def plan(
     )
     if past is None and not anew and (there := _already_there(recipe, seen, move)) is not None:
         return there
-    findings = recipe.why_not(seen, move)
+    findings = [*(may_take_over(part, ask) if loses else ()), *recipe.why_not(seen, move)]
     if again:
         # Findings cannot stop a move that is already made, and the second site must be closed.
         findings = [replace(each, severity=_milder(each)) for each in findings]

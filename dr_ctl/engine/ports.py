@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from dr_ctl.core.model import Finding, Json, Role, Severity
 
@@ -36,6 +36,23 @@ class UnitSeen:
         return {"name": self.name, "serving": self.serving}
 
 
+@dataclass(frozen=True, slots=True)
+class Hints:
+    """What speaks against taking a site for lost, a sentence each. `nodes` are processes of its brokers that the
+    settings do not name: any of them may serve, or take over. `signs` show that a broker lives which does not
+    answer, `taken` that something takes connections where it may be. `late` says so of a site whose silent brokers take
+    connections and did no more than miss a time; `remedy` helps where it is silent for a reason of this machine."""
+
+    nodes: tuple[str, ...] = ()
+    signs: tuple[str, ...] = ()
+    taken: tuple[str, ...] = ()
+    late: bool = False
+    remedy: str = ""
+
+
+NO_HINTS: Final = Hints()
+
+
 class Observation(Protocol):
     """A look at both sites. An unreachable broker is part of the observation, not an error."""
 
@@ -49,6 +66,10 @@ class Observation(Protocol):
     @property
     def debts(self) -> Sequence[Debt]:
         """Debts that stand in documents on the brokers that answered."""
+
+    @property
+    def hints(self) -> Mapping[str, Hints]:
+        """By site; a site of which there is nothing to say may be left out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from dr_ctl.core.model import Finding, Role
+from dr_ctl.core.errors import BrokerError, Passive, TimedOut
+from dr_ctl.core.model import Finding, Role, Severity, some
 from dr_ctl.core.printable import if_known
 from dr_ctl.engine.findings import (
     BOTH_MUST_ANSWER,
@@ -16,11 +17,14 @@ from dr_ctl.engine.findings import (
     CANNOT_BE_FENCED,
     CANNOT_BE_TAKEN_IN,
     DRAIN_TO_SERVING,
+    NO_ANSWER,
     NOBODY_SERVES,
+    NODES_NOT_NAMED,
     OPEN_AGAIN,
     OTHER_NOT_SHOWN_CLOSED,
     OTHER_SITE_OPEN,
     OTHER_SITE_SERVES,
+    PASSIVE_NODE,
     PRESUMED_BUT_ALIVE,
     RUN_OF_OTHER_BROKERS,
     RUN_OF_OTHER_SITES,
@@ -52,7 +56,7 @@ from dr_ctl.engine.operations import (
 )
 from dr_ctl.engine.parts import as_moved, is_split, split
 from dr_ctl.engine.plan import Ask
-from dr_ctl.engine.ports import Observation
+from dr_ctl.engine.ports import NO_HINTS, Hints, Observation
 
 NODES: Final = "nodes"
 """The part of a plan's basis that says which brokers it is about: site, unit, and what no two brokers share. A topology
@@ -129,14 +133,28 @@ def _gone_over(seen: Observation, past: History) -> bool:
     return moves and whole_at(seen, past.ask.target) and seen.roles[past.source] is Role.DOWN
 
 
-def _summary(seen: Observation) -> str:
-    return ", ".join(f"{name} is {role.value}" for name, role in seen.roles.items())
+def silent(name: str, role: Role, error: BrokerError, severity: Severity | None = None) -> Finding:
+    """Say that a broker did not answer, and how it failed."""
+    kind = PASSIVE_NODE if isinstance(error, Passive) else NO_ANSWER
+    state = "" if isinstance(error, Passive | TimedOut) else f" is {role.value}"
+    return kind(f"{name}{state}: {error}", error.remedy, severity=severity)
+
+
+def stand_of(seen: Observation, site: str) -> str:
+    """How a site stands. One that was late is not said to be sick: a busy machine is late, too."""
+    role = seen.roles[site]
+    late = role is Role.SICK and seen.hints.get(site, NO_HINTS).late
+    return f"{site} {'did not answer in time' if late else f'is {role.value}'}"
+
+
+def stand(seen: Observation) -> str:
+    return ", ".join(stand_of(seen, site) for site in seen.roles)
 
 
 def both_open(seen: Observation) -> Finding:
     """Say that clients work at both sites."""
     remedy = "`dr-ctl fence SITE` keeps them out of the one that should not serve; compare what they did at both."
-    return BOTH_SERVE(f"both sites let clients in: {_summary(seen)}", remedy)
+    return BOTH_SERVE(f"both sites let clients in: {stand(seen)}", remedy)
 
 
 def unexpected(seen: Observation, ask: Ask) -> Finding | None:
@@ -148,13 +166,13 @@ def unexpected(seen: Observation, ask: Ask) -> Finding | None:
 
 
 def _surprise(seen: Observation, ask: Ask, then: str) -> Finding:
-    text = f"{if_known(ask.expect_serving)} was expected to serve, but {_summary(seen)}"
+    text = f"{if_known(ask.expect_serving)} was expected to serve, but {stand(seen)}"
     return OTHER_SITE_SERVES(text, f"Look at `dr-ctl status`; {then}.")
 
 
 def _alone(seen: Observation, ask: Ask, *, cut_off: bool) -> str | Finding:
     """The roles that a single step asks for."""
-    source, summary = other(seen, ask.target), _summary(seen)
+    source, summary = other(seen, ask.target), stand(seen)
     answers = seen.roles[source] in _ANSWERING
     if (surprise := unexpected(seen, ask)) is not None:
         return surprise
@@ -182,7 +200,7 @@ def _alone(seen: Observation, ask: Ask, *, cut_off: bool) -> str | Finding:
 
 def _rehearsed(seen: Observation, ask: Ask) -> Finding | None:
     """Refuse to rehearse where one site does not serve, or the other does not wait."""
-    source, summary = other(seen, ask.target), _summary(seen)
+    source, summary = other(seen, ask.target), stand(seen)
     here, there = seen.roles[source], seen.roles[ask.target]
     if ask.operation == REHEARSE and (here, there) != (Role.SERVING, Role.STANDBY):
         text = f"a rehearsal goes from a site that serves to one that waits: {summary}"
@@ -194,7 +212,7 @@ def _rehearsed(seen: Observation, ask: Ask) -> Finding | None:
 
 def _settled(seen: Observation, ask: Ask) -> Finding | None:
     """Refuse to decide of copies at a site that does not wait, or to put back where nobody answers."""
-    source, summary = other(seen, ask.target), _summary(seen)
+    source, summary = other(seen, ask.target), stand(seen)
     here, there = seen.roles[source], seen.roles[ask.target]
     if ask.operation == KEEP_ASIDE and (here, there) != (Role.STANDBY, Role.SERVING):
         text = f"copies are kept aside at a site that waits, while the other one serves: {summary}"
@@ -206,7 +224,7 @@ def _settled(seen: Observation, ask: Ask) -> Finding | None:
 
 def _of_both(seen: Observation, ask: Ask) -> Finding | None:
     """Refuse to let clients in, or to prepare that, while the other site is open or silent."""
-    source, target, summary = other(seen, ask.target), ask.target, _summary(seen)
+    source, target, summary = other(seen, ask.target), ask.target, stand(seen)
     here, there = seen.roles[source], seen.roles[target]
     opened, shut = (source, target) if ask.operation == UNFENCE else (target, source)
     if ask.operation == DRAIN and here is Role.SERVING:
@@ -233,7 +251,7 @@ def _source(seen: Observation, ask: Ask, *, parts: bool) -> str | Finding:
     source = other(seen, ask.target)
     roles = seen.roles
     serving = [name for name, role in roles.items() if role is Role.SERVING]
-    summary = _summary(seen)
+    summary = stand(seen)
     if is_split(seen):
         remedy = f"`dr-ctl fence {source}` keeps clients out of {source}; then the same command brings all to "
         return (unexpected(seen, ask) or source) if parts else split(seen, f"{remedy}{ask.target}.")
@@ -261,9 +279,9 @@ def _source(seen: Observation, ask: Ask, *, parts: bool) -> str | Finding:
     return NOBODY_SERVES(f"no site was seen to serve: {summary}", remedy)
 
 
-def alive(seen: Observation, ask: Ask, *, under_way: bool = False) -> Finding | None:
+def alive(seen: Observation, ask: Ask, *, under_way: bool = False, cut_off: bool = False) -> Finding | None:
     """Say that the site to leave lives: a failover beside it would open a second one. `under_way`: the failover is
-    open, and nothing moves before it has ended."""
+    open, and nothing moves before it has ended. `cut_off`: a hook is to end what shows that a silent one lives."""
     left = other(seen, ask.target)
     role = seen.roles[left]
     if seen.roles[ask.target] is Role.SERVING and role is not Role.SERVING:
@@ -275,9 +293,17 @@ def alive(seen: Observation, ask: Ask, *, under_way: bool = False) -> Finding | 
                 f"A swapover moves all without loss, once {', '.join(silent)} of {left} answers again. Without it: "
                 f"`dr-ctl fence {left}` closes the rest, then the same failover."
             )
+    elif role is Role.SICK and seen.hints.get(left, NO_HINTS).late:
+        text = f"{stand_of(seen, left)}, and takes connections: it may still serve"
+        remedy = (
+            "Ask again: a busy broker answers later. If it stays silent, end its process for certain, or cut its host "
+            f"off; then `dr-ctl failover --to {ask.target}` again."
+        )
     elif role is Role.SICK:
-        text = f"{left} is sick or frozen: its process lives and may still serve"
+        text = f"{left} is sick: its process lives and may still serve"
         remedy = f"End that process for certain, or cut its host off; then `dr-ctl failover --to {ask.target}` again."
+    elif role is Role.UNKNOWN and not cut_off and (hints := seen.hints.get(left, NO_HINTS)).signs:
+        return lives_by(left, hints)
     else:
         return None
     if under_way:
@@ -285,14 +311,44 @@ def alive(seen: Observation, ask: Ask, *, under_way: bool = False) -> Finding | 
     return SOURCE_ALIVE(text, remedy)
 
 
+def lives_by(left: str, hints: Hints) -> Finding:
+    """Say what shows that a silent site lives: then no word of a person takes it for lost."""
+    text = f"{left} does not answer, and lives: {'; '.join((*hints.signs, *hints.nodes))}"
+    remedy = (
+        f"Ask again in a minute: so long the link of a host that is gone may be listed. If {left} serves by another "
+        "node, name that one under `jolokia:` and `stomp:`; `dr-ctl status` says then who serves."
+    )
+    return SOURCE_ALIVE(text, hints.remedy or remedy)
+
+
+def may_take_over(seen: Observation, ask: Ask) -> Sequence[Finding]:
+    """Say that another node of a site which is taken for lost may serve, or take over, after all."""
+    left = other(seen, ask.target)
+    nodes = seen.hints.get(left, NO_HINTS).nodes
+    if not nodes or whole_at(seen, ask.target):
+        return ()
+    text = f"{left} may serve, or be about to: {'; '.join(nodes)}"
+    remedy = (
+        "See what each of them does: one that serves, name under `jolokia:` and `stomp:`. Only once each is ended, or "
+        f"its host cut off: add --presume-down {left} --reason TEXT."
+    )
+    word = ask.presume_down == left and ask.reason is not None
+    return (NODES_NOT_NAMED(text, remedy, severity=Severity.WARNING if word else Severity.ERROR),)
+
+
+def not_lost(seen: Observation, ask: Ask, *, under_way: bool, cut_off: bool) -> tuple[Finding, ...]:
+    """Say why the site to leave is not taken for lost: it lives, or another node of it may. See `alive`."""
+    if (lives := alive(seen, ask, under_way=under_way, cut_off=cut_off)) is not None:
+        return (lives, *presumed(seen, ask))
+    return tuple(each for each in may_take_over(seen, ask) if each.severity is Severity.ERROR)
+
+
 def presumed(seen: Observation, ask: Ask) -> Sequence[Finding]:
     """Say that a word on a site which gives signs of life is not believed."""
     left = other(seen, ask.target)
     if ask.presume_down != left:
         return ()
-    role = seen.roles[left]
-    lives = "answers" if role is Role.UNKNOWN else f"is {role.value}"
-    text = f"--presume-down {left} is not believed: {left} {lives}, which is a sign of life"
+    text = f"--presume-down {left} is not believed: {left} gives signs of life"
     remedy = "Once its process is ended, or its host cut off, its ports refuse and that word is not needed."
     return (PRESUMED_BUT_ALIVE(text, remedy),)
 
@@ -301,7 +357,7 @@ def _serving_beside(seen: Observation, ask: Ask, past: History | None, *, parts:
     """Say which site serves while the target is taken in again. A site that came back open is taken for the returning
     site only where a run wrote down its loss. Where both are closed, the resumed run had moved half way."""
     beside, roles = other(seen, ask.target), seen.roles
-    summary = _summary(seen)
+    summary = stand(seen)
     if past is None and ask.expect_serving is not None and roles[ask.expect_serving] is not Role.SERVING:
         return _surprise(seen, ask, "run again with the site that serves")
     was_lost = any(debt.about == ask.target for debt in seen.debts)
@@ -322,7 +378,7 @@ def _serving_beside(seen: Observation, ask: Ask, past: History | None, *, parts:
 def _lost(seen: Observation, ask: Ask, *, cut_off: bool) -> str | Finding:
     """Say which site was lost, or what is missing to take it for lost. The target must be there for itself."""
     lost, roles = other(seen, ask.target), seen.roles
-    summary = _summary(seen)
+    summary = stand(seen)
     if ask.expect_serving is not None and roles[ask.expect_serving] is not Role.SERVING:
         return _surprise(seen, ask, "a failover is for a site that does not serve any more")
     if roles[ask.target] not in (Role.SERVING, Role.STANDBY):
@@ -333,8 +389,9 @@ def _lost(seen: Observation, ask: Ask, *, cut_off: bool) -> str | Finding:
         return lost
     if (ask.presume_down == lost and ask.reason) or (cut_off and roles[lost] is Role.UNKNOWN):
         return lost
+    shown = some(seen.hints.get(lost, NO_HINTS).taken) or "nothing shows that it is down"
     return SOURCE_SILENT(
-        f"{lost} does not answer, and nothing shows that it is down: {summary}",
+        f"{lost} does not answer, and {shown}: {summary}",
         f"Make sure that it serves nobody; then add --presume-down {lost} --reason TEXT.",
     )
 
@@ -352,7 +409,7 @@ def other_sites(seen: Observation, past: History) -> Finding | None:
     """The finding for a run of other sites than the observed ones."""
     if set(seen.roles) == {past.source, past.ask.target}:
         return None
-    summary = _summary(seen)
+    summary = stand(seen)
     return RUN_OF_OTHER_SITES(
         f"the run is from {past.source} to {past.ask.target}, but {summary}",
         "Go on with it with the settings that it began with.",
@@ -395,7 +452,7 @@ def _renamed(basis: Mapping[str, Any], past: History) -> Finding | None:
 def _resumed_source(seen: Observation, past: History, *, parts: bool) -> str | Finding:
     """Say that the run's own source is still the one, or why going on is not safe."""
     roles = seen.roles
-    summary = _summary(seen)
+    summary = stand(seen)
     if any(role not in (Role.SERVING, Role.STANDBY) for role in roles.values()):
         return BOTH_MUST_ANSWER(
             f"going on needs an answer from both sites: {summary}",

@@ -62,6 +62,11 @@ class Fields:
         value = self._attributes.get(name)
         return value if isinstance(value, str) else ""
 
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A list of texts; empty where the broker does not know the attribute."""
+        value = self._attributes.get(name)
+        return tuple(str(each) for each in value) if isinstance(value, list) else ()
+
     def mapping(self, name: str) -> dict[str, str]:
         value = self._attributes.get(name)
         if not isinstance(value, dict) or _is_error(value):

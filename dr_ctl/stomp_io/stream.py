@@ -53,6 +53,26 @@ def takes_connections(address: Address, *, timeout_s: float) -> bool:
     return True
 
 
+_AMQP: Final = b"AMQP"
+_VERSION: Final = b"\x00\x01\x00\x00"
+
+
+def speaks_amqp(address: Address, *, timeout_s: float) -> bool:
+    """Say whether a broker answers there as one that speaks AMQP: unlike a proxy, which takes a connection all the
+    same. False says nothing of what is there."""
+    try:
+        stream = connected(replace(address, tls=False), None, within_s=timeout_s)
+    except OSError:
+        return False
+    try:
+        stream.send(_AMQP + _VERSION, timeout_s)
+        return (stream.receive(timeout_s) or b"").startswith(_AMQP)
+    except OSError:
+        return False
+    finally:
+        stream.close()
+
+
 class Sock:
     """Implements `Stream` on a socket."""
 

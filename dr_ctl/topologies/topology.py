@@ -36,6 +36,20 @@ class Obstacle:
 
 
 @dataclass(frozen=True, slots=True)
+class Node:
+    """A process beside the one that the settings name for a broker: which of them is the broker changes. `at` is its
+    address, empty where that is not told; `shown_by` says what shows that it is there."""
+
+    site: str
+    pair: str
+    at: str
+    shown_by: str
+
+    def __str__(self) -> str:
+        return f"{self.site}/{self.pair} has another node{f' at {self.at}' if self.at else ''} ({self.shown_by})"
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerSeen:
     """A broker of a site, whatever its kind. Where `silent` has an error, no other value was read.
 

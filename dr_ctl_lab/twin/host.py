@@ -22,6 +22,7 @@ from dr_ctl_lab.twin.sockets import CONSOLE, LOOPBACK
 if TYPE_CHECKING:
     from dr_ctl.core.system import Condition, Event, Work
 
+AMQP: Final = b"AMQP\x00\x01\x00\x00"  # as a broker answers whoever begins so
 APP: Final = "app"
 ROLES: Final = {ADMIN: "amq", APP: APPS}
 
@@ -168,4 +169,9 @@ class Host:
         self.changes.append(change)
 
     def _welcome(self, peer: Peer, door: str) -> Visitor | None:
-        return self._session(peer, door, self.broker) if "STOMP" in self.broker.acceptors[door].protocols else None
+        speaks = self.broker.acceptors[door].protocols
+        if "STOMP" in speaks:
+            return self._session(peer, door, self.broker)
+        if "AMQP" in speaks:
+            peer.send(AMQP)
+        return None

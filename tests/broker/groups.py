@@ -126,7 +126,7 @@ def group_at_london(
             backup = Backup(site, directory / "london-b")
             way = next(each for each in lab.state.links if each.source == "london")
             make = Make(
-                site, lab.site("paris"), way.port, lab.queues, {}, second(configured, (other, own), policies[1])
+                site, lab.site("paris"), way.port, lab.queues, {}, edit=second(configured, (other, own), policies[1])
             )
             create.create(
                 distribution.obtain(), backup.instance, make,

@@ -24,6 +24,7 @@ from tests.cli.conftest import Shell
 from tests.cli.moving import ACCEPTED, failover
 from tests.cli.sites import Sites, sites
 from tests.rpo import test_bounds_asked_late as lives
+from tests.twin.subject import until
 
 __all__ = ["sites"]  # a fixture
 
@@ -73,6 +74,7 @@ class TestSignsOfLife:
             ended = failover(dr_ctl, "--yes", *ACCEPTED)
 
         assert (ended.code, ended.ids[0], sites.changes) == (10, "DR-ALIVE-002", []), ended.document
+        assert "connections are taken at localhost:" in ended.document["summary"]
         assert failover(dr_ctl, "--dry-run", *ACCEPTED).code == 0
 
 
@@ -95,6 +97,9 @@ class TestBackAgain:
         monkeypatch.setattr(socket, "getaddrinfo", resolve)
         sites.settings(london=sites.london.url.replace("127.0.0.1", "london.test"), runbooks=str(books))
         sites.paris.before_change = lambda _: named.set()
+        for site in ("london", "paris"):
+            sites.twin.cut(site)
+        until(lambda: not (sites.london.broker.attached or sites.paris.broker.attached))
 
         ended = failover(dr_ctl, "--yes", *ACCEPTED, *PRESUMED)
 

@@ -17,7 +17,7 @@ from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.operations import FAILBACK, FAILOVER, FENCE
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Call, PlannedStep
-from dr_ctl.engine.ports import Draft, Hand, Move, UnitSeen
+from dr_ctl.engine.ports import Draft, Hand, Hints, Move, UnitSeen
 from dr_ctl.engine.runbook import VERBS, RunbookStep
 from dr_ctl.engine.verbs import GENERAL
 
@@ -107,6 +107,7 @@ class Seen:
     flags: Mapping[str, Mapping[str, Mapping[str, bool]]] = field(default_factory=dict)
 
     debts: tuple[Debt, ...] = ()
+    hints: Mapping[str, Hints] = field(default_factory=dict)
 
     @property
     def units(self) -> Sequence[UnitSeen]:

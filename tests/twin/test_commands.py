@@ -154,6 +154,7 @@ def test_a_site_in_a_black_hole_adds_no_more_than_it_is_given(
                 twin.kill("london")
             else:
                 twin.swallow("london")
+                twin.cut()
                 refused = dr_ctl(*words)
             began = growing_s()
             ended = dr_ctl(*words, "--presume-down", "london", "--reason", "its rack is dark")

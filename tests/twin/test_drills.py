@@ -188,6 +188,9 @@ def test_what_was_sick_a_moment_ago_is_refused_as_sick_and_a_word_on_it_is_told_
     away = settings.with_name("away.yaml")  # what stands there is no management: nothing is known of the site
     away.write_text(settings.read_text(encoding="utf-8").replace(f":{port}/console/jolokia", f":{port}/"), "utf-8")
     monkeypatch.setenv("DR_CTL_CONFIG", str(away))
+    for site in ("london", "paris"):
+        person.twin.cut(site)
+    until(lambda: not any(person.twin.host(site).broker.attached for site in ("london", "paris")))
 
     asked = person.types("failover --to paris --dry-run")
 

@@ -46,7 +46,7 @@ def link_lost(history: Path | Place, site: str, pair: str) -> datetime | None:
 
 def _last(files: Sources, site: str, columns: tuple[str, ...], is_so: pc.Expression | None = None) -> datetime | None:
     """The last look of which that is so, or any."""
-    for rows in _newest(files, site, columns):
+    for rows in newest(files, site, columns):
         matching = rows if is_so is None else rows.filter(is_so)
         if matching.num_rows:
             latest: datetime = pc.max(matching.column("ts")).as_py()
@@ -54,7 +54,8 @@ def _last(files: Sources, site: str, columns: tuple[str, ...], is_so: pc.Express
     return None
 
 
-def _newest(files: Sources, site: str, columns: tuple[str, ...]) -> Iterator[pa.Table]:
+def newest(files: Sources, site: str, columns: tuple[str, ...]) -> Iterator[pa.Table]:
+    """Rows of a site, the newest first: by file, and as many files as this looks back."""
     for tail in files.tails(site):
         with suppress(pa.ArrowException, OSError):
             yield rows_of_tail(tail).select([*columns])

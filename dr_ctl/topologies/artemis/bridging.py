@@ -1,12 +1,18 @@
-"""The connections of a peer's core bridges, told from clients' on the same doors. Pure."""
+"""What core bridges show: the nodes of a peer, and who at a door is one of them. Pure."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from dr_ctl.topologies.common.link import AnyLink
 from dr_ctl.topologies.common.view import Connection
+
+
+def nodes(bridges: Iterable[Sequence[str]]) -> Sequence[str]:
+    """Where bridges look for their peer, where one has several connectors: the connectors of each are given."""
+    found = [f"connector {name}" for connectors in bridges if len(connectors) > 1 for name in connectors]
+    return [*dict.fromkeys(found)]
 
 
 def others(there: Iterable[Connection], peer: AnyLink | None) -> list[Connection]:

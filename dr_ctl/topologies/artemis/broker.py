@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from dr_ctl.core.printable import if_known
 from dr_ctl.topologies.artemis import mqtt
 from dr_ctl.topologies.artemis.document_queue import IN_USER, Papers
 from dr_ctl.topologies.artemis.fence import DoorsAndRoles
 from dr_ctl.topologies.artemis.group import ALONE, Group
 from dr_ctl.topologies.artemis.operations import ArtemisRequests
 from dr_ctl.topologies.common.view import Broker, Connection
+from dr_ctl.topologies.topology import Node
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,10 @@ class ArtemisBroker(Broker):
         joined = self.group.has_nodes or self.group.cluster
         return frozenset({self.group.port} if joined and self.group.port is not None else ())
 
+    @property
+    def replicates(self) -> bool:
+        return self.group.replicates
+
     def is_within(self, connection: Connection) -> bool:
         """Say so of a CORE connection at that port that has no session, as replication and the listing of nodes have
         none, or that consumes queues of the broker's own alone."""
@@ -32,6 +38,14 @@ class ArtemisBroker(Broker):
             return False
         consumed = {each.queue for each in self.consumers if each.remote == connection.remote}
         return not connection.user or (bool(consumed) and not consumed & {*self.business})
+
+    @property
+    def nodes(self) -> Sequence[Node]:
+        group = self.group
+        if group.nodes:
+            return [Node(self.site, self.pair, at, "by its listing of the cluster") for at in group.nodes]
+        shown_by = f"by its HA policy, {if_known(group.policy)}"
+        return [Node(self.site, self.pair, "", shown_by)] if group.has_nodes else []
 
     @property
     def fence(self) -> DoorsAndRoles:

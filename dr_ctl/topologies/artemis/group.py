@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from dr_ctl.core.errors import Between, Passive
 from dr_ctl.jolokia.client import Answer
 from dr_ctl.jolokia.errors import BadValue, OperationFailed, PolicyRefused
 from dr_ctl.jolokia.values import Fields
 
-SERVER: Final = ("HAPolicy", "SharedStore")
-"""Read with each look at the broker; a version that lacks one leaves it out."""
+SERVER: Final = ("HAPolicy", "SharedStore", "Backup")
+"""Read with each look at the broker; an old version lacks the first one."""
 _ALONE: Final = ("Primary Only", "Live Only")
 
 
@@ -48,18 +49,35 @@ class Group:
 ALONE: Final = Group()
 
 
-def read(server: Fields, node: str, topology: Answer) -> Group:
+def read(url: str, server: Fields, node: str, topology: Answer, *, active: bool = True) -> Group:
     """Make it of the broker's attributes and of its listing of the cluster, where a console lets that be asked. Raises
-    `BadValue`."""
+    `Passive` of a node that waits, `Between` of a broker that is starting, and `BadValue`. `active`: what it says of
+    that; the oldest versions say only whether it is a backup that waits."""
     rows = [] if isinstance(topology.error, OperationFailed | PolicyRefused) else _rows(topology)
     own = next((row for row in rows if row.get("nodeID") == node), {})
-    return Group(
+    found = Group(
         policy=server.optional_text("HAPolicy") if server.has("HAPolicy") else None,
-        shares_store=server.has("SharedStore") and server.flag("SharedStore"),
+        shares_store=server.flag("SharedStore"),
         at=own.get("live"),
         nodes=(own["backup"],) if own.get("backup") else (),
         cluster=tuple(sorted(row["live"] for row in rows if row is not own and row.get("live"))),
     )
+    waits = server.flag("Backup")
+    if active and not waits:
+        return found
+    if not (waits or found.has_nodes):
+        raise Between(f"{url}: the broker there is not active: it is starting, or ending")
+    at = tuple(filter(None, (found.at, *found.nodes)))
+    where = f" ({' and '.join(at)})" if at else ""
+    text = f"{url}: the node there is passive: another node of that broker{where} is active, or none is"
+    raise Passive(text, at=at)
+
+
+def must_be_active(url: str, known: Group, server: Fields) -> None:
+    """Raise `Passive` or `Between` where the node of an earlier look is not active any more."""
+    if not server.flag("Active"):
+        error = Passive if known.has_nodes else Between
+        raise error(f"{url}: the node there is not active any more")
 
 
 def _rows(topology: Answer) -> list[Mapping[str, Any]]:

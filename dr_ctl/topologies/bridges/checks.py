@@ -45,7 +45,6 @@ from dr_ctl.topologies.common.findings import (
     LINK_NOT_ATTACHED,
     LINK_ROLE_KEPT_OUT,
     LINK_ROLES_UNKNOWN,
-    NOT_ACTIVE,
     OUTFLOW_PAUSED,
 )
 from dr_ctl.topologies.common.rules import Rules
@@ -102,8 +101,6 @@ def _done_again(view: BrokerView, move: Move) -> Iterator[Finding]:
 def of_broker(view: BrokerView, ask: Ask | None = None) -> Iterator[Finding]:
     """Find what is wrong at one broker, whatever its role; `ask` narrows the queues."""
     name = f"{view.site}/{view.pair}"
-    if not view.active:
-        yield NOT_ACTIVE(f"{name}: the broker is not active (a passive backup?)", "Start or promote it first.")
     yield from of_doors(name, view)
     yield from _discovery(name, view)
     for flow in view.carrying:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.durations import duration
-from dr_ctl.topologies.artemis.bridging import others
+from dr_ctl.topologies.artemis.bridging import nodes, others
 from dr_ctl.topologies.common.evidence import said, total
 from dr_ctl.topologies.common.link import Carries, Link
 from dr_ctl.topologies.common.residue import Residue
@@ -48,6 +48,10 @@ class BridgesLink(Link["BrokerView"]):
     def hears_peer(self) -> bool:
         """One bridge is enough: the others may be stopped."""
         return any(flow.attached for flow in self.view.carrying)
+
+    @property
+    def peer_nodes(self) -> Sequence[str]:
+        return nodes(bridge.connectors for flow in self.view.carrying for bridge in flow.bridges)
 
     @property
     def arrivals(self) -> int | None:

@@ -22,7 +22,7 @@ _SERVER: Final = ("Active", "Version", "NodeID", "CurrentTimeMillis", *limits.SE
 _QUEUE: Final = (*parts.QUEUE, "FirstMessageAge", "RoutingType")
 _BRIDGE: Final = (
     "Name", "QueueName", "ForwardingAddress", "Started", "Connected",
-    "TransformerPropertiesAsJSON",
+    "TransformerPropertiesAsJSON", "StaticConnectors",
 )  # fmt: skip
 _DIVERT: Final = ("UniqueName", "Address", "ForwardingAddress", "Filter", "Exclusive", "RoutingType")
 _ADDRESS: Final = ("RolesAsJSON", "UnRoutedMessageCount")
@@ -58,6 +58,7 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
     usual = post.ask(Ask(server, Listing.ROLES, (ANY_ADDRESS,)))
     post.send(reader, timeout_s=timeout_s)
     fields = itself.fields()
+    joined_to = group.read(reader.url, fields, fields.text("NodeID"), topology.answer(), active=fields.flag("Active"))
     listed = [_queue(parts.queue(bean, row), row) for bean, row in parts.found(queueing.answer())]
     bridges = [_bridge(bean, row) for bean, row in parts.found(bridging.answer())]
     flows = joined([_divert(row) for _, row in parts.found(diverting.answer())], listed, bridges)
@@ -72,11 +73,10 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
         broker=broker,
         version=fields.text("Version"),
         node=fields.text("NodeID"),
-        active=fields.flag("Active"),
         now_ms=fields.number("CurrentTimeMillis"),
         disk_used=limits.disk_used(fields),
         obstacles=limits.of_server(fields),
-        group=group.read(fields, fields.text("NodeID"), topology.answer()),
+        group=joined_to,
         start=str(runtime.fields().number("StartTime")),
         acceptors=tuple(parts.acceptor(bean, row) for bean, row in parts.found(acceptors.answer())),
         queues=tuple(sorted(queues, key=lambda queue: queue.name)),
@@ -105,6 +105,7 @@ def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
     counting = [(queue, post.ask(Read(queue.bean, parts.QUEUE))) for queue in (*own, *view.arrived)]
     post.send(reader, timeout_s=timeout_s)
     fields = itself.fields()
+    group.must_be_active(reader.url, view.group, fields)
     queues = {
         queue.bean: replace(parts.queue(queue.bean, counts.fields()), internal=queue.internal, routing=queue.routing)
         for queue, counts in counting
@@ -115,7 +116,6 @@ def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
 
     return replace(
         view,
-        active=fields.flag("Active"),
         now_ms=fields.number("CurrentTimeMillis"),
         start=str(runtime.fields().number("StartTime")),
         acceptors=tuple(parts.acceptor(bean, row) for bean, row in parts.found(acceptors.answer())),
@@ -158,6 +158,7 @@ def _bridge(bean: str, fields: Fields) -> Bridge:
         fields.flag("Started"),
         fields.flag("Connected") if fields.has("Connected") else None,
         str(written[ORIGIN]) if ORIGIN in written else None,
+        fields.texts("StaticConnectors"),
     )
 
 

@@ -33,7 +33,6 @@ from dr_ctl.topologies.common.findings import (
     LINK_NOT_ATTACHED,
     LINK_ROLE_KEPT_OUT,
     LINK_ROLES_UNKNOWN,
-    NOT_ACTIVE,
     OUTFLOW_PAUSED,
 )
 from dr_ctl.topologies.common.named import Named
@@ -70,7 +69,6 @@ def _closed(view: BrokerView) -> str:
 
 
 BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
-    Named(NOT_ACTIVE, lambda view: "active" if view.active else "not active"),
     Named(NOTHING_COPIED, lambda view: some([flow.unit for flow in view.flows]) or "none is"),
     Named(ALL_BRIDGES_GONE, _bridges),
     Named(IDS_NOT_SHIPPED, _ids),

@@ -28,7 +28,8 @@ def whole(unit: str | None) -> bool:
 @dataclass(frozen=True, slots=True)
 class Bridge:
     """One bridge. `origin` is what it writes into each message about where it comes from; `connected` is None where the
-    version does not tell. Its own counters are not read: after a failed link they stay apart for good."""
+    version does not tell; `connectors` lead to its peer, each to another node. Its own counters are not read: after a
+    failed link they stay apart for good."""
 
     name: str
     bean: str
@@ -37,6 +38,7 @@ class Bridge:
     started: bool
     connected: bool | None
     origin: str | None
+    connectors: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +114,6 @@ class BrokerView(ArtemisBroker):
     unit, the ids of messages in a returned site's buffers that its consumers have done and that its buffer of ids does
     not announce: the peer's consumers do them again. None where nobody can tell."""
 
-    active: bool
     flows: tuple[Flow, ...]
     ids: Flow | None
     arrived: tuple[Queue, ...]
@@ -193,7 +194,7 @@ class BrokerView(ArtemisBroker):
 
     @property
     def units(self) -> Mapping[str, bool]:
-        doors = self.active and any(door.started for door in self.doors)
+        doors = any(door.started for door in self.doors)
         return {
             flow.unit: doors and not (self.kept_out(flow.unit) or self.gated(flow.unit) or flow.unit in self.idle)
             for flow in self.flows
@@ -204,7 +205,7 @@ class BrokerView(ArtemisBroker):
 
     @property
     def role(self) -> Role:
-        if not self.active or self.missing_doors or not self.flows:
+        if self.missing_doors or not self.flows:
             return Role.UNKNOWN
         return Role.SERVING if self.open else Role.STANDBY
 

@@ -48,7 +48,6 @@ def seen(
         documents=document_files.texts(),
         disk_used=answer.share,
         obstacles=answer.obstacles,
-        slave=answer.broker.flag("Slave"),
         networks=answer.networks,
         denied=answer.denied,
         bridges=tuple(each for each, network in answer.connections if network),
@@ -70,6 +69,7 @@ def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
         timeout_s=timeout_s,
     )
     fields = Fields(view.broker, answers[0].value())
+    parts.must_be_active(reader.url, fields)
     started = {bean: each.flag("Started") for bean, each in parts.found(answers[1])}
     queues = {
         old.name: replace(parts.queue(old.bean, Fields(old.bean, answer.value())), internal=old.internal)
@@ -78,7 +78,6 @@ def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
     return replace(
         view,
         start=fields.text("BrokerId"),
-        slave=fields.flag("Slave"),
         acceptors=tuple(replace(each, started=started.get(each.bean, False)) for each in view.acceptors),
         networks=tuple(parts.networks(answers[2], answers[3])),
         queues=tuple(queues.get(each.name, each) for each in view.queues),

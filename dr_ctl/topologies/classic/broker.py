@@ -24,11 +24,10 @@ class Network:
 @dataclass(frozen=True, slots=True)
 class ClassicBroker(Broker):
     """A Classic broker as it answered. `denied` are the operations that its console's policy refuses; `bridges` are the
-    connections of network connectors, which are no clients; `slave` says that it waits for its store, `managed` that
-    Jolokia reads and changes it: without Jolokia only figures are known."""
+    connections of network connectors, which are no clients; `managed` says that Jolokia reads and changes it: without
+    Jolokia only figures are known."""
 
     managed: bool = field(default=True, kw_only=True)
-    slave: bool = field(default=False, kw_only=True)
     networks: tuple[Network, ...] = field(default=(), kw_only=True)
     denied: frozenset[Permit] = field(default=frozenset(), kw_only=True)
     bridges: tuple[Connection, ...] = field(default=(), kw_only=True)
@@ -40,9 +39,9 @@ class ClassicBroker(Broker):
     @property
     def by_doors(self) -> Role:
         """Serving as soon as one client connector is open; a connector missing at the broker makes the role unknown."""
-        if not self.slave and self.open:
+        if self.open:
             return Role.SERVING
-        return Role.UNKNOWN if self.missing_doors or self.slave else Role.STANDBY
+        return Role.UNKNOWN if self.missing_doors else Role.STANDBY
 
     @property
     def requests(self) -> ClassicRequests:

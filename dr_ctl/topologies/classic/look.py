@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import urlsplit
 
+from dr_ctl.core.errors import Passive
 from dr_ctl.jolokia.client import READ_S, Answer, Read, Reader, Search
 from dr_ctl.jolokia.errors import BadValue, NoSuchBean, PolicyRefused
 from dr_ctl.jolokia.values import Fields
@@ -113,7 +114,7 @@ def ask(
         timeout_s=timeout_s,
     )
     itself, doors, connecting, bridges, consumers, connections, prepared, *others, queues = answers
-    fields = Fields(beans.broker(broker), itself.value())
+    fields = _active(reader, broker, itself, timeout_s)
     connectors = tuple(_connectors(doors, fields.mapping("TransportConnectors")))
     ports = {each.name: each.port for each in connectors}
     takers = tuple((_consumer(each), each.flag("Network")) for _, each in found(consumers))
@@ -129,6 +130,24 @@ def ask(
         denied(asked, others),
         tuple(others[len(asked) :]),
     )
+
+
+def _active(reader: Reader, broker: str, itself: Answer, timeout_s: float) -> Fields:
+    """What a broker says of itself. Raises `Passive` of one that waits for its store: it may say nothing but that."""
+    name = beans.broker(broker)
+    try:
+        fields = Fields(name, itself.value())
+        must_be_active(reader.url, fields)
+    except BadValue:
+        answer = reader.look([Read(name, ("Slave",))], timeout_s=timeout_s)[0]
+        must_be_active(reader.url, Fields(name, answer.value()))
+        raise
+    return fields
+
+
+def must_be_active(url: str, fields: Fields) -> None:
+    if fields.flag("Slave"):
+        raise Passive(f"{url}: the broker there is passive: it waits for its store, which another one has")
 
 
 def find_broker(reader: Reader, *, timeout_s: float = READ_S) -> str:

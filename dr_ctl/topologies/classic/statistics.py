@@ -84,7 +84,6 @@ def answered(replies: list[Mapping[str, Any]], doors: Mapping[str, bool], versio
         "BrokerName": broker.get("brokerName"),
         "BrokerId": broker.get("brokerId"),
         "BrokerVersion": version,
-        "Slave": False,
         "StorePercentUsage": broker.get("storePercentUsage"),
         "MemoryPercentUsage": broker.get("memoryPercentUsage"),
         "TempPercentUsage": broker.get("tempPercentUsage"),

@@ -9,8 +9,9 @@ from typing import TypeVar
 from dr_ctl.core.model import Finding, Role, Severity, Weight, some
 from dr_ctl.core.printable import if_known
 from dr_ctl.engine.debts import DebtKind
-from dr_ctl.engine.findings import NO_ANSWER, QUEUES_PAUSED
+from dr_ctl.engine.findings import QUEUES_PAUSED
 from dr_ctl.engine.ports import Move
+from dr_ctl.engine.roles import silent as no_answer
 from dr_ctl.topologies.common.baseline import paused_by_runs
 from dr_ctl.topologies.common.debts import debts_of
 from dr_ctl.topologies.common.findings import (
@@ -20,6 +21,7 @@ from dr_ctl.topologies.common.findings import (
     COUNTED_BELOW_ZERO,
     DOOR_CLOSED_WHILE_SERVING,
     DOOR_MISSING,
+    FENCE_CUTS_NODES,
     FORGEABLE_DOCUMENTS,
     LINK_DOOR_CLOSED,
     LINK_DOOR_UNKNOWN,
@@ -30,8 +32,10 @@ from dr_ctl.topologies.common.findings import (
     PAUSED_AT_TARGET,
     PREPARED_TRANSACTIONS,
     PROBE_PORT_UNKNOWN,
+    QUARANTINE_CUTS_NODES,
     VERSIONS_DIFFER,
 )
+from dr_ctl.topologies.common.nodes import of_nodes
 from dr_ctl.topologies.common.obstacles import of_obstacles
 from dr_ctl.topologies.common.seen import Seen, Silent
 from dr_ctl.topologies.common.view import Broker
@@ -43,7 +47,7 @@ NAME_STOMP = "Set `stomp:` to an address of the broker's client acceptor, with a
 
 def weighed(finding: Finding, where: Weight) -> Finding:
     """An error that does not weigh there refuses nothing there: the error becomes a warning."""
-    if finding.severity is not Severity.ERROR or where in finding.weighs:
+    if finding.severity is not Severity.ERROR or where & finding.weighs:
         return finding
     return replace(finding, severity=Severity.WARNING)
 
@@ -54,8 +58,7 @@ def errors_first(found: Iterable[Finding]) -> list[Finding]:
 
 
 def of_silent(silent: Silent) -> Iterator[Finding]:
-    name = f"{silent.site}/{silent.pair}"
-    yield NO_ANSWER(f"{name} is {silent.role.value}: {silent.error}", silent.error.remedy, severity=Severity.ERROR)
+    yield no_answer(f"{silent.site}/{silent.pair}", silent.role, silent.error, Severity.ERROR)
 
 
 def of_doors(name: str, view: Broker) -> Iterator[Finding]:
@@ -93,6 +96,7 @@ def of_doors(name: str, view: Broker) -> Iterator[Finding]:
             else "Start it in the console: without it nothing reaches this site.",
             severity=Severity.INFO if kept_out else None,
         )
+    yield from _of_inner_doors(name, view)
     if strangers := view.fence.strangers():
         yield CLIENTS_BY_OTHER_DOOR(
             f"{name}: clients on acceptors that a fence would not close: {some(strangers)}", _let_them_use(view)
@@ -103,6 +107,21 @@ def of_doors(name: str, view: Broker) -> Iterator[Finding]:
             f"{name}: acceptor {', '.join(others)} is open and stays so; nobody uses it now",
             "Add it to `clients:` if clients may come through it.",
         )
+
+
+def _of_inner_doors(name: str, view: Broker) -> Iterator[Finding]:
+    """Find doors whose closing cuts nodes and brokers of one site off from each other."""
+    remedy = (
+        "Give them an acceptor of their own in broker.xml, and let the connector that <cluster-connection> names lead "
+        "there."
+    )
+    both = "; they replicate: both would be active, and both sites open" if view.replicates else ""
+    if doors := [door.name for door in view.doors if door.port in view.inner_ports]:
+        text = f"{name}: a fence would close acceptor {', '.join(doors)}, where this site's own brokers meet{both}"
+        yield FENCE_CUTS_NODES(text, remedy)
+    if view.replicates and (doors := [door.name for door in view.link.doors if door.port in view.inner_ports]):
+        text = f"{name}: a failover would close acceptor {', '.join(doors)}, where this site's own brokers meet{both}"
+        yield QUARANTINE_CUTS_NODES(text, remedy)
 
 
 def _let_them_use(view: Broker) -> str:
@@ -175,6 +194,7 @@ def of_standby(view: Broker) -> Iterator[Finding]:
 
 def of_pair(source: Broker, target: Broker, includes: Callable[[str], bool] = lambda _: True) -> Iterator[Finding]:
     for view, peer in ((source, target), (target, source)):
+        yield from of_nodes(view, peer, Severity.ERROR)
         yield from of_link_doors(view, peer)
     yield from of_obstacles(target, Severity.ERROR, includes)
     yield from of_obstacles(source, Severity.WARNING, includes)

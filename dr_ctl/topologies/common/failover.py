@@ -18,6 +18,7 @@ from dr_ctl.topologies.common.findings import (
     CAME_BACK_OPEN,
     COUNTED_BELOW_ZERO,
 )
+from dr_ctl.topologies.common.nodes import of_nodes
 from dr_ctl.topologies.common.obstacles import of_obstacles
 from dr_ctl.topologies.common.seen import Seen, Silent
 from dr_ctl.topologies.common.view import Broker
@@ -38,7 +39,9 @@ def findings(seen: Seen[V], move: Move, of_broker: Callable[[V], Iterable[Findin
             if Weight.EXPECTED_WHEN_LOST not in each.weighs:
                 yield weighed(each, Weight.FAILOVER)
         yield from of_obstacles(view, Severity.WARNING, move.ask.includes)
-        for each in of_link_doors(view, seen.view(move.source, view.pair)):
+        peer = seen.view(move.source, view.pair)
+        yield from of_nodes(view, peer, Severity.WARNING)
+        for each in of_link_doors(view, peer):
             yield weighed(each, Weight.FAILOVER)
     for broker in seen.sites[move.source].values():
         if isinstance(broker, Silent):
@@ -77,8 +80,11 @@ def of_return(
                         yield replace(each, severity=Severity.WARNING)
                     elif each.id not in mended:
                         yield each
+    severity = Severity.ERROR if move.ask.operation == FAILBACK else Severity.WARNING
+    for here, there in ((move.target, move.source), (move.source, move.target)):
+        for view in seen.views(here):
+            yield from of_nodes(view, seen.view(there, view.pair), severity)
     for view in seen.views(move.target):
-        severity = Severity.ERROR if move.ask.operation == FAILBACK else Severity.WARNING
         yield from of_obstacles(view, severity, move.ask.includes)
     if seen.roles[move.target] is Role.SERVING and seen.roles[move.source] is Role.SERVING:
         text = f"{move.target} came back open: it is fenced at once, before anything else"

@@ -263,6 +263,26 @@ FORGEABLE_DOCUMENTS: Final = FindingKind(
     undo="No.",
     check="no document of dr-ctl's is a client's",
 )
+FENCE_CUTS_NODES: Final = FindingKind(
+    "DR-NODE-002",
+    Severity.ERROR,
+    "Nodes of the broker, or brokers of its site, come in by an acceptor that clients use: a fence would cut them off "
+    "from each other. Where nodes replicate, the passive one would become active beside the other one.",
+    "Give them an acceptor of their own in broker.xml, and a connector for it that its cluster-connection names.",
+    "A restart of the brokers of that site.",
+    check="a fence leaves the site's own brokers joined",
+    weighs=Weight.FENCING,
+)
+QUARANTINE_CUTS_NODES: Final = FindingKind(
+    "DR-NODE-003",
+    Severity.ERROR,
+    "A node that replicates comes in by the acceptor of the peer's link, which a failover closes to keep out what the "
+    "lost site holds: cut off from each other, both nodes would be active.",
+    "Give the nodes an acceptor of their own in broker.xml, and a connector for it that its cluster-connection names.",
+    "A restart of the brokers of that site.",
+    check="a quarantine leaves the site's own brokers joined",
+    weighs=Weight.FAILOVER,
+)
 NAME_TAKEN: Final = FindingKind(
     "DR-LOCK-005",
     Severity.ERROR,
@@ -459,14 +479,6 @@ NOT_ALL_APPLIED: Final = FindingKind(
     "The target could not apply every acknowledgement that had arrived; the messages that the finding counts may come"
     " twice.",
     "Tell the owners of the clients; the clients must recognise messages that they have done.",
-)
-NOT_ACTIVE: Final = FindingKind(
-    "DR-SITE-002",
-    Severity.ERROR,
-    "A broker answers but is not active.",
-    "Start or promote it first.",
-    check="the broker is active",
-    weighs=Weight.FAILOVER | Weight.SINGLE_STEP | Weight.RESTART,
 )
 CONSUMERS_AT_STANDBY: Final = FindingKind(
     "DR-STANDBY-001",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
@@ -13,6 +13,7 @@ from dr_ctl.core.model import Json
 if TYPE_CHECKING:
     from dr_ctl.engine.plan import Call
     from dr_ctl.rpo.history.row import Row
+    from dr_ctl.stomp_io.address import Address
     from dr_ctl.topologies.common.residue import Residue
     from dr_ctl.topologies.common.view import Acceptor, Broker, Connection, Queue
     from dr_ctl.topologies.topology import LinkSeen, Stake
@@ -94,6 +95,16 @@ class Link(ABC, Generic[V]):
     def residue(self) -> Residue | None:
         """How much comes in when the broker is let in, or None if unknown before."""
         return None
+
+    @property
+    def speaks_amqp_to(self) -> Sequence[Address]:
+        """Where it looks for its peer by AMQP without TLS: whoever answers there as a broker is one."""
+        return ()
+
+    @property
+    def peer_nodes(self) -> Sequence[str]:
+        """The addresses at which it looks for its peer, where it has several: as many nodes has the peer."""
+        return ()
 
     def guests(self, peer: V | None) -> list[Connection]:
         """The connections at the doors of the link that are neither the peer's nor of the site's own brokers."""

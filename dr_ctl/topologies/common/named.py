@@ -8,7 +8,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from dr_ctl.core.findings import FindingKind
 from dr_ctl.core.model import Finding, some
-from dr_ctl.engine.findings import QUEUES_PAUSED
+from dr_ctl.engine.findings import NODES_NOT_NAMED, QUEUES_PAUSED
 from dr_ctl.engine.ports import Check
 from dr_ctl.topologies.common.findings import (
     CLIENTS_BY_LINK_DOOR,
@@ -18,12 +18,14 @@ from dr_ctl.topologies.common.findings import (
     COUNTED_BELOW_ZERO,
     DOOR_CLOSED_WHILE_SERVING,
     DOOR_MISSING,
+    FENCE_CUTS_NODES,
     FORGEABLE_DOCUMENTS,
     LINK_DOOR_CLOSED,
     OTHER_DOOR_OPEN,
     PAUSED_AT_TARGET,
     PREPARED_TRANSACTIONS,
     PROBE_PORT_UNKNOWN,
+    QUARANTINE_CUTS_NODES,
     VERSIONS_DIFFER,
 )
 from dr_ctl.topologies.common.seen import Seen, Silent
@@ -60,6 +62,8 @@ OF_BROKER: Final[Sequence[Named[Any]]] = (
         lambda view: f"{len(view.connections)} connection(s)",
     ),
     Named(OTHER_DOOR_OPEN, lambda view: doors(view.fence.leaves_open)),
+    Named(FENCE_CUTS_NODES, lambda view: f"{len(view.inner_ports)} port(s) of the site's own brokers"),
+    Named(QUARANTINE_CUTS_NODES, lambda view: "replicates" if view.replicates else "does not replicate"),
     Named(PREPARED_TRANSACTIONS, lambda view: f"{len(view.prepared)} prepared"),
     Named(COUNTED_BELOW_ZERO, lambda view: f"{len(view.business)} queue(s)"),
     Named(FORGEABLE_DOCUMENTS, lambda view: f"{len(view.documents)} document(s)"),
@@ -77,6 +81,7 @@ def _room(view: Broker) -> str:
 
 
 OF_PAIR: Final[Sequence[Named[Any]]] = (
+    Named(NODES_NOT_NAMED, lambda view: f"{view.site} {len(view.nodes)} other node(s)"),
     Named(CLIENTS_BY_LINK_DOOR, lambda view: f"{view.site} {len(view.link.at_doors())} connection(s)"),
     Named(CLIENTS_CANNOT_WORK, _room),
     Named(VERSIONS_DIFFER, lambda view: f"{view.site} {view.version}"),

@@ -9,22 +9,24 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
-from dr_ctl.core.clock import Clock
-from dr_ctl.core.errors import BrokerError, Unreachable
+from dr_ctl.core.clock import Clock, stamp
+from dr_ctl.core.errors import BrokerError, Passive, Unreachable
 from dr_ctl.core.patience import Patience
 from dr_ctl.core.system import beside, together
 from dr_ctl.engine.ports import Move
 from dr_ctl.settings.model import Installation
 from dr_ctl.stomp_io.address import Address
 from dr_ctl.stomp_io.answers import Closed
-from dr_ctl.stomp_io.stream import takes_connections
+from dr_ctl.stomp_io.stream import speaks_amqp, takes_connections
 from dr_ctl.topologies.common import queues
 from dr_ctl.topologies.common.access import READ_S, Access
 from dr_ctl.topologies.common.evidence import total
+from dr_ctl.topologies.common.link import AnyLink
+from dr_ctl.topologies.common.nodes import told_by
 from dr_ctl.topologies.common.seen import Seen, Silent, V_co
 from dr_ctl.topologies.common.view import Broker
 from dr_ctl.topologies.common.watching import Watch
-from dr_ctl.topologies.topology import Glance
+from dr_ctl.topologies.topology import Glance, Node
 
 T = TypeVar("T")
 V = TypeVar("V", bound=Broker)
@@ -52,6 +54,7 @@ class Observer(ABC, Generic[V_co, A_co]):
             for site, section in settings.sites.items()
         }
         self._left_s: dict[str, float] = {}
+        self._remembered: dict[str, Sequence[Node]] = {}
         self._watch = Watch(clock)
 
     @abstractmethod
@@ -237,29 +240,64 @@ class Observer(ABC, Generic[V_co, A_co]):
             self._left_s[site] = max(0.0, self._left_s[site] - (self.clock.monotonic() - began))
 
     def _alive_if_seen(self, access: Access[V_co], views: Mapping[tuple[str, str], V_co | Silent]) -> V_co | Silent:
-        """A broker whose link is attached lives, even when its console and its clients' door refuse. A broker also
-        lives if it takes a connection at another port that its peer knows of as a client's."""
+        """What others show of a broker that did not answer. It lives, even when its console and its clients' door
+        refuse, where its peer's link is attached, or where a broker answers at an address of that link. It is not shown
+        to be down where connections are taken at another port that its peer knows of as a client's: by a proxy, or by
+        it. And it may have other nodes."""
         view = views[access.site, access.pair]
-        if isinstance(view, Silent) and view.ports_refuse:
-            peers = [each for (site, pair), each in views.items() if site != view.site and pair == view.pair]
-            for peer in peers:
-                if not isinstance(peer, Silent) and (peer.link.hears_peer or self._knocked(access, peer)):
-                    return replace(view, ports_refuse=False)
-        return view
+        if not isinstance(view, Silent):
+            self._remembered.pop(access.site, None)
+            return view
+        name, signs, taken, nodes = f"{view.site}/{view.pair}", list[str](), list[str](), list[Node]()
+        peers = [each for (site, pair), each in views.items() if site != view.site and pair == view.pair]
+        for peer in peers:
+            if isinstance(peer, Silent):
+                continue
+            nodes += told_by(peer, view.site)
+            if peer.link.hears_peer:
+                signs.append(f"the link between {name} and {peer.site} is attached")
+            elif view.ports_refuse:
+                signs += self._answers_to(access, peer.link)
+                taken += self._knocked(access, peer)
+        if isinstance(view.error, Passive):
+            nodes += [Node(view.site, view.pair, at, "by its listing of the cluster") for at in view.error.at]
+        nodes = nodes or [each for each in self._remembers(view.site) if each.pair == view.pair]
+        if view.error.shows_life:
+            signs = []  # the error itself says so, and what to do
+        return replace(view, taken=tuple(taken), signs=tuple(signs), nodes=tuple(nodes))
 
-    def _knocked(self, access: Access[V_co], peer: Broker) -> bool:
-        """Say whether anything takes a connection at the ports of its peer's client doors. Where both have one host,
-        that would be the peer."""
-        host, at = access.host, self.brokers[peer.site][peer.pair].host
-        if host is None or host == at:
-            return False
+    def _remembers(self, site: str) -> Sequence[Node]:
+        """What the history tells of a site whose brokers do not answer. It is asked for once in a silence."""
+        if site not in self._remembered:
+            self._remembered[site] = self._read_back(site)
+        return self._remembered[site]
+
+    def _read_back(self, site: str) -> Sequence[Node]:
+        try:
+            from dr_ctl.rpo.history.nodes import nodes  # noqa: PLC0415 - what reads Parquet takes a tenth of a second
+
+            told = nodes(self.installation.history, site)
+        except (ModuleNotFoundError, OSError):  # a history that cannot be read tells of none
+            return ()
+        return [Node(site, pair, name, f"by the history, at {stamp(at)}") for pair, name, at in told]
+
+    def _answers_to(self, access: Access[V_co], link: AnyLink) -> list[str]:
+        at = self._where(access, speaks_amqp, link.speaks_amqp_to)
+        return [f"a broker answers at {each}" for each in at]
+
+    def _knocked(self, access: Access[V_co], peer: Broker) -> list[str]:
+        """Where both have one host, it would be the peer that takes the connection."""
+        host = access.host
+        if host is None or host == self.brokers[peer.site][peer.pair].host:
+            return []
+        doors = [Address(host, door.port) for door in peer.doors if door.port is not None]
+        return [f"connections are taken at {each}" for each in self._where(access, takes_connections, doors)]
+
+    def _where(self, access: Access[V_co], is_so: Callable[..., bool], at: Sequence[Address]) -> list[str]:
         began = self.clock.monotonic()
-        ports = [door.port for door in peer.doors if door.port is not None]
-        taken = self.together(
-            lambda port: takes_connections(Address(host, port), timeout_s=self.patience.knock_s), ports
-        )
+        answers = self.together(lambda each: is_so(each, timeout_s=self.patience.knock_s), at)
         self._spent(access.site, began)
-        return any(taken)
+        return [f"{each.host}:{each.port}" for each, yes in zip(at, answers, strict=True) if yes]
 
     def _puzzling(self, seen: Seen[V_co]) -> bool:
         first, second = seen.sites

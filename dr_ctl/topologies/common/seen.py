@@ -11,30 +11,38 @@ from dr_ctl.core.errors import BrokerError, Sick, TimedOut, Unreachable
 from dr_ctl.core.model import Finding, Json, Role, Severity
 from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.engine.lease import LOCK, LockDocument, Look
-from dr_ctl.engine.ports import UnitSeen
+from dr_ctl.engine.ports import Hints, UnitSeen
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.topologies.common.debts import debts_of
 from dr_ctl.topologies.common.findings import LIE_ASIDE, QUARANTINE_ENDED
 from dr_ctl.topologies.common.names import QUARANTINE_PREFIX, numbered
+from dr_ctl.topologies.common.nodes import nodes_of, of_nodes, of_silent_nodes, told_by
 from dr_ctl.topologies.common.obstacles import of_obstacles
 from dr_ctl.topologies.common.residue import Residue
 from dr_ctl.topologies.common.view import Broker
-from dr_ctl.topologies.topology import BrokerSeen, FenceStrength, LinkSeen, Stake
+from dr_ctl.topologies.topology import BrokerSeen, FenceStrength, LinkSeen, Node, Stake
 
 
 @dataclass(frozen=True, slots=True)
 class Silent:
-    """A broker that did not answer as asked, and the error."""
+    """A broker that did not answer as asked, and the error. `nodes` are those of its nodes that the settings do not
+    name, as far as others tell of them; `signs` show that it lives all the same, `taken` that something takes
+    connections where it may be."""
 
     pair: str
     site: str
     error: BrokerError
     ports_refuse: bool = False
+    nodes: tuple[Node, ...] = ()
+    signs: tuple[str, ...] = ()
+    taken: tuple[str, ...] = ()
 
     @property
     def role(self) -> Role:
-        """Down only when every port that is known refuses; sick when something lives there."""
-        if isinstance(self.error, Unreachable) and self.error.refused and self.ports_refuse:
+        """Down only when every port that is known refuses, nothing shows that it lives, and no other node of it can be
+        the broker by now; sick when something lives there."""
+        refuses = isinstance(self.error, Unreachable) and self.error.refused and self.ports_refuse
+        if refuses and not (self.nodes or self.signs or self.taken):
             return Role.DOWN
         return Role.SICK if isinstance(self.error, Sick | TimedOut) else Role.UNKNOWN
 
@@ -62,6 +70,28 @@ class Seen(Generic[V_co]):
     @property
     def debts(self) -> Sequence[Debt]:
         return [debt for site in self.sites for view in self.views(site) for debt in debts_of(view.documents)]
+
+    @property
+    def hints(self) -> Mapping[str, Hints]:
+        return {site: self._hints(site) for site in self.sites}
+
+    def _hints(self, site: str) -> Hints:
+        silent = [each for each in self.sites[site].values() if isinstance(each, Silent)]
+        sick = [each.error for each in silent if each.role is Role.SICK]
+        return Hints(
+            nodes=tuple(str(node) for node in self.nodes(site)),
+            signs=tuple(sign for each in silent for sign in each.signs),
+            taken=tuple(text for each in silent for text in each.taken),
+            remedy=next((each.error.remedy for each in silent if each.error.lies_here), ""),
+            late=bool(sick) and all(isinstance(error, TimedOut) for error in sick),
+        )
+
+    def nodes(self, site: str) -> list[Node]:
+        """The nodes of a site's brokers that the settings do not name."""
+        found: list[Node] = []
+        for each in self.sites[site].values():
+            found += each.nodes if isinstance(each, Silent) else nodes_of(each, self.peer(each))
+        return found
 
     @property
     def units(self) -> Sequence[UnitSeen]:
@@ -121,7 +151,23 @@ class Seen(Generic[V_co]):
             found += view.link.rows(self.peer(view), at)
             rows = [queue.row(view, at, acked=queue.acked) for queue in view.business.values() if queue.counted]
             found += rows if view.link.redelivers else [replace(each, delivering=0) for each in rows]
-        return found
+        return found + [
+            Row(ts=at, site=each.site, pair=each.pair, kind="node", name=each.at or each.shown_by)
+            for each in self._nodes_now()
+        ]
+
+    def _nodes_now(self) -> Iterator[Node]:
+        """The nodes that this look shows, without what the history tells."""
+        for site, brokers in self.sites.items():
+            other = next(each for each in self.sites if each != site)
+            for pair, each in brokers.items():
+                peer = self.view(other, pair)
+                if not isinstance(each, Silent):
+                    yield from nodes_of(each, peer)
+                elif peer is not None:
+                    yield from told_by(peer, site)
+                    if each.signs and isinstance(each.error, Unreachable) and each.error.refused:
+                        yield Node(site, pair, "", f"where the settings look nobody answered, and {each.signs[0]}")
 
     def differing(self) -> frozenset[str]:
         return frozenset().union(*(view.differing for view in self._all()))
@@ -135,7 +181,7 @@ class Seen(Generic[V_co]):
         return Residue.together(known).figures() if len(known) == len(self.sites[site]) else {}
 
     def findings(self) -> Sequence[Finding]:
-        return [*self._let_in(), *self._quarantined(), *self._unable()]
+        return [*self._let_in(), *self._quarantined(), *self._unable(), *self._beside()]
 
     def fence_strength(self, site: str) -> FenceStrength | None:
         views = self.views(site)
@@ -148,7 +194,8 @@ class Seen(Generic[V_co]):
 
     def as_if_lost(self, site: str) -> Self:
         gone = Unreachable(f"{site} is taken for lost, for this plan alone", refused=True)
-        brokers = {pair: Silent(pair, site, gone, ports_refuse=True) for pair in self.sites[site]}
+        nodes = {pair: tuple(node for node in self.nodes(site) if node.pair == pair) for pair in self.sites[site]}
+        brokers = {pair: Silent(pair, site, gone, ports_refuse=True, nodes=nodes[pair]) for pair in self.sites[site]}
         return replace(self, sites={**self.sites, site: brokers}, moved={}, before=None)
 
     def _before(self, view: Broker | Silent) -> Broker | None:
@@ -179,6 +226,15 @@ class Seen(Generic[V_co]):
                     f"Stop that acceptor while {debt.about} is away; `dr-ctl reinstate {debt.about}` once it is back."
                 )
                 yield QUARANTINE_ENDED(text, remedy)
+
+    def _beside(self) -> Iterator[Finding]:
+        """Brokers with several nodes, of which the settings name one."""
+        for site, brokers in self.sites.items():
+            for each in brokers.values():
+                if not isinstance(each, Silent):
+                    yield from of_nodes(each, self.peer(each), Severity.WARNING)
+                elif each.nodes:
+                    yield of_silent_nodes(site, each.nodes)
 
     def _unable(self) -> Iterator[Finding]:
         """What keeps clients from working, now where they are let in, and after a failover elsewhere."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
-from dr_ctl.core.model import Finding, Role, Weight, some
+from dr_ctl.core.model import Finding, Role, Severity, Weight, some
 from dr_ctl.engine.debts import DebtKind, lost_alone
 from dr_ctl.engine.findings import NOT_TAKEN_IN, OTHER_SITE_OPEN
 from dr_ctl.engine.operations import ACTIVATE, DRAIN, FENCE, QUIESCE, RESTART, UNFENCE
@@ -28,10 +28,12 @@ from dr_ctl.topologies.common.findings import (
     OTHER_SITE_HOLDS_MORE,
     RETURN_HOLDS_PAUSES,
 )
+from dr_ctl.topologies.common.nodes import of_nodes
 from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.common.view import Broker, Queue
 
 V = TypeVar("V", bound=Broker)
+_WEIGHTS: Final = {RESTART: Weight.RESTART, FENCE: Weight.SINGLE_STEP | Weight.FENCING}
 # Findings that the restart of a link mends.
 _MENDED: Final = frozenset({LINK_STOPPED.id, LINK_NOT_ATTACHED.id})
 
@@ -47,14 +49,16 @@ def findings(
                 yield from of_taken(view, [receipts.name(view.site)])
     else:
         restarts = move.ask.operation == RESTART
-        if move.ask.operation == FENCE:
-            for view in seen.views(move.source):
-                yield from of_link_doors(view, seen.view(move.target, view.pair))
+        weight = _WEIGHTS.get(move.ask.operation, Weight.SINGLE_STEP)
+        for view in seen.views(move.source) if move.ask.operation == FENCE else ():
+            peer = seen.view(move.target, view.pair)
+            yield from of_nodes(view, peer, Severity.WARNING)
+            yield from of_link_doors(view, peer)
         for each in of_source():
             if restarts and each.id in _MENDED:
                 continue
             is_uncounted = move.ask.operation == QUIESCE and each.id == COUNTED_BELOW_ZERO.id
-            yield each if is_uncounted else weighed(each, Weight.RESTART if restarts else Weight.SINGLE_STEP)
+            yield each if is_uncounted else weighed(each, weight)
     if move.ask.operation in (ACTIVATE, UNFENCE):
         yield from _replaced(seen, move)
     if move.ask.operation == ACTIVATE:

@@ -23,8 +23,9 @@ ROLES: Final = (Goal.ADMIT, Goal.RESTORE)
 
 
 class Tools(Generic[V_co]):
-    """An instance serves one command. `opened` is True once a call that opens the target has gone out. `opening_s`: for
-    how long a broker that was told to let clients in may keep them waiting."""
+    """An instance serves one command. `opened` is True once a call that opens the target has gone out, `cut_off` where
+    a hook was to cut the lost site off. `opening_s`: for how long a broker that was told to let clients in may keep
+    them waiting."""
 
     opening_s = 0.0
 
@@ -34,7 +35,7 @@ class Tools(Generic[V_co]):
         self.observer, self.recipe, self.sender, self.gate = observer, recipe, sender, gate
         self.rules, self.patience = recipe.rules, observer.patience
         self.doors = Doors(observer)
-        self.opened = False
+        self.opened = self.cut_off = False
 
     def by_hand(self, site: str, by_console: str) -> str:
         """What a person does where dr-ctl could not open a site again."""

@@ -17,7 +17,7 @@ from dr_ctl.topologies.common.calls import Requests, queues_of
 from dr_ctl.topologies.common.fence import Fence
 from dr_ctl.topologies.common.link import AnyLink
 from dr_ctl.topologies.common.names import MQTT_RETAINED, OURS
-from dr_ctl.topologies.topology import Obstacle
+from dr_ctl.topologies.topology import Node, Obstacle
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,10 +225,21 @@ class Broker(ABC):
         """The ports at which other nodes of the broker, and other brokers of its site, come in."""
         return frozenset()
 
+    @property
+    def replicates(self) -> bool:
+        """Say whether another node keeps a copy of its store, which it gets at one of those ports: cut off from each
+        other, both are active."""
+        return False
+
     def is_within(self, connection: Connection) -> bool:
         """Say whether a connection is one of those."""
         del connection
         return False
+
+    @property
+    def nodes(self) -> Sequence[Node]:
+        """Its other nodes, as far as it tells them: the settings name none of them."""
+        return ()
 
     @property
     def paused(self) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.durations import duration
-from dr_ctl.topologies.artemis.bridging import others
+from dr_ctl.topologies.artemis.bridging import nodes, others
 from dr_ctl.topologies.common.evidence import said, total
 from dr_ctl.topologies.common.link import Link
 from dr_ctl.topologies.common.residue import Residue
@@ -44,6 +44,10 @@ class ContinuityLink(Link["SiteView"]):
         if view.commands is None:
             return None
         return all(queue.consumers for flow in view.flows for queue in flow.outflow) and view.commands.out.consumers > 0
+
+    @property
+    def peer_nodes(self) -> Sequence[str]:
+        return nodes([self.view.service.connectors] if self.view.service is not None else [])
 
     def holds_of(self, queue: str) -> int | None:
         """Messages that have arrived lie staged until this site is activated."""

@@ -36,7 +36,7 @@ _MOVING: Final = ("MessageCount", "DeliveringCount", "ConsumerCount", "MessagesA
 _SERVICE: Final = (
     "SiteId", "SiteActivated", "Delivering", "ServiceStarted", "CommandManagerStarted", "InflowStagingDelay",
     "BridgeInterval", "OutflowMirrorSuffix", "OutflowAcksSuffix", "InflowMirrorSuffix", "InflowAcksSuffix",
-    "CommandDestinationPrefix",
+    "CommandDestinationPrefix", "RemoteConnectors",
 )  # fmt: skip
 _FLOW: Final = (
     "SubjectQueueName", "SubjectAddressName", "OutflowMirrorName", "OutflowAcksName", "InflowMirrorName",
@@ -113,6 +113,7 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
     serving = post.ask(Read(service, _SERVICE))
     post.send(reader, timeout_s=timeout_s)
     fields = itself.fields()
+    joined_to = group.read(reader.url, fields, fields.text("NodeID"), topology.answer())
     plugin = _service(serving) if there.value() else None
     whole = parts.found(listed.answer())
     counted = [replace(parts.counted(bean, row), internal=True) for bean, row in parts.found(moved.answer())]
@@ -138,7 +139,7 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
         now_ms=clock_ms(runtime.answer()),
         disk_used=limits.disk_used(fields),
         obstacles=limits.of_server(fields),
-        group=group.read(fields, fields.text("NodeID"), topology.answer()),
+        group=joined_to,
         start=str(runtime.fields().number("StartTime")),
         acceptors=tuple(parts.acceptor(bean, row) for bean, row in parts.found(acceptors.answer())),
         queues=tuple(
@@ -279,6 +280,7 @@ def _service(asked: Asked[Read]) -> Service:
             fields.text("InflowAcksSuffix"),
         ),
         prefix=fields.text("CommandDestinationPrefix"),
+        connectors=fields.texts("RemoteConnectors"),
     )
 
 

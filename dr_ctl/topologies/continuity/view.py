@@ -22,7 +22,8 @@ PREFIX: Final = "continuity.cmd"
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """The plugin itself. `suffixes` name its queues: outflow of messages, of acknowledgements, inflow of both."""
+    """The plugin itself. `suffixes` name its queues: outflow of messages, of acknowledgements, inflow of both;
+    `connectors` lead to its peer, each to another node."""
 
     bean: str
     site_id: str
@@ -33,6 +34,7 @@ class Service:
     interval_ms: float
     suffixes: tuple[str, str, str, str]
     prefix: str
+    connectors: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

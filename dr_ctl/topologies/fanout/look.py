@@ -52,7 +52,6 @@ def look(
         documents=document_files.texts(),
         disk_used=answer.share,
         obstacles=answer.obstacles,
-        slave=answer.broker.flag("Slave"),
         networks=answer.networks,
         denied=answer.denied,
         bridges=tuple(each for each, network in answer.connections if network),

@@ -25,7 +25,6 @@ from dr_ctl.topologies.common.findings import (
     LINK_STOPPED,
     LINK_UNKNOWN,
     LOCK_COORDINATOR,
-    NOT_ACTIVE,
     OUTFLOW_PAUSED,
 )
 from dr_ctl.topologies.common.rules import Rules
@@ -66,8 +65,6 @@ def of_return(seen: MirrorSeen, move: Move) -> Iterator[Finding]:
 def of_broker(view: BrokerView, *, kept_out: bool = False) -> Iterator[Finding]:
     """Find what is wrong at one broker of any role. A broker `kept_out` of its peer is not attached on purpose."""
     name = f"{view.site}/{view.pair}"
-    if not view.active:
-        yield NOT_ACTIVE(f"{name}: the broker is not active (a passive backup?)", "Start or promote it first.")
     yield from of_doors(name, view)
     yield from _doors(name, view)
     yield from _lasting(name, view)

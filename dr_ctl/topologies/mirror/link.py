@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.durations import duration
+from dr_ctl.stomp_io.address import Address
 from dr_ctl.topologies.common.evidence import total
 from dr_ctl.topologies.common.link import Link
 from dr_ctl.topologies.topology import LinkSeen, Stake, drain_s
@@ -66,8 +68,21 @@ class MirrorLink(Link["BrokerView"]):
     @property
     def hears_peer(self) -> bool:
         """By the peer's link at its door, too."""
-        ports = {door.port for door in self.doors if door.port is not None}
-        return self.attached or any(each.port in ports for each in self.view.connections)
+        guests = self.guests(None)
+        return self.attached or any(each not in guests for each in self.at_doors())
+
+    @property
+    def speaks_amqp_to(self) -> Sequence[Address]:
+        link = self.view.broker_connection
+        found = [urlsplit(each) for each in link.uri.split("#")] if link is not None else []
+        return [
+            Address(each.hostname, each.port) for each in found if each.hostname is not None and each.port is not None
+        ]
+
+    @property
+    def peer_nodes(self) -> Sequence[str]:
+        at = [f"{each.host}:{each.port}" for each in self.speaks_amqp_to]
+        return at if len(at) > 1 else ()
 
     def guests(self, peer: BrokerView | None) -> list[Connection]:
         """A broker is known by its node's id, at both ends of a link; as what this broker's own link is attached to,

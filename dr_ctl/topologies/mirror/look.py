@@ -25,15 +25,9 @@ from dr_ctl.topologies.common.view import Config, Connection, Consumer, Grants, 
 from dr_ctl.topologies.mirror.view import BrokerView, Link
 
 _SERVER: Final = (
-    "Active",
-    "Version",
-    "NodeID",
-    "CurrentTimeMillis",
-    "PendingMirrorAcks",
-    *limits.SERVER,
-    *group.SERVER,
-)
-_LINK: Final = ("Name", "Started", "Connected", "Protocol")
+    "Active", "Version", "NodeID", "CurrentTimeMillis", "PendingMirrorAcks", *limits.SERVER, *group.SERVER,
+)  # fmt: skip
+_LINK: Final = ("Name", "Started", "Connected", "Protocol", "Uri")
 _EVERYTHING: Final = ("", -1, -1)
 FEW: Final = 100
 """Queues that are asked for one by one; of more the whole is asked for."""
@@ -111,6 +105,7 @@ def _look(
     listed = post.ask(Read(beans.all_queues(broker), size.queue)) if size.queue else None
     post.send(reader, timeout_s=timeout_s)
     fields = itself.fields()
+    joined_to = group.read(reader.url, fields, fields.text("NodeID"), topology.answer(), active=fields.flag("Active"))
     now_ms = fields.number("CurrentTimeMillis")
     start = str(runtime.fields().number("StartTime"))
     queues = {queue.bean: queue for queue in known.queues} if known is not None else {}
@@ -136,11 +131,10 @@ def _look(
         broker=broker,
         version=fields.text("Version"),
         node=fields.text("NodeID"),
-        active=fields.flag("Active"),
         now_ms=now_ms,
         disk_used=limits.disk_used(fields),
         obstacles=limits.of_server(fields),
-        group=group.read(fields, fields.text("NodeID"), topology.answer()),
+        group=joined_to,
         pending_acks=fields.number("PendingMirrorAcks"),
         start=start,
         acceptors=tuple(parts.acceptor(bean, row) for bean, row in parts.found(acceptors.answer())),
@@ -208,9 +202,9 @@ def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
     outflow = post.ask(Read(view.outflow.bean, parts.QUEUE)) if view.outflow is not None else None
     post.send(reader, timeout_s=timeout_s)
     fields = server.fields()
+    group.must_be_active(reader.url, view.group, fields)
     return replace(
         view,
-        active=fields.flag("Active"),
         now_ms=fields.number("CurrentTimeMillis"),
         pending_acks=fields.number("PendingMirrorAcks"),
         start=str(runtime.fields().number("StartTime")),
@@ -331,7 +325,13 @@ def _started(reader: Reader, doors: Mapping[str, Asked[Read]]) -> dict[str, bool
 
 
 def _link(fields: Fields) -> Link:
-    return Link(fields.text("Name"), fields.flag("Started"), fields.flag("Connected"), fields.text("Protocol"))
+    return Link(
+        fields.text("Name"),
+        fields.flag("Started"),
+        fields.flag("Connected"),
+        fields.text("Protocol"),
+        fields.any_text("Uri"),
+    )
 
 
 def _is_gone(answer: Answer) -> bool:

@@ -18,7 +18,6 @@ from dr_ctl.topologies.common.findings import (
     LINK_STOPPED,
     LINK_UNKNOWN,
     LOCK_COORDINATOR,
-    NOT_ACTIVE,
     OUTFLOW_PAUSED,
 )
 from dr_ctl.topologies.common.named import Named, doors
@@ -60,7 +59,6 @@ def _holding(view: BrokerView) -> str:
 
 
 BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
-    Named(NOT_ACTIVE, lambda view: "active" if view.active else "not active"),
     Named(LINK_DOOR_UNKNOWN, lambda view: doors(view.link.doors)),
     Named(
         OPENS_AT_BOOT,

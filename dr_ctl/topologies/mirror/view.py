@@ -15,15 +15,17 @@ from dr_ctl.topologies.mirror.link import MirrorLink
 
 @dataclass(frozen=True, slots=True)
 class Link:
+    """A broker connection. `uri` names its peer, and other nodes of the peer behind `#`."""
+
     name: str
     started: bool
     connected: bool
     protocol: str
+    uri: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerView(ArtemisBroker):
-    active: bool
     pending_acks: int
     links: tuple[Link, ...]
     lock_coordinators: tuple[str, ...]
@@ -62,9 +64,9 @@ class BrokerView(ArtemisBroker):
     @property
     def role(self) -> Role:
         """Serving as soon as one client door is open; a door that the broker does not have leaves it unknown."""
-        if self.active and self.open:
+        if self.open:
             return Role.SERVING
-        return Role.UNKNOWN if self.missing_doors or not self.active else Role.STANDBY
+        return Role.UNKNOWN if self.missing_doors else Role.STANDBY
 
 
 MirrorSeen = Seen[BrokerView]

@@ -8,21 +8,19 @@ from pathlib import Path
 from typing import Final
 
 from dr_ctl.core.clock import Clock
-from dr_ctl.core.errors import Between, BrokerError, Sick, Unreachable
+from dr_ctl.core.errors import Between, BrokerError, Passive, Sick, Unreachable
 from dr_ctl.core.patience import Patience
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Outcome
 from dr_ctl.engine.plan import Call
-from dr_ctl.jolokia.client import Read
 from dr_ctl.jolokia.errors import BadValue
-from dr_ctl.jolokia.values import Fields
 from dr_ctl.processes.hooks import Place
 from dr_ctl.processes.secrets import variables
 from dr_ctl.settings.model import Installation
 from dr_ctl.settings.topologies.classic_shared_store import ClassicSharedStore, SharedStoreBroker
 from dr_ctl.stomp_io.address import parse_address
 from dr_ctl.stomp_io.stream import takes_connections
-from dr_ctl.topologies.classic import access, beans
+from dr_ctl.topologies.classic import access
 from dr_ctl.topologies.classic.look import ask
 from dr_ctl.topologies.common import access as common
 from dr_ctl.topologies.common import observer
@@ -63,11 +61,11 @@ class Access(access.Access[BrokerView]):
         has its management, which says only that it waits."""
         try:
             return self._ask(self._own_name, timeout_s)
-        except BadValue as error:
-            if not self._says_that_it_waits(timeout_s):
-                raise Between(f"{self.site}/{self.pair} is starting or ending: {error}") from error
+        except Passive:
             lock, unread = self._lock()
             return self._waiting(lock, unread, runs=True)
+        except BadValue as error:
+            raise Between(f"{self.site}/{self.pair} is starting or ending: {error}") from error
         except Unreachable as error:
             if not error.refused:
                 raise self._alive_by_its_lease(error) from error
@@ -77,11 +75,6 @@ class Access(access.Access[BrokerView]):
             if lock is None:
                 raise SilentAndUnread(str(error), unread) from error
             return self._waiting(lock, unread, runs=self.process.runs())
-
-    def _says_that_it_waits(self, timeout_s: float) -> bool:
-        bean = beans.broker(self._own_name)
-        answer = self.reader().look([Read(bean, ("Slave",))], timeout_s=timeout_s)[0]
-        return Fields(bean, answer.value()).flag("Slave")
 
     def _alive_by_its_lease(self, error: BrokerError) -> BrokerError:
         """Report as sick a silent broker whose lease lasts: the broker has lived a moment ago."""
@@ -123,7 +116,6 @@ class Access(access.Access[BrokerView]):
             documents=self.document_files.texts(),
             disk_used=answers.share,
             obstacles=answers.obstacles,
-            slave=answers.broker.flag("Slave"),
             networks=answers.networks,
             denied=answers.denied,
             bridges=tuple(each for each, network in answers.connections if network),

@@ -97,7 +97,7 @@ class BrokerView(ClassicBroker):
     @property
     def has_the_store(self) -> bool:
         """True if the broker serves from the store, or could, as it answers and the lock is held and not another's."""
-        return self.answered and not self.slave and self.lock is not None and self.lock.held and self.others is None
+        return self.answered and self.lock is not None and self.lock.held and self.others is None
 
     @property
     def named_in_vain(self) -> bool:
@@ -140,7 +140,7 @@ Sites = Mapping[str, Mapping[str, "BrokerView | Silent"]]
 def beside(sites: Sites) -> Sites:
     """Let each broker know whether the other one answers as the holder of the store."""
     views = [each for brokers in sites.values() for each in brokers.values() if isinstance(each, BrokerView)]
-    serve = {view.site for view in views if view.answered and not view.slave}
+    serve = {view.site for view in views if view.answered}
     return {
         site: {
             pair: replace(each, peer_serves=bool(serve - {site})) if isinstance(each, BrokerView) else each

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 from dr_ctl.core.model import Finding, Json, Role
 from dr_ctl.engine.debts import Debt
 from dr_ctl.engine.lease import Look
-from dr_ctl.engine.ports import UnitSeen
+from dr_ctl.engine.ports import Hints, UnitSeen
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.topologies.topology import BrokerSeen, FenceStrength, LinkSeen, Seen, Stake, WorkloadSeen
 from dr_ctl.topologies.workloads import checks
@@ -39,6 +39,10 @@ class SeenWithWorkloads(Generic[S]):
     @property
     def debts(self) -> Sequence[Debt]:
         return self.bare.debts
+
+    @property
+    def hints(self) -> Mapping[str, Hints]:
+        return self.bare.hints
 
     @property
     def brokers(self) -> Sequence[BrokerSeen]:

@@ -25,13 +25,13 @@ _SEND: Final = f"java.util.Map,int,{TEXT},boolean,{TEXT},{TEXT}"
 
 def everywhere(broker: Broker, parameters: Callable[[Acceptor], Mapping[str, str]]) -> Iterator[Bean]:
     """The beans that have equal names at every kind of broker. `parameters` gives an acceptor's parameters."""
-    yield Bean(RUNTIME, partial(_runtime, broker), dict)
+    yield Bean(RUNTIME, partial(runtime, broker), dict)
     for acceptor in broker.acceptors.values():
         name = names.part(broker.name, "acceptors", acceptor.name)
         yield Bean(name, partial(_acceptor, acceptor, parameters), partial(_doors, broker, acceptor))
 
 
-def _runtime(broker: Broker) -> dict[str, Any]:
+def runtime(broker: Broker) -> dict[str, Any]:
     return {"StartTime": broker.start_ms, "Uptime": broker.now_ms() - broker.start_ms}
 
 

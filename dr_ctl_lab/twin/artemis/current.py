@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from dr_ctl_lab.twin.artemis import beans as common
-from dr_ctl_lab.twin.artemis import listings
+from dr_ctl_lab.twin.artemis import listings, names
 from dr_ctl_lab.twin.artemis.beans import TEXT
 from dr_ctl_lab.twin.artemis.broker import ArtemisBroker
 from dr_ctl_lab.twin.artemis.limits import AddressSettings
@@ -109,6 +109,27 @@ def server_operations(broker: ArtemisBroker) -> Operations:
         f"addSecuritySettings({','.join([TEXT] * 13)})": broker.security.add,
         "reloadConfigurationFile()": broker.security.reload,
     }
+
+
+def passive(broker: ArtemisBroker) -> Iterator[Bean]:
+    """What a node shows that waits for its turn: the broker's bean, with counts of nothing, and none beside it."""
+    nothing = {
+        **dict.fromkeys(("AddressMemoryUsage", "PendingMirrorAcks", "QueueCount", "ConnectionCount"), 0),
+        "DiskStoreUsage": 0.0,
+        "QueueNames": [],
+        "AddressNames": [],
+        "Active": False,
+        "Backup": True,
+    }
+    kept = ("listNetworkTopology()", f"getRolesAsJSON({TEXT})", f"listUser({TEXT})")
+    operations = {
+        **{name: operation for name, operation in server_operations(broker).items() if name in kept},
+        **listings_of(list, list),
+        "listPreparedTransactionDetailsAsJSON()": lambda: "",
+        "listLockCoordinatorsAsJSON()": lambda: "[]",
+    }
+    yield Bean(names.server(broker.name), lambda: {**server(broker), **nothing}, lambda: operations)
+    yield Bean(common.RUNTIME, lambda: common.runtime(broker), dict)
 
 
 def listings_of(connections: Callable[[], list[Listed]], consumers: Callable[[], list[Listed]]) -> Operations:

@@ -213,7 +213,7 @@ def _service(broker: ContinuityBroker) -> dict[str, Any]:
         "InflowAcksSuffix": IN_ACKS,
         "CommandDestinationPrefix": COMMANDS,
         "LocalConnector": "local",
-        "RemoteConnectors": ["peer"],
+        "RemoteConnectors": service.connectors,
         "LocalUsername": "admin",
         "RemoteUsername": "admin",
     }

@@ -19,6 +19,9 @@ from dr_ctl_lab.twin.parts import BrokerSaysNo
 
 
 def beans(broker: MirrorBroker) -> Iterator[Bean]:
+    if broker.group.passive:
+        yield from current.passive(broker)
+        return
     yield Bean(names.server(broker.name), partial(server, broker), partial(server_operations, broker))
     yield from current.everywhere(broker)
     if broker.link.configured:
@@ -81,7 +84,7 @@ def server_operations(broker: MirrorBroker) -> Operations:
 
 def _link_row(broker: MirrorBroker) -> dict[str, Any]:
     link = broker.link
-    uri = f"tcp://127.0.0.1:{link.port}"
+    uri = "#".join(f"tcp://127.0.0.1:{port}" for port in (link.port, *link.alternates))
     return {"name": link.name, "protocol": "AMQP", "started": link.started, "uri": uri, "connected": link.connected}
 
 

@@ -75,6 +75,7 @@ class Link:
     captures: bool = False
     knows_peer: bool = False  # attached since the broker's start
     breaks: int = 0  # how often it was taken down here
+    alternates: tuple[int, ...] = ()  # ports of other nodes of the peer
     peer_node: str = ""  # by it a broker is known at both ends of a link
 
 

@@ -83,7 +83,6 @@ UNSHIPPED = replace(LONDON, ids=flow("london", IDS, bridges=(bridge("london", ID
 MISSING = replace(PARIS, queues=PARIS.queues[1:])
 LEAVES, TAKES = "`--accept-difference orders=3`", "is paused there, and clients may send to it"
 ONE = [
-    (replace(LONDON, active=False), PARIS, "DR-SITE-002 error", "not active"),
     (without_bridges(LONDON), PARIS, "DR-BRIDGE-002 error", "AMQ224058"),
     (replace(LONDON, ids=None), PARIS, "DR-BRIDGE-003 error", "would come twice"),
     (bridged(started=False), PARIS, "DR-BRIDGE-004 warning", "bridge.mirror.paris.orders is stopped"),

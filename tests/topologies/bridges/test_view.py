@@ -52,7 +52,6 @@ def shut(view: BrokerView, *, by_role: bool, by_pause: bool) -> BrokerView:
         (shut(LONDON, by_role=False, by_pause=True), False, Role.SERVING),
         (shut(PARIS, by_role=False, by_pause=False), True, Role.SERVING),
         (replace(LONDON, acceptors=(door("clients", CLIENTS, "london", started=False),)), False, Role.STANDBY),
-        (replace(LONDON, active=False), False, Role.UNKNOWN),
         (replace(LONDON, config=Config(("clients", "cleints"), ("bridge",), None)), True, Role.UNKNOWN),
         (broker("london", among=()), None, Role.UNKNOWN),
     ],

@@ -64,7 +64,6 @@ def broker(site: str, *, closed: bool | None = None, **more: Any) -> BrokerView:
         "acceptors": (door("clients", CLIENTS, site), door("bridge", BRIDGES, site)),
         "queues": tuple(queue(unit, site=site, paused=shut) for unit in units),
         "connections": (connection("bridge", BRIDGES),),
-        "active": True,
         "flows": tuple(flow(site, unit) for unit in units),
         "ids": flow(site, IDS),
         "arrived": (arrived(site),),

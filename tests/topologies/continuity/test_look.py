@@ -57,7 +57,8 @@ class Console:
         if request.bean == SERVICE:
             return Answer(None, self._service()) if self.plugin else Answer(PolicyRefused("forbidden"))
         if request.bean == SERVER:
-            return Answer(None, {"Version": "2.11.0", "NodeID": "node"})
+            group = {"Backup": False, "SharedStore": False}
+            return Answer(None, {"Version": "2.11.0", "NodeID": "node", **group})
         if request.bean.startswith("java.lang"):
             return Answer(None, {"StartTime": 1000, "Uptime": 500})
         if "component=acceptors" in request.bean:

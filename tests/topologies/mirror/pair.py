@@ -76,6 +76,8 @@ class Management:
         self.outflow = self.queue(f"{OUTFLOW_PREFIX}{self.peer}", InternalQueue=True, ConsumerCount=1)
         self.server = {
             "Active": True,
+            "Backup": False,
+            "SharedStore": False,
             "Version": "2.56.0",
             "NodeID": f"node-{self.site}",
             "CurrentTimeMillis": 1795251263227,

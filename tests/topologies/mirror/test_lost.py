@@ -97,7 +97,6 @@ def short(calls: Sequence[Call], site: str = "paris") -> list[tuple[Any, ...]]:
     [
         (replace(PARIS, links=(replace(PARIS.links[0], connected=False),)), {}),
         # What would make the opened site useless or unsafe refuses it.
-        (replace(PARIS, active=False), {"DR-SITE-002": "error"}),
         (replace(PARIS, config=Config(("amqp",), ("mirror",), None)), {"DR-DOOR-001": "error"}),
         (replace(PARIS, config=Config(("clients",), None, None),
                  acceptors=(*PARIS.acceptors, door("amqp", 5672, site="paris"))), {"DR-DOOR-003": "error"}),
@@ -130,7 +129,7 @@ def test_a_lost_site_that_lives_refuses_it(london: Any) -> None:
 
 
 def test_what_a_closed_site_says_of_itself_is_not_asked() -> None:
-    assert against("failover", seen(replace(LONDON, active=True, prepared=("AQID",), links=()), PARIS)) == {}
+    assert against("failover", seen(replace(LONDON, prepared=("AQID",), links=()), PARIS)) == {}
 
 
 @pytest.mark.parametrize(

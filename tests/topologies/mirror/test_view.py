@@ -43,7 +43,6 @@ MORE = Config(("clients", "more"), None, None)
     [
         (broker("london"), SERVING),
         (broker("london", serving=False), STANDBY),
-        (broker("london", active=False), UNKNOWN),
         (broker("london", acceptors=()), UNKNOWN),
         (broker("london", serving=False, config=MORE), UNKNOWN),
         (broker("london", config=MORE), SERVING),

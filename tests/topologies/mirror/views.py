@@ -43,7 +43,6 @@ def broker(site: str, *queues: Queue, serving: bool | None = None, **more: Any) 
     usual = {
         "config": Config(("clients",), ("mirror",), None, greets_at=CLIENTS),
         "broker": f"broker-{site}",
-        "active": True,
         "pending_acks": 0,
         "acceptors": doors(site, serving=site == "london" if serving is None else serving),
         "links": (Link(PEERS[site], started=True, connected=True, protocol="AMQP"),),

@@ -73,8 +73,8 @@ def _until_held(tools: BridgesTools, calls: Sequence[Call], site: str, hand: Han
 
 def _may_open(tools: BridgesTools, move: Move) -> tuple[list[BrokerView], str | None]:
     """Gives the target's brokers, and why nothing may be opened."""
-    there, here, sick = _sides(tools, move)
-    if sick and not any(view.open_among(move.moves) for view in there):
+    there, here, lives = _sides(tools, move)
+    if lives and not any(view.open_among(move.moves) for view in there):
         return there, f"{move.source} lives and cannot be managed: it may serve clients"
     if (opened := _open_beside(here, move)) is not None:
         return there, opened
@@ -90,11 +90,13 @@ def _open_beside(here: Sequence[BrokerView], move: Move) -> str | None:
 
 
 def _sides(tools: BridgesTools, move: Move) -> tuple[list[BrokerView], list[BrokerView], bool]:
-    """Look at both sites in the same moment: the target's brokers, the source's, and whether that one is sick."""
+    """Look at both sites in the same moment: the target's brokers, the source's, and whether that one lives and does
+    not answer."""
     if move.ask.operation == FAILOVER:
         # A lost site that does not answer is not seen open.
         there, seen = tools.observer.look_at(move.target), tools.observer.look_once(least_s=tools.patience.last_look_s)
-        return there, seen.views(move.source), seen.roles[move.source] is Role.SICK
+        lives = seen.roles[move.source] is Role.SICK or (not tools.cut_off and bool(seen.hints[move.source].signs))
+        return there, seen.views(move.source), lives
     sites = [tools.observer.at(site) for site in (move.target, move.source)]
     views = tools.observer.together(lambda access: access.look(), [each for site in sites for each in site])
     return views[: len(sites[0])], views[len(sites[0]) :], False

@@ -104,8 +104,10 @@ def _may_open(tools: Tools[Broker], move: Move) -> tuple[list[Broker], str | Non
         # A lost site that does not answer is not seen open. At any other site, silence is an error.
         there, seen = tools.observer.look_at(move.target), tools.observer.look_once(least_s=tools.patience.last_look_s)
         here = seen.views(move.source)
-        if seen.roles[move.source] is Role.SICK and not any(view.open for view in there):
-            return there, f"{move.source} lives and cannot be managed: it may serve clients"
+        signs = () if tools.cut_off else seen.hints[move.source].signs
+        if (seen.roles[move.source] is Role.SICK or signs) and not any(view.open for view in there):
+            why = some(signs) or "it cannot be managed"
+            return there, f"{move.source} lives, and may serve clients: {why}"
     else:
         sites = [tools.observer.at(site) for site in (move.target, move.source)]
         views = tools.observer.together(

@@ -52,6 +52,7 @@ def _answers(tools: Tools[Broker], site: str) -> bool:
 
 
 def owe(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    tools.cut_off = step.cut_off
     if not step.calls:
         return NotNeeded(step.about)
     if any(call.site == move.source for call in step.calls):

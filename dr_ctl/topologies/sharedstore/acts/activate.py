@@ -16,6 +16,7 @@ from dr_ctl.engine.operations import ACTIVATE, FAILOVER
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.engine.roles import stand
 from dr_ctl.engine.waiting import until
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.common import receipts
@@ -63,7 +64,7 @@ def _may_not(tools: StoreTools, seen: Seen[BrokerView], move: Move) -> str | Non
     if any(view.open for view in here):
         return f"{move.source} is open: it would give up the store while clients work"
     if len(here) < len(seen.sites[move.source]) or seen.roles[move.target] is not Role.STANDBY:
-        roles = ", ".join(f"{site} is {role.value}" for site, role in seen.roles.items())
+        roles = stand(seen)
         return f"the store cannot be handed over: {roles}"
     for access in tools.observer.at(move.target):
         if access.process.runs(fresh_s=0.0) is False:

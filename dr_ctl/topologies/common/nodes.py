@@ -1,0 +1,45 @@
+"""The nodes of a broker that the settings do not name, by what it tells itself and by where its peer looks for it.
+Pure.
+
+Until the settings can name them, a broker with several nodes is moved by nobody: which of them is the broker changes
+without a word, and opens what was closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from dr_ctl.core.model import Finding, Severity, some
+from dr_ctl.engine.findings import NODES_NOT_NAMED
+from dr_ctl.topologies.common.view import Broker
+from dr_ctl.topologies.topology import Node
+
+
+def nodes_of(view: Broker, peer: Broker | None) -> tuple[Node, ...]:
+    return tuple(view.nodes) or (told_by(peer, view.site) if peer is not None else ())
+
+
+def told_by(peer: Broker, site: str) -> tuple[Node, ...]:
+    """The nodes of a broker at which its peer's link looks for it: which of them the settings name is not known."""
+    at = peer.link.peer_nodes
+    return (Node(site, peer.pair, " or ".join(at), f"by the link of {peer.site}"),) if at else ()
+
+
+def of_nodes(view: Broker, peer: Broker | None, severity: Severity) -> Iterator[Finding]:
+    if nodes := nodes_of(view, peer):
+        yield NODES_NOT_NAMED(
+            f"the settings name one node of a broker with several: {some([str(each) for each in nodes])}",
+            f"Move {view.site} once its broker has one node, and its ha-policy says so. Until then a failover asks for "
+            "a person's word.",
+            severity=severity,
+        )
+
+
+def of_silent_nodes(site: str, nodes: Sequence[Node]) -> Finding:
+    """Of a broker that does not answer where the settings look for it."""
+    return NODES_NOT_NAMED(
+        f"{site} may be served, or be about to, where the settings do not look: {some([str(each) for each in nodes])}",
+        "See what each of them does: one that serves, name under `jolokia:` and `stomp:`; `dr-ctl status` says then "
+        "who serves.",
+        severity=Severity.WARNING,
+    )

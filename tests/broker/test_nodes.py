@@ -1,0 +1,151 @@
+"""A broker with a backup, of which the settings name one node, on real brokers: a failover never opens a second site
+beside a node that serves or is about to, and no fence makes two nodes active."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dr_ctl.agents.monitor import recording
+from dr_ctl.rpo.history.nodes import nodes
+from dr_ctl.settings.loader import load
+from dr_ctl_lab.lab.lab import Lab
+from tests.broker.driving import Ended, Operator, changed_settings, end_all, execute, state_of, until
+from tests.broker.groups import REPLICATED, SHARED, Backup, group_at_london
+
+pytestmark = [pytest.mark.broker]
+
+NODES, ALIVE, CUTS = "DR-NODE-001", "DR-ALIVE-001", "DR-NODE-002"
+FAILOVER = ("failover", "--to", "paris", "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown")
+WORD = ("--presume-down", "london", "--reason", "both its hosts are off")
+TAKEOVER_S = 120.0
+
+
+@pytest.fixture(autouse=True)
+def ended() -> Iterator[None]:
+    yield
+    end_all()
+
+
+def found(ended: Ended, ident: str) -> dict[str, Any]:
+    """The finding, which is there once."""
+    [finding] = [each for each in ended.document["findings"] if each["id"] == ident]
+    assert isinstance(finding, dict)
+    return finding
+
+
+@contextmanager
+def held(backup: Backup) -> Iterator[None]:
+    """The backup is as slow to take over as a lease on its store makes it."""
+    assert backup.process is not None
+    os.kill(backup.process.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(backup.process.pid, signal.SIGCONT)
+
+
+def recorded(lab: Lab) -> None:
+    """Let the history tell of the backup."""
+    settings = load(lab.settings_path)
+    with recording(settings, every_s=0.5):
+        until(lambda: nodes(settings.history, "london"), within_s=60, why="no node is in the history")
+
+
+@pytest.mark.parametrize(
+    ("policies", "alternates"),
+    [
+        pytest.param(SHARED, True, id="a shared store, by the link"),
+        pytest.param(REPLICATED, False, id="replication, by the history", marks=pytest.mark.deep),
+    ],
+)
+def test_no_site_is_opened_beside_a_node_that_serves_or_is_about_to(
+    tmp_path: Path, policies: tuple[str, str], *, alternates: bool
+) -> None:
+    with group_at_london(tmp_path, policies, alternates=alternates) as (lab, backup):
+        operator = Operator(lab, tmp_path / "state")
+        looked, moved = operator.run("validate"), operator.run("swapover", "--to", "paris", "--yes")
+        if not alternates:
+            recorded(lab)
+        with held(backup):
+            lab.kill("london")
+            status, waiting = operator.run("status"), operator.run(*FAILOVER)
+        until(backup.is_active, within_s=TAKEOVER_S, why="the backup does not take over")
+        until(lambda: operator.run(*FAILOVER, *WORD).document["findings"][0]["id"] == ALIVE, within_s=TAKEOVER_S)
+        serving = [operator.run(*FAILOVER), operator.run(*FAILOVER, *WORD), operator.run("check")]
+        opened = lab.admin("paris").clients_open()
+        backup.end()
+        until(lambda: operator.run(*FAILOVER, *WORD, "--dry-run").code == 0, within_s=TAKEOVER_S)
+        gone = [operator.run(*FAILOVER), operator.run(*FAILOVER, *WORD)]
+
+    assert (looked.code, moved.code) == (10, 10), moved.document
+    assert found(looked, NODES)["severity"] == "error"
+    assert "london/orders-1 has another node at 127.0.0.1:" in found(moved, NODES)["text"]
+    assert status.document["data"]["sites"]["london"]["role"] == "unknown"
+    assert waiting.code == 12, waiting.document
+    assert ("by the link of paris" if alternates else "by the history, at") in found(waiting, NODES)["text"]
+    for refused in serving[:2]:
+        assert refused.code == 12, refused.document
+        assert "the link between london/orders-1 and paris is attached" in found(refused, ALIVE)["text"]
+    for each in serving:
+        assert "--presume-down london --reason" not in each.told
+    assert not opened
+    assert [each.code for each in gone] == [12, 0], [each.document for each in gone]
+    assert found(gone[1], NODES)["severity"] == "warning"
+
+
+@pytest.mark.deep
+def test_a_node_that_answers_lives_where_every_line_between_the_sites_is_cut(tmp_path: Path) -> None:
+    """And a passive node is not taken for the broker, whatever the settings name."""
+    with group_at_london(tmp_path, SHARED) as (lab, backup):
+
+        def other(settings: dict[str, Any]) -> None:
+            ports = backup.site.ports
+            named = settings["sites"]["london"]["brokers"][0]
+            named["jolokia"] = named["jolokia"].replace(str(lab.site("london").ports["http"]), str(ports["http"]))
+            named["stomp"] = named["stomp"].replace(str(lab.site("london").ports["clients"]), str(ports["clients"]))
+            named["broker"] = backup.site.broker
+
+        operator = Operator(lab, tmp_path / "state")
+        by_backup = Operator(lab, tmp_path / "other", changed_settings(lab, tmp_path / "changed", other))
+        passive = [by_backup.run("status"), by_backup.run(*FAILOVER), by_backup.run(*FAILOVER, *WORD)]
+        lab.kill("london")
+        until(backup.is_active, within_s=TAKEOVER_S)
+        lab.cut()
+        execute(lab, "paris", "", "stopBrokerConnection(java.lang.String)", "london")
+        until(lambda: "a broker answers" in operator.run(*FAILOVER).told, within_s=TAKEOVER_S)
+        cut = [operator.run(*FAILOVER), operator.run(*FAILOVER, *WORD)]
+        serves = by_backup.run("status").document["data"]["sites"]["london"]["role"]
+        opened = lab.admin("paris").clients_open()
+
+    for each in passive:
+        assert "the node there is passive" in each.told, each.document
+    assert passive[0].document["data"]["sites"]["london"]["role"] == "unknown"
+    for refused in (*passive[1:], *cut):
+        assert refused.code == 12, refused.document
+    for refused in cut:
+        assert "a broker answers at 127.0.0.1:" in found(refused, ALIVE)["text"]
+    assert serves == "serving"
+    assert not opened
+
+
+@pytest.mark.deep
+def test_a_fence_where_the_nodes_replicate_is_refused_before_anything_is_closed(tmp_path: Path) -> None:
+    with group_at_london(tmp_path, REPLICATED, on_clients_door=True) as (lab, backup):
+        operator, before = Operator(lab, tmp_path / "state"), state_of(lab)
+        looked = operator.run("validate")
+        refused = [operator.run("swapover", "--to", "paris", "--yes"), operator.run("fence", "london", "--yes")]
+        after, active = state_of(lab), backup.is_active()
+
+    assert looked.code == 10, looked.document
+    for each in refused:
+        assert each.code == 10, each.document
+        assert "both would be active" in found(each, CUTS)["text"]
+        assert "to `clients:`" not in each.told
+    assert (after, active) == (before, False)
