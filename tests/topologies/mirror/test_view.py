@@ -47,7 +47,7 @@ MORE = Config(("clients", "more"), None, None)
         (broker("london", serving=False, config=MORE), UNKNOWN),
         (broker("london", config=MORE), SERVING),
     ],
-    ids=["open", "closed", "open but passive", "no doors", "closed, one door missing", "open, one door missing"],
+    ids=["open", "closed", "no doors", "closed, one door missing", "open, one door missing"],
 )
 def test_a_brokers_role_is_what_its_doors_show(view: BrokerView, role: Role) -> None:
     assert view.role is role
