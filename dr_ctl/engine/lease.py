@@ -28,6 +28,7 @@ LOCK: Final = "lock"
 # The text of what stands under a lock's name and was made by somebody else: no lock, but its number is taken.
 NOBODYS: Final = "nobody's"
 _NEVER: Final = 2**62
+_GONE: Final = "nobody: it is gone"
 _FAR_MS: Final = 50_000_000_000_000  # about 1 600 years: a moment that is further away may have no date
 
 
@@ -214,7 +215,7 @@ def lost_to(look: Look, me: LockDocument) -> LockDocument | None:
     others = [each for each in look.documents if each.epoch >= me.epoch and not each.same(me)]
     if others:
         return max(others, key=lambda each: each.epoch)
-    return None if any(each.same(me) for each in look.documents) else LockDocument(me.epoch, "nobody: it is gone")
+    return None if any(each.same(me) for each in look.documents) else LockDocument(me.epoch, _GONE)
 
 
 def conflict(look: Look, me: LockDocument, broken: Collection[LockDocument] = ()) -> LockDocument | None:
@@ -251,6 +252,11 @@ def _look(store: Store, now_ms: int, texts: Sequence[tuple[int, str]]) -> Look:
 
 def held_by(name: str, document: LockDocument) -> Locked:
     """The error that names who holds the lock."""
+    if document.run == _GONE:
+        return Locked(
+            f"the lock at {name} could not be had: it was written, and is not there",
+            remedy="See what that broker's log says of queues named dr-ctl.lock…; then type the same command again.",
+        )
     return Locked(
         f"another run holds the lock at {name}: {document.described}",
         remedy="Wait for it to end. Only if its process is certain to be gone: --break-lock --reason TEXT; a lock that "

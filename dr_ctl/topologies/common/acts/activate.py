@@ -1,7 +1,7 @@
 """The act of `activate`: the target's doors opened, pair by pair, and clients shown to be let in.
 
-If some pairs may have opened, the refused ones are tried again until the time is over. The run cannot go back from
-there, and late service is better than service with a part missing.
+If some pairs may have opened, those that did not are tried again until the time is over, also where a call was not
+answered: to open an open door changes nothing. The run cannot go back from there, and late service is better than none.
 """
 
 from __future__ import annotations
@@ -161,8 +161,8 @@ def _until_served(tools: Tools[Broker], outcomes: dict[Call, Outcome], move: Mov
         nonlocal again_at
         if hand.monotonic() > again_at:
             again_at = hand.monotonic() + tools.patience.again_s
-            refused = {pair for pair in left if _refused(pair, outcomes)}
-            if again := refused | (set(left) & tools.taken_back(move)):
+            unopened = {pair for pair in left if _unopened(pair, outcomes)}
+            if again := unopened | (set(left) & tools.taken_back(move)):
                 _try_again(tools, again, outcomes, move, hand)
 
     waited = until(
@@ -178,7 +178,7 @@ def _until_served(tools: Tools[Broker], outcomes: dict[Call, Outcome], move: Mov
 
 
 def _try_again(tools: Tools[Broker], pairs: set[str], outcomes: dict[Call, Outcome], move: Move, hand: Hand) -> None:
-    """Open what was refused, or closed again, once more, where the other broker of the pair is seen closed."""
+    """Once more open what was refused, not answered or closed again, where the pair's other broker is seen closed."""
     seen = tools.observer.look_once(least_s=tools.patience.last_look_s)
     views = {pair: seen.view(move.source, pair) for pair in pairs}
     # A lost site is silent. At any other site silence proves nothing, and no door is opened beside it.
@@ -215,8 +215,13 @@ def _no(outcome: Outcome) -> bool:
 
 
 def _refused(pair: str, outcomes: Mapping[Call, Outcome]) -> bool:
+    return _unopened(pair, outcomes) and all(_no(each) for call, each in outcomes.items() if call.unit == pair)
+
+
+def _unopened(pair: str, outcomes: Mapping[Call, Outcome]) -> bool:
+    """Whether no call to open a door of the pair is known to have done so."""
     mine = [each for call, each in outcomes.items() if call.unit == pair]
-    return bool(mine) and all(_no(each) for each in mine)
+    return bool(mine) and all(isinstance(each, Refused | Unknown) for each in mine)
 
 
 def _partly(pair: str, outcomes: Mapping[Call, Outcome]) -> bool:
