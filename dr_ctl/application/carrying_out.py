@@ -153,7 +153,7 @@ class Work:
                 result = self._result(ended, brings, after)
                 _seal(journal, self.files, result.envelope(self.caller.command))
             except StopAtOnce as stopped:
-                return replace(_stopped_at_once(stopped, self.files), ended=about)
+                return replace(_stopped_at_once(stopped, self.files, journal), ended=about)
             except NoRoom:
                 raise  # before the first call
             except Exception as error:
@@ -233,9 +233,12 @@ def _reported(result: Result, files: RunFiles) -> Result:
         return replace(result, findings=(*result.findings, finding))
 
 
-def _stopped_at_once(stopped: StopAtOnce, files: RunFiles) -> Result:
-    text = f"stopped {stopped.why}: nothing was undone, clients may be locked out of both sites"
-    remedy = "`dr-ctl status` says who is locked out; then `dr-ctl resume` or `dr-ctl abort`."
+def _stopped_at_once(stopped: StopAtOnce, files: RunFiles, journal: Journal) -> Result:
+    text = f"stopped {stopped.why}: nothing was changed, and the run stays open"
+    remedy = "`dr-ctl resume` goes on with it, `dr-ctl abort` ends it."
+    if any(entry.kind == "intent" for entry in journal.entries()):
+        text = f"stopped {stopped.why}: nothing was undone, clients may be locked out of both sites"
+        remedy = "`dr-ctl status` says who is locked out; then `dr-ctl resume` or `dr-ctl abort`."
     finding = STOPPED_AT_ONCE(text, remedy)
     return Result(ExitCode(128 + stopped.signum), text, (finding,), {"undone": False}, files.name)
 
