@@ -18,7 +18,7 @@ def left_behind(plan: Plan, *, one_store: bool = False) -> list[str]:
     )
     stays, away = (
         f"{source} stays up and closed and takes what {target} ships; switched off, there is none.",
-        f"none while {source} is away; what {target} takes lies at {target} alone.",
+        f"none until {source} is taken in again; what {target} takes lies at {target} alone.",
     )
     if one_store:
         stays = away = f"none, both sites use one store; {source} can take it while its broker runs and waits."

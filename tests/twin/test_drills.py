@@ -122,7 +122,7 @@ def test_london_is_killed_and_a_limit_was_given(person: Person) -> None:
     assert "With 100 accepted london must have ended by" in agreed.remedy("DR-LOSS-001")
     assert "--silent-since T --reason TEXT" in agreed.remedy("DR-LOSS-001")
     assert (ended.code, serving(person.twin)) == (0, ("paris",)), ended.out
-    assert "Second copy: none while london is away" in ended.out
+    assert "Second copy: none until london is taken in again" in ended.out
     assert person.types("status").out.splitlines()[-1] == "paris serves"
 
 
