@@ -49,7 +49,10 @@ class Debt:
     def remedy(self) -> str:
         if self.kind is DebtKind.FENCE:
             return f"`dr-ctl reinstate {self.about}` once it is back: it is closed first where it came back open."
-        return f"`dr-ctl reinstate {self.about}` once it is back: it lets that in without doubling anything."
+        return (
+            f"`dr-ctl reinstate {self.about}` once it is back: it compares both sites and lets that in; what may come "
+            "twice it names first."
+        )
 
     def as_json(self) -> dict[str, Json]:
         return {
