@@ -1,18 +1,25 @@
 """Plays a scenario: a text file of what befalls two sites, the commands of an operator, and all that they show.
 
 A line is a comment (`#`), blank, something that befalls the sites (`stage.py` has the words), or a command (`$`). What
-a command showed stands below it: `>` is its output, `!` what it said on standard error, then its exit code, each call
-that it changed something with in their order, and how everything is afterwards.
+a command showed stands below it: `>` is its output, `!` what it said on standard error, then its exit code if it is not
+0, each call that it changed something with in their order, and what is otherwise than when a command was last shown.
+Nothing stands there where there is nothing to tell.
+
+What is the same each time is told once. ` …+3` behind a line: the 3 lines below it are those that stand below the same
+line further up in the file. A run takes its lock before its first call and gives it back after its last; the calls for
+that are told where they are others, or come at another time. A run writes a report, and says where; it is told if not.
+A command without its `$` only sets the stage: it ends with 0, and another scenario shows what it says.
 """
 
 from __future__ import annotations
 
 import io
 import json
+import re
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
@@ -29,7 +36,7 @@ from tests.scenarios.stage import Stage, Unmet
 from tests.twin.test_crashes import Died
 
 SHOWN: Final = ("> ", "! ", "exit ", "call ", "now ")
-SAME: Final = "now as before"
+LOCK: Final = "dr-ctl.lock."
 
 
 @dataclass
@@ -72,14 +79,14 @@ def parse(path: Path) -> list[Step]:
 
 def play(path: Path) -> list[Step]:
     """The same lines, with what the commands show now. A line `anew` begins with other sites."""
-    steps = parse(path)
+    steps, said_before = parse(path), Said()
     firsts = [0, *(at for at, each in enumerate(steps) if each.text == "anew"), len(steps)]
     for first, end in pairwise(firsts):
         with Stage.set() as stage:
-            normal, before = Normal(stage.home), [""]
+            player = Player(stage, said_before)
             for step in steps[first:end]:
                 try:
-                    _do(stage, step, normal, before)
+                    player.do(step)
                 except Exception as error:
                     raise Unmet(f"{path}:{step.number}: {step.text}: {error}") from error
             if left := stage.untouched():
@@ -87,51 +94,136 @@ def play(path: Path) -> list[Step]:
     return steps
 
 
-def _do(stage: Stage, step: Step, normal: Callable[[str], str], before: list[str]) -> None:
-    if step.is_command:
-        step.lines = list(_shown(stage, step.text.removeprefix("$ "), normal, before))
-    elif step.text.startswith("file "):
-        stage.write(step.text.removeprefix("file "), [each.removeprefix("    ") for each in step.lines])
-    elif step.text and step.text != "anew" and not step.text.startswith("#"):
-        stage.do(step.text)
-
-
 def written(steps: Sequence[Step]) -> str:
     return "\n".join(step.written() for step in steps) + "\n"
 
 
-def _shown(stage: Stage, line: str, normal: Callable[[str], str], before: list[str]) -> Iterator[str]:
-    """What one command shows: all of its output; or behind a `|` the names of the parts of its JSON document, or how
-    many lines from its end (`tail 5`)."""
-    newest = max((each.name for each in (stage.home / "state" / "runs").glob("*")), default="RUN")
-    program, *words = (newest if word == "RUN" else word for word in shlex.split(line.partition(" | ")[0]))
-    paths = line.partition(" | ")[2].split()
-    if program == "cat":
-        yield from _marked(">", normal((stage.home / words[0]).read_text(encoding="utf-8")))
-        return
-    if program != "dr-ctl":
-        raise Unmet("only dr-ctl and cat are typed here")
-    stage.calls.clear()
-    assert stage.twin
-    code, said = _typed(stage, words)
-    out = "".join(text for mark, text in said if mark == ">")
-    tests.documents.no_none("".join(text for _, text in said))
-    _tells_no_secret(stage, said)
-    if out.startswith('{"'):
-        for document in map(json.loads, out.splitlines()):
-            tests.documents.hold(document, json.loads(out.splitlines()[-1])["command"])
-    tail = int(paths[1]) if paths[:1] == ["tail"] else None
-    paths = paths if tail is None else []
-    lines = [each for mark, text in said if mark == "!" or not paths for each in _marked(mark, normal(text))]
-    yield from lines if tail is None else lines[-tail:]
-    for path in paths:
-        yield f"> {path}: {normal(json.dumps(_part(json.loads(out), path.split('.')), ensure_ascii=False))}"
-    yield f"exit {code}"
-    yield from (f"call {normal(each)}" for each in _grouped(stage.calls) or ["none"])
-    now = "\n".join(f"now {normal(each)}" for each in stage.situation())
-    yield from [SAME] if now == before[0] else now.splitlines()
-    before[0] = now
-    system().sleep(1.0)  # nobody types two commands in one second
+class Said:
+    """What commands said so far."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._at: dict[str, list[int]] = {}
+
+    def briefly(self, lines: Sequence[str]) -> Iterator[str]:
+        """These lines; where several are as some that were said before, the first of them and how many follow."""
+        at = 0
+        while at < len(lines):
+            same = max((self._same(lines[at:], there) for there in self._at.get(lines[at], ())), default=0)
+            is_brief = same > 1 and len(lines[at]) > len("> ")
+            yield f"{lines[at]} …+{same - 1}" if is_brief else lines[at]
+            at += same if is_brief else 1
+        for line in [*lines, ""]:
+            self._at.setdefault(line, []).append(len(self._lines))
+            self._lines.append(line)
+
+    def _same(self, lines: Sequence[str], there: int) -> int:
+        pairs = zip(lines, self._lines[there : there + len(lines)], strict=False)
+        return next(
+            (count for count, (one, other) in enumerate(pairs) if one != other),
+            min(len(lines), len(self._lines) - there),
+        )
+
+
+class Player:
+    """Does the lines of one stage, and writes below its commands what they showed."""
+
+    def __init__(self, stage: Stage, said_before: Said) -> None:
+        self._stage, self._said = stage, said_before
+        self._normal = Normal(stage.home)
+        self._told: dict[str, str] = {}
+
+    def do(self, step: Step) -> None:
+        if step.is_command:
+            step.lines = list(self._shown(step.text.removeprefix("$ ")))
+        elif step.text.startswith("dr-ctl "):
+            self._set(step.text)
+        elif step.text.startswith("file "):
+            self._stage.write(step.text.removeprefix("file "), [each.removeprefix("    ") for each in step.lines])
+        elif step.text and step.text != "anew" and not step.text.startswith("#"):
+            self._stage.do(step.text)
+
+    def _set(self, line: str) -> None:
+        code, said = self._typed(shlex.split(line)[1:])
+        if code != "0":
+            raise Unmet(f"ended with {code}: {''.join(text for _, text in said)}")
+
+    def _shown(self, line: str) -> Iterator[str]:
+        """What one command shows: all of its output; or behind a `|` what is looked at: parts of its JSON document by
+        their names, lines from its end (`tail 5`), or those that a pattern is in (`grep billing|mailer`)."""
+        stage, normal = self._stage, self._normal
+        program, *words = shlex.split(line.partition(" | ")[0])
+        paths = line.partition(" | ")[2].split()
+        if program == "cat":
+            yield from _marked(">", normal((stage.home / words[0]).read_text(encoding="utf-8")))
+            return
+        if program != "dr-ctl":
+            raise Unmet("only dr-ctl and cat are typed here")
+        told, journals = self._told or self._normally(stage.at_first), _journals(stage.home)
+        code, said = self._typed(words)
+        out = "".join(text for mark, text in said if mark == ">")
+        cut, paths = (paths, []) if paths[:1] in (["tail"], ["grep"]) else ([], paths)
+        lines = [each for mark, text in said if mark == "!" or not paths for each in _marked(mark, normal(text))]
+        reports = self._reports(journals) if not paths else set()
+        unsaid = reports - {*lines} if not cut and code.isdigit() else set()
+        yield from self._said.briefly(_cut([each for each in lines if each not in reports], *cut))
+        for path in paths:
+            yield f"> {path}: {normal(json.dumps(_part(json.loads(out), path.split('.')), ensure_ascii=False))}"
+        if code != "0":
+            yield f"exit {code}"
+        yield from (f"call {normal(each)}" for each in _grouped(_without_lock(stage.calls, stage.locks_of_others)))
+        self._told = self._normally(stage.situation())
+        width = max(map(len, self._told))
+        for place in [*self._told, *(told.keys() - self._told.keys())]:
+            if self._told.get(place) != told.get(place):
+                yield f"now {place:<{width}}  {self._told.get(place, 'nothing')}"
+        yield from (f"now no {each.removeprefix('> ')}" for each in sorted(unsaid))
+
+    def _reports(self, journals_before: Mapping[Path, int]) -> set[str]:
+        """The lines that say where the reports of the runs are that were written on since."""
+        written = _journals(self._stage.home).items() - journals_before.items()
+        return {f"> report: {self._normal(str(path.parent))}/report.html" for path, _ in written}
+
+    def _normally(self, situation: Mapping[str, str]) -> dict[str, str]:
+        return {place: self._normal(told) for place, told in situation.items()}
+
+    def _typed(self, words: Sequence[str]) -> tuple[str, list[tuple[str, str]]]:
+        """Type a command; its exit code, and what it said, each piece with the stream that it came by."""
+        stage = self._stage
+        stage.calls.clear()
+        assert stage.twin
+        newest = max((each.name for each in (stage.home / "state" / "runs").glob("*")), default="RUN")
+        code, said = _typed(stage, [newest if word == "RUN" else word for word in words])
+        tests.documents.no_none("".join(text for _, text in said))
+        _tells_no_secret(stage, said)
+        out = "".join(text for mark, text in said if mark == ">")
+        if out.startswith('{"'):
+            for document in map(json.loads, out.splitlines()):
+                tests.documents.hold(document, json.loads(out.splitlines()[-1])["command"])
+        system().sleep(1.0)  # nobody types two commands in one second
+        return code, said
+
+
+def _cut(lines: Sequence[str], how: str = "", what: str = "") -> Sequence[str]:
+    return lines[-int(what) :] if how == "tail" else [each for each in lines if re.search(what, each[2:])]
+
+
+def _journals(home: Path) -> dict[Path, int]:
+    return {path: path.stat().st_size for path in home.glob("*/runs/*/journal.jsonl")}
+
+
+def _without_lock(calls: Sequence[tuple[str, str]], of_others: set[str]) -> Sequence[tuple[str, str]]:
+    """Without those that take the lock of a run and give it back, where they go as always."""
+    of_lock = [(at, place, *made.split(" ", 1)) for at, (place, made) in enumerate(calls) if LOCK in made]
+    others = [at for at, (_, made) in enumerate(calls) if LOCK not in made] or [len(calls)]
+    own = {place: name for at, place, verb, name in of_lock if verb == "createQueue" and at < others[0]}
+    given_back = {
+        place for at, place, verb, _ in of_lock if verb == "updateQueue" and (at > others[-1] or others == [len(calls)])
+    }
+    goes_as_always = given_back == own.keys() and all(
+        name not in of_others if verb == "destroyQueue" else name == own.get(place) for _, place, verb, name in of_lock
+    )
+    return [each for each in calls if LOCK not in each[1]] if goes_as_always else calls
 
 
 def _grouped(calls: Sequence[tuple[str, str]]) -> list[str]:

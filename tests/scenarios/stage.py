@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import subprocess
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -94,6 +95,8 @@ class Stage:
         self.at_question: list[tuple[str, Callable[[], object]]] = []
         self.death: Death | None = None
         self.works: dict[str, Work] = {}
+        self.locks_of_others: set[str] = set()
+        self.at_first: dict[str, str] = {}
         self._until_the_end = until_the_end
         self._twin: PlayedTwin | None = None
         self._places: dict[str, Host] = {}
@@ -173,6 +176,7 @@ class Stage:
         self.setting("objectives")
         self.setting("drain.poll", "50ms")
         self._listen()
+        self.at_first = self.situation()
 
     def host(self, place: str) -> Host:
         if place not in self.places:
@@ -280,6 +284,7 @@ class Stage:
         who = {"what": what, "holder": holder, "host": "ops-2", "pid": 4711, "state": "another"}
         held = LockDocument(epoch, run, **who, **times, released=how == "released ")  # type: ignore[arg-type]
         text = "?" if how == "unreadable " else held.to_text()
+        self.locks_of_others.add(f"{address}.{epoch}")
         told = {"name": f"{address}.{epoch}", "address": address, "routing-type": "ANYCAST", "durable": True}
         broker.create_queue({**told, "internal": True, "user": text}, here_only=True)
 
@@ -366,13 +371,16 @@ class Stage:
         ]
         return [*hooks, *armed, *(f"at the question: {line}" for line, _ in self.at_question), *self.answers]
 
-    def situation(self) -> list[str]:
-        """How everything is, once it rests; a line for each broker, and one for what dr-ctl keeps there."""
+    def situation(self) -> dict[str, str]:
+        """How everything is, once it rests: each broker, and what dr-ctl keeps, but for the only lock of a site."""
         at_rest(self.twin)
-        width = max(map(len, self.places))
         kept = sorted(re.sub(r"^dr-ctl\.", "", name) for name in documents(self.twin))
-        lines = [f"{place:<{width}}  {self._told(host.broker)}" for place, host in self.places.items()]
-        return [*lines, *([f"{'kept':<{width}}  {', '.join(kept)}"] if kept else [])]
+        sites = Counter(each.rpartition(".")[0] for each in kept if each.startswith("lock."))
+        kept = [
+            each for each in kept if sites[each.rpartition(".")[0]] != 1 or f"dr-ctl.{each}" in self.locks_of_others
+        ]
+        told = {place: self._told(host.broker) for place, host in self.places.items()}
+        return told | ({"kept": ", ".join(kept)} if kept else {})
 
     def _told(self, broker: Broker) -> str:
         own = [queue for name, queue in sorted(broker.queues.items()) if not name.startswith("dr-ctl.")]
