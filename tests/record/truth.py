@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dr_ctl_lab.played import PlayedTwin
 from tests.broker.driving import Ended
-from tests.twin.matrix import NOTHING_CHANGED, Judge, Operation, as_undone, at_rest, serving, unprocessed
-from tests.twin.test_crashes import bare, effects
+from tests.twin.matrix import NOTHING_CHANGED, Judge, Operation, as_undone, at_rest, bare, effects, serving, unprocessed
 
 
 class Scene:
@@ -52,3 +53,17 @@ def true_to(scene: Scene, operation: Operation, ended: Ended, calm: Scene | None
         # Of a drain by itself nothing is undone, and nobody is let in by its end.
         assert (operation.name, ended.code) == ("drain", 24), document
         assert serving(twin) == ()
+
+
+def as_planned(plan: dict[str, Any], run: Path) -> None:
+    """A run sends every call that is planned for certain, and none that is not planned. Their arguments are left out:
+    in a debt's stands the moment."""
+
+    def call(verb: str, row: dict[str, Any]) -> tuple[str, ...]:
+        return (verb, *(str(row[key]) for key in ("site", "pair", "goal", "thing", "about")))
+
+    lines = [json.loads(line) for line in (run / "journal.jsonl").read_text(encoding="utf-8").splitlines()]
+    sent = {call(each["step"].partition("-")[2], each["call"]) for each in lines if each["kind"] == "intent"}
+    planned = [(step["verb"], each) for step in plan["steps"] for each in step["calls"]]
+    assert {call(verb, each) for verb, each in planned if each["when"] is None} <= sent
+    assert sent <= {call(verb, each) for verb, each in planned}

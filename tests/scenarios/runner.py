@@ -33,7 +33,7 @@ from dr_ctl.core.system import system
 from tests.patience import time_now
 from tests.scenarios.calls import Normal
 from tests.scenarios.stage import Stage, Unmet
-from tests.twin.test_crashes import Died
+from tests.twin.matrix import Died
 
 SHOWN: Final = ("> ", "! ", "exit ", "call ", "now ")
 LOCK: Final = "dr-ctl.lock."

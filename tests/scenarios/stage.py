@@ -35,9 +35,8 @@ from tests.scenarios.oddities import ODDITIES
 from tests.simulated import interrupt, nothing_real
 from tests.topologies.workloads.work import Work
 from tests.twin.conftest import prompt
-from tests.twin.matrix import at_rest, documents, let_in, put, take
+from tests.twin.matrix import Death, at_rest, documents, let_in, put, take
 from tests.twin.subject import Client
-from tests.twin.test_crashes import Death
 
 QUEUES: Final = ("orders.in", "orders.audit")
 SETTLES_S: Final = 1.0

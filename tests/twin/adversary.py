@@ -28,10 +28,9 @@ from dr_ctl_lab.twin.classic.brokersync.broker import BrokerSyncBroker
 from dr_ctl_lab.twin.classic.sharedstore.broker import SharedStoreBroker
 from dr_ctl_lab.twin.faults import Faults
 from tests.broker.driving import Ended, Operator, Stage
-from tests.twin.matrix import Judge, open_at, paused, serving
+from tests.twin.matrix import Death, Died, Judge, open_at, paused, serving
 from tests.twin.scripts import CLASSIC, LINKLESS
 from tests.twin.single_client import Client
-from tests.twin.test_crashes import Death, Died
 
 RATE, WORK_MS = 60, 12.0
 KEPT = "dr-ctl.quarantine."  # what a run keeps aside, and says so

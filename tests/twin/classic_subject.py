@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
 import requests
+import yaml
 
 from dr_ctl.stomp_io.address import Address, Login
+from dr_ctl.stomp_io.answers import Connected
+from dr_ctl.stomp_io.client import greet
 from dr_ctl.stomp_io.connection import Connection, SaidError
 from dr_ctl.stomp_io.frames import Frame
 from dr_ctl.stomp_io.knock import knock
+from dr_ctl.topologies.sharedstore.lock import FileLock
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.state import SiteState
 from dr_ctl_lab.played import PlayedTwin
@@ -22,6 +27,7 @@ from tests.twin.subject import SITES, Client, other, until
 TEXT = "java.lang.String"
 ORDERS, INVOICES = "orders.in", "orders.out"
 DLQ = "ActiveMQ.DLQ"
+TAKES_S = 60.0
 CONSUMED = "/topic/ActiveMQ.Advisory.MessageConsumed.Queue."
 
 
@@ -147,3 +153,60 @@ class ClassicSubject:
             yield client
         finally:
             client.connection.close(politely=False)
+
+
+class FanoutSubject(ClassicSubject):
+    """Producers write to both."""
+
+    def reset(self) -> None:
+        for site in SITES:
+            for name in (ORDERS, INVOICES):
+                self.done(site, self.queue(site, name), "purge()")
+
+
+class StoreSubject(ClassicSubject):
+    """Both share a store: London serves, and Paris waits."""
+
+    def reset(self) -> None:
+        for site in SITES:
+            self.stage.start(site)
+        until(lambda: any(self.answers(site) for site in SITES), within_s=TAKES_S)
+        if self.answers("paris"):
+            self.stop("paris")
+            until(lambda: self.answers("london"), within_s=TAKES_S)
+            until(lambda: not self.runs("paris"), within_s=TAKES_S)
+            self.stage.start("paris")
+        self.done("london", self.connector("london", "stomp"), "start()")
+        until(lambda: self.knocks("london") is Connected)
+        for name in self.depths("london"):
+            self.done("london", self.queue("london", name), "resume()")
+            self.done("london", self.queue("london", name), "purge()")
+
+    def knocks(self, site: str) -> type:
+        place = self.place(site)
+        return type(greet(place.stomp, place.app, None, timeout_s=2))
+
+    def answers(self, site: str) -> bool:
+        try:
+            return bool(self.ask(site, type="read", mbean=self.server(site), attribute=["Slave"])["status"] == 200)
+        except requests.ConnectionError:
+            return False
+
+    def stop(self, site: str) -> None:
+        """Whoever asks for that is hardly ever answered."""
+        with suppress(requests.ConnectionError):
+            self.execute(site, self.server(site), "stop()")
+
+    def locked(self) -> bool:
+        return FileLock(self.stage.directory / "store" / "lock").read().held is True
+
+    def runs(self, site: str) -> bool:
+        """What the command of the settings says of its process."""
+        told: Any = yaml.safe_load(self.stage.settings_path.read_text())
+        words = told["sites"][site]["brokers"][0]["process"]["state"]
+        code = subprocess.run(words, cwd=self.stage.directory, timeout=10, check=False).returncode
+        assert code in (0, 3)
+        return code == 0
+
+    def taken(self, site: str) -> None:
+        until(lambda: self.knocks(site) is Connected and self.answers(site), within_s=TAKES_S)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,11 +12,13 @@ from dr_ctl.topologies.continuity.patience import PluginPatience
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, MIRROR, SHARED_STORE
-from tests.broker.driving import on_queue, reset
 from tests.conftest import Command
 from tests.patience import impatient
 from tests.topologies.continuity.plugin import needs_plugin
-from tests.twin.plugin_subject import FLOWS, PluginSubject
+from tests.twin.bridges_subject import BridgesSubject
+from tests.twin.classic_subject import ClassicSubject, FanoutSubject, StoreSubject
+from tests.twin.matrix import without_agents
+from tests.twin.plugin_subject import PluginSubject
 from tests.twin.subject import Subject
 
 OTHERS = (CONTINUITY, BRIDGES, BROKERSYNC, FANOUT, SHARED_STORE)
@@ -28,16 +31,10 @@ def simulated(system_of_test: None) -> None:
     """Every test here."""
 
 
-@pytest.fixture(scope="session")
-def real_pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    with Lab.up(tmp_path_factory.mktemp("contract") / "lab") as lab:
-        yield lab
-
-
 @pytest.fixture
-def topology() -> str:
-    """What joins the sites of the twin; a test that is for another, or for several, is parametrized by it."""
-    return MIRROR
+def topology(request: pytest.FixtureRequest) -> str:
+    """What joins the sites of the twin: the file says it, or a test that is for another one, or for several."""
+    return str(getattr(request.module, "TOPOLOGY", MIRROR))
 
 
 @pytest.fixture
@@ -67,37 +64,71 @@ BROKERS = pytest.param("brokers", marks=[pytest.mark.broker, pytest.mark.deep])
 ON_THE_WIRE_TOO = pytest.mark.parametrize(
     "subject", ["twin", pytest.param("sockets", marks=pytest.mark.wire), BROKERS], indirect=True
 )
+SUBJECTS: Mapping[str, Callable[[PlayedTwin | Lab], Any]] = {
+    MIRROR: Subject,
+    CONTINUITY: PluginSubject,
+    BRIDGES: BridgesSubject,
+    BROKERSYNC: ClassicSubject,
+    FANOUT: FanoutSubject,
+    SHARED_STORE: StoreSubject,
+}
 
 
-@pytest.fixture(params=["twin", BROKERS])
-def subject(request: pytest.FixtureRequest) -> Subject:
-    if request.param in ("twin", "sockets"):
-        return Subject(request.getfixturevalue("twin"))
-    lab: Lab = request.getfixturevalue("real_pair")
-    for site in ("london", "paris"):
-        lab.start(site)
-        # What a failed test left closed or paused would fail all that follow.
-        lab.admin(site).open_clients("mirror")
-        on_queue(lab, site, f"$ACTIVEMQ_ARTEMIS_MIRROR_{lab.state.other(site).name}", "resume()")
-    reset(lab)
-    return Subject(lab)
+class Labs:
+    """Real brokers of one topology at a time, which all tests share that ask for it."""
+
+    def __init__(self, folders: pytest.TempPathFactory) -> None:
+        self._folders = folders
+        self._up: tuple[str, Lab] | None = None
+
+    def of(self, topology: str) -> Lab:
+        if self._up is None or self._up[0] != topology:
+            self.end()
+            self._up = (topology, Lab.up(self._folders.mktemp("contract") / "lab", topology=topology))
+        lab = self._up[1]
+        for site in ("london", "paris"):
+            lab.start(site)
+        return lab
+
+    def end(self) -> None:
+        if self._up is not None:
+            self._up[1].__exit__(None, None, None)
+        self._up = None
 
 
 @pytest.fixture(scope="session")
-def plugin_pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    with Lab.up(tmp_path_factory.mktemp("plugin contract") / "lab", topology=CONTINUITY, queues=FLOWS) as lab:
-        yield lab
+def labs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Labs]:
+    labs = Labs(tmp_path_factory)
+    yield labs
+    labs.end()
 
 
-@pytest.fixture(params=["twin", pytest.param("brokers", marks=[pytest.mark.broker, pytest.mark.deep, needs_plugin])])
-def pair(request: pytest.FixtureRequest) -> PluginSubject:
-    if request.param == "twin":
-        twin: PlayedTwin = request.getfixturevalue("twin")
-        return PluginSubject(twin)
-    lab: Lab = request.getfixturevalue("plugin_pair")
-    subject = PluginSubject(lab)
-    lab.heal()
-    subject.reset()
+@pytest.fixture
+def made_of(request: pytest.FixtureRequest, topology: str) -> Callable[[str], Any]:
+    """What a contract test asks, by what it is made of; no agent works beside it."""
+
+    def made(of: str) -> Any:
+        if of != "brokers":
+            twin: PlayedTwin = request.getfixturevalue("twin")
+            without_agents(twin)
+            return SUBJECTS[topology](twin)
+        if topology == CONTINUITY and needs_plugin.args[0]:
+            pytest.skip(needs_plugin.kwargs["reason"])
+        labs: Labs = request.getfixturevalue("labs")
+        subject = SUBJECTS[topology](labs.of(topology))
+        subject.reset()
+        return subject
+
+    return made
+
+
+@pytest.fixture(params=["twin", BROKERS])
+def subject(request: pytest.FixtureRequest, made_of: Callable[[str], Any]) -> Any:
+    return made_of(request.param)
+
+
+@pytest.fixture
+def pair(subject: Any) -> Any:
     return subject
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +16,11 @@ import pytest
 
 from dr_ctl.core.clock import growing_s
 from dr_ctl.core.system import system
+from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.outcome import Outcome
+from dr_ctl.engine.plan import Call
 from dr_ctl.jolokia.client import Answer, Wire
+from dr_ctl.topologies.common.sender import Sender
 from dr_ctl.topologies.continuity.patience import PluginPatience
 from dr_ctl.topologies.mirror.patience import MirrorPatience
 from dr_ctl_lab.played import PlayedTwin
@@ -24,11 +29,10 @@ from dr_ctl_lab.twin.broker import Broker
 from dr_ctl_lab.twin.classic.brokersync.broker import BrokerSyncBroker
 from dr_ctl_lab.twin.classic.fanout.broker import ID_HEADER, FanoutBroker
 from dr_ctl_lab.twin.classic.sharedstore.broker import SharedStoreBroker
-from dr_ctl_lab.twin.host import APP, Change, Host
+from dr_ctl_lab.twin.host import APP, Host
 from dr_ctl_lab.twin.jolokia import Request
 from dr_ctl_lab.twin.kinds import BRIDGES, MIRROR, SHARED_STORE
 from dr_ctl_lab.twin.messages import Message, Queue
-from dr_ctl_lab.twin.names import keys_of
 from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.patience import impatient
@@ -41,8 +45,6 @@ COMMANDS = "continuity.cmd.out"
 NOTHING_CHANGED = (10, 11, 12, 13, 14)
 # Moments of a matrix beside its first and its last that are tried each time; all of them are, at night.
 BETWEEN, BETWEEN_OF_OTHERS = 1, 0
-# A whole move has every step of a runbook in it; with a change it is all that is tried of the other topologies.
-WHOLE_MOVES = ("swapover",)
 SEED = os.environ.get("DR_CTL_SEED", "20261121")  # which they are; another one may be tried
 SOME_AND_ALL = pytest.mark.parametrize(
     "whole", [False, pytest.param(True, marks=pytest.mark.deep)], ids=["some", "all"]
@@ -257,16 +259,6 @@ def scene(twin: PlayedTwin) -> dict[str, Any]:
     return told
 
 
-def opens(twin: PlayedTwin, change: Change, site: str) -> bool:
-    """Say whether a request lets clients work at a site."""
-    opened = keys_of(change.bean).values()
-    door = change.operation == "start()" and twin.host(site).broker.clients_door in (each.strip('"') for each in opened)
-    if twin.kind.topology == SHARED_STORE and change.operation == "stop()" and "connector" not in keys_of(change.bean):
-        return change.site == twin.other(site)  # it gives up the store
-    delivers = twin.kind.topology == BRIDGES and change.operation == "resume()"
-    return change.site == site and (door or delivers or change.operation.startswith("activateSite("))
-
-
 def at_rest(twin: PlayedTwin) -> dict[str, Any]:
     """The scene once it has stayed the same for a while: the end of a run does not wait for the last confirmation."""
     end = growing_s() + RESTS_WITHIN_S
@@ -296,6 +288,99 @@ def as_undone(told: dict[str, Any], twin: PlayedTwin, operation: Operation) -> d
             for part in ("queues", "security", *(["doors"] if taken_in else [])):
                 del each[part]
     return found
+
+
+class Died(BaseException):
+    """The process ends here; nothing on the way may catch it."""
+
+
+class Death:
+    """Ends the process right before or right after its n-th request that changes something; `requests` says of each
+    before which of the calls it was made, and after which it was answered."""
+
+    def __init__(self, at: int | None, *, after: bool, calls: Sequence[object] = ()) -> None:
+        self.at, self.after = at, after
+        self.requests = list[tuple[int, int]]()
+        self._calls = calls
+        self._counting = threading.Lock()
+
+    def strike(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        post = Sender._post
+
+        def mortal(sender: Sender, calls: Sequence[Call]) -> Sequence[Outcome]:
+            made = len(self._calls) + 1
+            with self._counting:  # both sites' requests may go out at the same time
+                nth = len(self.requests)
+                self.requests.append((made, made))
+            strikes = nth + 1 == self.at
+            if strikes and not self.after:
+                raise Died
+            outcomes = post(sender, calls)
+            self.requests[nth] = (made, len(self._calls))
+            if strikes:
+                raise Died
+            return outcomes
+
+        monkeypatch.setattr(Sender, "_post", mortal)
+
+
+def effects(twin: PlayedTwin) -> list[tuple[str, str, str]]:
+    """What was changed, each as often as it was, without the documents of dr-ctl's own and its probe. A role's setting
+    that is taken away twice in a row was taken away once: that it is in force does not say whether it still stands."""
+    found = []
+    for each in twin.changes():
+        if "Queue(" in each.operation or "BrokerConnection(" in each.operation:
+            continue
+        effect = (each.site, each.bean, each.operation)
+        if "SecuritySettings(" not in each.operation or found[-1:] != [effect]:
+            found.append(effect)
+    return sorted(found)
+
+
+def bare(told: dict[str, Any]) -> dict[str, Any]:
+    """A scene without what differs from twin to twin: where messages were born."""
+    return {
+        name: {"settable": each["settable"], "messages": {queue: len(held) for queue, held in each["messages"].items()}}
+        for name, each in told.items()
+    }
+
+
+def at_calls(
+    patch: pytest.MonkeyPatch, goal: Goal, act: Callable[[], object], *, at: str = "", first: bool = False
+) -> None:
+    """Have something happen as soon as calls of that kind have been answered, at any site or at one; `first`: right
+    before they go out."""
+    post = Sender._post
+
+    def posted(sender: Sender, calls: Sequence[Call]) -> Sequence[Outcome]:
+        meant = any(call.goal is goal and call.site.startswith(at) for call in calls)
+        if meant and first:
+            act()
+        outcomes = post(sender, calls)
+        if meant and not first:
+            act()
+        return outcomes
+
+    patch.setattr(Sender, "_post", posted)
+
+
+def die() -> None:
+    raise Died
+
+
+def dies(dr_ctl: Command, *words: str, once: Goal = Goal.OPEN, first: bool = False) -> None:
+    """A command whose process ends as soon as it has opened a site, or did something else."""
+    with pytest.MonkeyPatch.context() as patch:
+        at_calls(patch, once, die, first=first)
+        with pytest.raises(Died):
+            dr_ctl(*words, "--yes")
+
+
+def without_agents(twin: PlayedTwin) -> None:
+    """No agent of the twin's own deletes copies."""
+    for broker in twin.brokers(BrokerSyncBroker):
+        if broker.agent is not None:
+            broker.agent.stop()
 
 
 class Judge:

@@ -27,8 +27,7 @@ class PluginSubject(Subject):
 
     def reset(self) -> None:
         """London serves, nothing lies anywhere, nothing is under way: a real pair is shared by all tests."""
-        for site in SITES:
-            self.stage.start(site)
+        self.stage.heal()
         until(lambda: all(self.serving(site) is not None for site in SITES), within_s=30)
         for site in SITES:
             self.execute(site, self.acceptor(site, "mirror"), "start()")

@@ -24,6 +24,7 @@ from dr_ctl_lab.lab.artemis.admin import jolokia
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.state import SiteState
 from dr_ctl_lab.played import PlayedTwin
+from tests.broker.driving import on_queue, reset
 from tests.twin.posting import post
 
 SITES = ("london", "paris")
@@ -45,6 +46,17 @@ class Subject:
         self.broker = {site: site for site in SITES}
         # A real pair is shared: what its counters say was counted by others before.
         self._before: dict[str, dict[str, Any]] = {site: self._counted(site) for site in SITES}
+
+    def reset(self) -> None:
+        """As after its start: a real pair is shared by all tests, and what a failed one left closed or paused would
+        fail all that follow."""
+        assert isinstance(self.stage, Lab)
+        for site in SITES:
+            self.stage.start(site)
+            self.stage.admin(site).open_clients("mirror")
+            on_queue(self.stage, site, f"$ACTIVEMQ_ARTEMIS_MIRROR_{other(site)}", "resume()")
+        reset(self.stage)
+        self._before = {site: self._counted(site) for site in SITES}
 
     def place(self, site: str) -> SiteState:
         return self.stage.site(site)

@@ -1,47 +1,35 @@
-"""A twin of diverts and bridges behaves as two real brokers were seen to: what each oddity does to messages, counters,
-beans and clients."""
+"""Sites that diverts and bridges join: what a move of some queues, a trim and a fence do to messages and to rights, and
+two oddities of the bridges that only a twin can be made to show."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import shlex
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+import yaml
 
-from dr_ctl.core.system import system
-from dr_ctl.settings.loader import load
-from dr_ctl.settings.topologies.artemis_bridges import BridgesBroker as Told
+from dr_ctl.core.model import ExitCode
+from dr_ctl.core.system import beside, system
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.bridges.broker import BridgesBroker
 from dr_ctl_lab.twin.bridges.clients import work_off
-from dr_ctl_lab.twin.bridges.kind import KIND
-from dr_ctl_lab.twin.bridges.way import BridgesWay
 from dr_ctl_lab.twin.kinds import BRIDGES
-from dr_ctl_lab.twin.messages import Message
-from dr_ctl_lab.twin.way import Mode
-from tests.twin.subject import SITES, Subject, comes
+from dr_ctl_lab.twin.messages import Message, Reason
+from tests.conftest import Command
+from tests.jolokia.console import closed_port
+from tests.twin.bridges_subject import ADD, FENCED, IDS, IN, ORIGIN, OUT, BridgesSubject
+from tests.twin.matrix import ACCEPTED, done, put
+from tests.twin.subject import SITES, comes, until
 
-TEXT = "java.lang.String"
-IN, OUT = "orders.in", "orders.out"
-IDS = "notification.idempotent-consumer"
-ORIGIN = "ARTEMIS_MESSAGE_ORIGIN"
-FENCED = ["amq,bridge", *["amq"] * 9]
-ADD, REMOVE = f"addSecuritySettings({','.join([TEXT] * 11)})", f"removeSecuritySettings({TEXT})"
+TOPOLOGY = BRIDGES
 
-
-@pytest.fixture
-def topology() -> str:
-    return BRIDGES
-
-
-@pytest.fixture
-def pair(twin: PlayedTwin) -> Subject:
-    return Subject(twin)
+TO_PARIS = ("swapover", "--to", "paris", "--yes")
 
 
 def at(twin: PlayedTwin, site: str) -> BridgesBroker:
@@ -50,243 +38,59 @@ def at(twin: PlayedTwin, site: str) -> BridgesBroker:
     return broker
 
 
-def put(twin: PlayedTwin, queue: str, count: int, site: str = "london") -> None:
+def open_at(twin: PlayedTwin, queue: str) -> list[str]:
+    with twin.still():
+        return [site for site in SITES if at(twin, site).serves_queue(queue)]
+
+
+def send(
+    twin: PlayedTwin, count: int, *, queue: str = IN, priority: int = 4, anycast: bool = True, **headers: str
+) -> None:
+    """At the site that serves `orders.in`, and what bridges bring of it is there when this returns."""
+    [site] = open_at(twin, IN)
     with twin.still():
         broker = at(twin, site)
         for number in range(count):
-            broker.route(Message(broker.next_number(), queue, b"%d" % number, text=True, headers={"n": str(number)}))
-
-
-def bodies(twin: PlayedTwin, site: str, queue: str) -> list[int]:
-    with twin.still():
-        return sorted(int(each.body) for each in at(twin, site).queues[queue].messages.values())
-
-
-def bridge(pair: Subject, address: str = IN, site: str = "london", peer: str = "paris") -> str:
-    return f'{pair.server(site)},component=bridges,name="bridge.mirror.{peer}.{address}"'
-
-
-def state(pair: Subject, address: str = IN) -> tuple[bool, bool]:
-    told = pair.read("london", bridge(pair, address), "Started", "Connected")
-    return told["Started"], told["Connected"]
-
-
-def buffer(pair: Subject, address: str = IN, site: str = "london", peer: str = "paris") -> str:
-    return pair.queue(site, f"mirror.{peer}.{address}", f"mirror.{address}", "anycast")
-
-
-def waiting(pair: Subject, address: str = IN) -> tuple[int, int]:
-    """How deep a buffer is, and who consumes it."""
-    told = pair.read("london", buffer(pair, address), "MessageCount", "ConsumerCount")
-    return told["MessageCount"], told["ConsumerCount"]
-
-
-def address_bean(pair: Subject, site: str, address: str) -> str:
-    return f'{pair.server(site)},component=addresses,address="{address}"'
-
-
-def unrouted(pair: Subject, site: str, address: str = IN) -> int:
-    told = pair.read(site, address_bean(pair, site, address), "UnRoutedMessageCount")
-    return int(told["UnRoutedMessageCount"])
-
-
-def names(pair: Subject, site: str = "london") -> list[str]:
-    return list(pair.read(site, pair.server(site), "BridgeNames")["BridgeNames"])
-
-
-def done(told: dict[str, Any]) -> Any:
-    assert told["status"] == 200, told
-    return told["value"]
-
-
-def fence(pair: Subject, site: str, queue: str = IN) -> None:
-    done(pair.execute(site, pair.server(site), ADD, queue, *FENCED))
-
-
-def test_its_settings_are_those_of_the_topology(twin: PlayedTwin) -> None:
-    read = load(twin.settings_path).settings
-
-    assert read.topology == BRIDGES
-    told = read.sites["paris"].brokers[0]
-    assert isinstance(told, Told)
-    assert (told.clients, told.link_doors) == (("clients",), ("bridge",))
-    assert told.lasting_fence is not None
-    assert told.lasting_fence.roles == ("app",)
-
-
-def test_what_a_client_gives_an_origin_of_its_own_is_never_copied(pair: Subject, twin: PlayedTwin) -> None:
-    with pair.client("london") as client:
-        for origin in ("paris", "elsewhere", "london"):
-            client.send(IN, origin, **{ORIGIN: origin})
+            given = {"n": str(number), **headers}
+            told: dict[str, Any] = {"text": True, "headers": given, "priority": priority, "anycast": anycast}
+            broker.route(Message(broker.next_number(), queue, b"m", **told))
     twin.wait_mirrored()
 
-    assert (pair.depth("london", IN), pair.depth("paris", IN)) == (3, 1)
-    assert unrouted(pair, "london") == 0
+
+def worked_off(twin: PlayedTwin, most: int | None = None) -> None:
+    """What clients at London process; the ids of all are applied at Paris when this returns."""
+    london, paris = (at(twin, site) for site in SITES)
+    with twin.still():
+        work_off(london, IN, most=most)
+    until(lambda: paris.ids.every() == london.ids.every())
 
 
-def test_a_dead_peer_is_seen_in_the_connection_and_gets_all_when_it_is_back(pair: Subject, twin: PlayedTwin) -> None:
-    twin.kill("paris")
-    comes(lambda: state(pair), (True, False))
-    put(twin, IN, 30)
-    assert waiting(pair) == (30, 0)
-
-    twin.start("paris")
-
-    comes(lambda: waiting(pair), (0, 1))
-    assert bodies(twin, "paris", IN) == list(range(30))
+# the bridges themselves
 
 
 @pytest.mark.parametrize("loses", [False, True])
 def test_what_is_refused_stays_in_its_buffer_or_is_acknowledged_and_never_arrives(
-    pair: Subject, twin: PlayedTwin, loses: bool
+    twin: PlayedTwin, loses: bool
 ) -> None:
+    pair = BridgesSubject(twin)
     at(twin, "london").loses_refused = loses
-    done(pair.execute("paris", pair.server("paris"), ADD, IN, *["amq"] * 10))
-    put(twin, IN, 1)
-    comes(lambda: names(pair), [])
+    pair.done("paris", pair.server("paris"), ADD, IN, *["amq"] * 10)
+    put(twin, "london", IN, 1)
 
-    assert waiting(pair) == (0 if loses else 1, 0)
+    comes(lambda: pair.buffered("london", IN), {"MessageCount": 0 if loses else 1, "ConsumerCount": 0})
 
-    fence(pair, "paris")
+    pair.done("paris", pair.server("paris"), ADD, IN, *FENCED)
     twin.kill("london")
     twin.start("london")
     twin.wait_mirrored()
     assert (pair.depth("london", IN), pair.depth("paris", IN)) == (1, 0 if loses else 1)
 
 
-def made(twin: PlayedTwin, address: str = IN, **more: Any) -> str:
-    """What a bridge of London is made with, in JSON."""
-    return json.dumps(
-        {**at(twin, "london").told_bridges[f"bridge.mirror.paris.{IN}"], "forwarding-address": address, **more}
-    )
-
-
-def test_a_bad_login_poisons_every_boot_until_it_is_destroyed_while_the_peer_is_down(
-    pair: Subject, twin: PlayedTwin
-) -> None:
-    server = pair.server("london")
-    destroy = (f"destroyBridge({TEXT})", "bad")
-    done(pair.execute("london", server, f"createBridge({TEXT})", made(twin, name="bad", password="wrong")))
-    comes(lambda: names(pair), [])
-
-    done(pair.execute("london", server, *destroy))  # says that it did
-    twin.kill("london")
-    twin.start("london")
-    comes(lambda: names(pair), [])
-
-    twin.kill("london")
-    twin.kill("paris")
-    twin.start("london")
-    assert "bad" in names(pair)
-    done(pair.execute("london", server, *destroy))
-    twin.start("paris")
-    comes(lambda: state(pair), (True, True))
-    assert len(names(pair)) == 3
-
-
-@pytest.mark.parametrize(
-    "more", [{"name": f"bridge.mirror.paris.{IN}"}, {"queue-name": "none"}, {"static-connectors": []}]
-)
-def test_a_bridge_that_cannot_be_deployed_is_passed_over_without_a_word(
-    pair: Subject, twin: PlayedTwin, more: dict[str, Any]
-) -> None:
-    before = names(pair)
-
-    done(pair.execute("london", pair.server("london"), f"createBridge({TEXT})", made(twin, **{"name": "one", **more})))
-
-    assert names(pair) == before
-
-
-def test_a_pause_that_lasts_lets_the_copy_grow_and_delivers_nothing(pair: Subject, twin: PlayedTwin) -> None:
-    done(pair.execute("paris", pair.server("paris"), REMOVE, IN))
-    with pair.client("paris") as stray:
-        stray.subscribe(IN)
-        put(twin, IN, 10)
-        comes(lambda: pair.counts("paris", IN), (10, 0, 10))
-        stray.nothing_for(0.1)
-
-        done(pair.execute("paris", pair.queue("paris", IN), "resume()"))
-        stray.message()
-
-
-def test_ids_are_told_to_the_peer_alone_and_its_consumers_skip_them(twin: PlayedTwin, pair: Subject) -> None:
-    put(twin, IN, 5)
-    twin.wait_mirrored()
-    with twin.still():
-        worked = work_off(at(twin, "london"), IN, most=3)
-        assert work_off(at(twin, "paris"), IN) == []  # it is closed
-    twin.wait_mirrored()
-
-    assert at(twin, "paris").ids.every() == {(IN, each) for each in worked} == at(twin, "london").ids.every()
-    assert [pair.counters(site, IDS) for site in SITES] == [(0, 0, 0), (3, 3, 0)]
-    twin.close_clients("london")
-    twin.open_clients("paris")
-    assert twin.left([IN]) == 2
-    with twin.still():
-        rest = work_off(at(twin, "paris"), IN)
-    assert len({*worked, *rest}) == len(worked) + len(rest) == 5
-
-
-def test_a_processor_can_be_stopped_slow_and_cut_off_and_loses_nothing(twin: PlayedTwin, pair: Subject) -> None:
-    processor = at(twin, "paris").processor
-    arrived = pair.queue("paris", IDS)
-
-    with twin.still():
-        processor.stop()
-    put(twin, IN, 20)
-    with twin.still():
-        work_off(at(twin, "london"), IN)
-    comes(
-        lambda: pair.read("paris", arrived, "MessageCount", "ConsumerCount"), {"MessageCount": 20, "ConsumerCount": 0}
-    )
-
-    with twin.still():
-        processor.each_s = 0.02
-        processor.start()
-    comes(lambda: pair.read("paris", arrived, "DeliveringCount")["DeliveringCount"] > 0, True)
-    [row] = json.loads(done(pair.execute("paris", arrived, "listConsumersAsJSON()")))
-    done(pair.execute("paris", pair.server("paris"), f"closeConnectionWithID({TEXT})", row["connectionID"]))
-    twin.kill("paris")
-    twin.start("paris")
-    with twin.still():
-        processor.each_s = 0.0
-
-    comes(lambda: len(at(twin, "paris").ids.every()), 20)
-    comes(lambda: pair.read("paris", arrived, "MessageCount", "ConsumerCount"), {"MessageCount": 0, "ConsumerCount": 1})
-
-
-def test_a_queue_that_is_made_at_run_time_is_copied_and_outlives_a_restart(twin: PlayedTwin, pair: Subject) -> None:
-    for site, peer in (SITES, SITES[::-1]):
-        server = pair.server(site)
-        done(pair.create(site, "new"))
-        done(pair.create(site, f"mirror.{peer}.new", address="mirror.new", **{"routing-type": "MULTICAST"}))
-        told = json.loads(made(twin, "new", name="new bridge", **{"queue-name": f"mirror.{peer}.new"}))
-        headers = {**told["transformer-configuration"], "properties": {ORIGIN: site}}
-        told |= {"static-connectors": [peer], "transformer-configuration": headers}
-        done(pair.execute(site, server, f"createBridge({TEXT})", json.dumps(told)))
-        divert = {"name": "new divert", "address": "new", "forwarding-address": "mirror.new"}
-        divert["filter-string"] = f"{ORIGIN} = '{site}' OR {ORIGIN} IS NULL"
-        done(pair.execute(site, server, f"createDivert({TEXT})", json.dumps(divert)))
-        twin.kill(site)
-        twin.start(site)
-    twin.wait_mirrored()
-
-    put(twin, "new", 2)
-
-    comes(lambda: pair.depth("paris", "new"), 2)
-    for verb in ("Divert", "Bridge"):
-        done(pair.execute("london", pair.server("london"), f"destroy{verb}({TEXT})", f"new {verb.lower()}"))
-    twin.kill("london")
-    twin.start("london")
-    put(twin, "new", 2)
-    twin.wait_mirrored()
-    assert (pair.depth("paris", "new"), len(names(pair))) == (2, 3)
-
-
-def test_a_site_that_comes_back_lets_nobody_in_and_holds_what_it_had(twin: PlayedTwin, pair: Subject) -> None:
+def test_a_site_that_comes_back_lets_nobody_in_and_holds_what_it_had(twin: PlayedTwin) -> None:
+    pair = BridgesSubject(twin)
     twin.cut()
-    comes(lambda: state(pair), (True, False))
-    put(twin, IN, 4)
+    comes(lambda: pair.shows("london", IN), {"Started": True, "Connected": False})
+    put(twin, "london", IN, 4)
     with twin.still():
         work_off(at(twin, "london"), IN, most=1)
     before = twin.settable()
@@ -298,167 +102,309 @@ def test_a_site_that_comes_back_lets_nobody_in_and_holds_what_it_had(twin: Playe
     for told in before.values():
         told["doors"]["clients"] = False
     assert after == before
-    assert not at(twin, "london").serves
-    assert (waiting(pair), waiting(pair, IDS)) == ((4, 0), (1, 0))
-    assert pair.read("london", buffer(pair), "MessagesAcknowledged")["MessagesAcknowledged"] == 0
-    assert pair.read("london", bridge(pair), "MessagesPendingAcknowledgement")["MessagesPendingAcknowledgement"] == 0
+    assert [pair.buffered("london", each)["MessageCount"] for each in (IN, IDS)] == [4, 1]
     twin.heal()
     twin.wait_mirrored()
-    assert (bodies(twin, "paris", IN), bodies(twin, "london", IN)) == ([0, 1, 2, 3], [1, 2, 3])
-    assert len(at(twin, "paris").ids.every()) == 1
+    assert (pair.depth("paris", IN), pair.depth("london", IN), len(at(twin, "paris").ids.every())) == (4, 3, 1)
 
 
-class NoPorts:
-    """Doors without sockets."""
+# a part of a site
 
-    def open(self, name: str) -> None:
-        pass
 
-    def close(self, name: str) -> None:
-        pass
+def test_a_site_that_still_ships_is_not_taken_for_down(twin: PlayedTwin, dr_ctl: Command) -> None:
+    """Console and greeting of its settings refuse, and every bridge of the survivor is stopped, so that it hears its
+    peer by what arrives alone."""
+    settings = yaml.safe_load(twin.settings_path.read_text(encoding="utf-8"))
+    broker = settings["sites"]["london"]["brokers"][0]
+    broker["jolokia"] = closed_port()
+    broker["stomp"] = f"stomp://{urlsplit(broker['jolokia']).netloc}"
+    twin.settings_path.write_text(json.dumps(settings), encoding="utf-8")
+    with twin.still():
+        at(twin, "paris").stop_bridges()
+
+    with all_the_time(lambda _: put(twin, "london", IN, 1), 0.01):
+        ended = dr_ctl("failover", "--to", "paris", *ACCEPTED, "--yes")
+
+    assert (ended.code, ended.document["run"]) == (ExitCode.PRECHECK_FAILED, None), ended.document
+    assert open_at(twin, IN) == ["london"]
 
 
 @contextmanager
-def bare() -> Iterator[tuple[dict[str, BridgesBroker], dict[str, BridgesWay]]]:
-    """Two brokers and the ways between them, without a wire."""
-    changed = system().condition()
-    users = dict.fromkeys(KIND.roles, "secret")
-    brokers = {
-        site: BridgesBroker(
-            site=site,
-            pair="orders-1",
-            name=site,
-            peer=peer,
-            changed=changed,
-            acceptors={door.name: replace(door, port=1) for door in KIND.doors},
-            ports=NoPorts(),
-            users=users,
-            roles=KIND.roles,
-        )
-        for site, peer in (SITES, SITES[::-1])
-    }
-    ways = {site: BridgesWay(brokers[site], brokers[peer]) for site, peer in (SITES, SITES[::-1])}
-    with changed:
-        for broker in brokers.values():
-            broker.installed((IN, OUT))
-            broker.start()
-    for way in ways.values():
-        way.start()
+def all_the_time(act: Callable[[int], object], every_s: float) -> Iterator[None]:
+    """Clients do it again and again, beside."""
+    over = system().event()
+
+    def work() -> None:
+        number = 0
+        while not over.wait(every_s):
+            number += 1
+            act(number)
+
+    client = beside(work, "client")
     try:
-        yield brokers, ways
+        yield
     finally:
-        for way in ways.values():
-            way.end()
-        for broker in brokers.values():
-            broker.ended()
+        over.set()
+        client.result()
 
 
-def settle(brokers: dict[str, BridgesBroker]) -> None:
-    changed = brokers["london"].changed
-    with changed:
-        for _ in range(800):
-            if all(each.attached and each.even for each in brokers.values()):
-                return
-            changed.wait(0.005)
-    raise AssertionError("the bridges do not empty their buffers")
-
-
-sites, queues = st.sampled_from(SITES), st.sampled_from((IN, OUT))
-sends, takes = (st.tuples(st.just(act), sites, queues) for act in ("send", "take"))
-moves = st.tuples(st.just("move"), sites, queues)
-TROUBLES = ("stop", "start", "cut", "hang", "heal", "die", "live", "idle", "busy", "settle")
-troubles = st.tuples(st.sampled_from(TROUBLES), sites, queues)
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.one_of(sends, sends, takes, moves, troubles), max_size=40))
-def test_whatever_happens_on_the_way_every_message_lies_at_both_sites_or_was_worked_there(
-    acts: list[tuple[str, str, str]],
+def test_a_move_of_one_queue_goes_on_while_reply_queues_of_other_clients_come_and_go(
+    twin: PlayedTwin, dr_ctl: Command
 ) -> None:
-    """Nothing is lost, nothing is copied twice, and what was settled between is worked on once."""
-    with bare() as (brokers, ways):
-        sent: dict[str, list[bytes]] = {IN: [], OUT: []}
-        done_at: dict[tuple[str, str], list[bytes]] = {(site, queue): [] for site in SITES for queue in sent}
-        for number, (act, site, queue) in enumerate(acts):
-            do(act, site, queue, number, brokers, ways, sent, done_at)
-        restored(brokers, ways)
-        settle(brokers)
+    broker = at(twin, "london")
 
-        for queue, every in sent.items():
-            for site, broker in brokers.items():
-                lying = [each.body for each in broker.queues[queue].messages.values()]
-                assert sorted(lying + done_at[site, queue]) == sorted(every)
-        assert brokers["london"].ids.every() == brokers["paris"].ids.every()
-        with brokers["paris"].lock:
-            serve(brokers, "paris")
-            worked = [ident for queue in sent for ident in work_off(brokers["paris"], queue)]
-        known = len(brokers["paris"].ids.every())
-        assert len(worked) + known_before(done_at) == known == sum(map(len, sent.values()))
+    def reply(number: int) -> None:
+        options = {"name": f"reply.{number}", "address": f"reply.{number}", "routing-type": "ANYCAST"}
+        with twin.still():
+            broker.create_queue({**options, "durable": False, "temporary": True})
+            if number > 1:
+                broker.destroy_queue(f"reply.{number - 1}")
+
+    with all_the_time(reply, 0.05):
+        codes = [dr_ctl("swapover", "--to", to, "--queues", OUT, "--yes").code for to in ("paris", "london") * 2]
+
+    assert codes == [ExitCode.OK] * 4
 
 
-def known_before(done_at: dict[tuple[str, str], list[bytes]]) -> int:
-    return len({(queue, body) for (_, queue), bodies_ in done_at.items() for body in bodies_})
+ODD = "rest & retour"
 
 
-def serve(brokers: dict[str, BridgesBroker], site: str) -> None:
-    for name, broker in brokers.items():
-        if name != site:
-            broker.keep_clients_out()
-    if brokers[site].alive:
-        brokers[site].let_clients_in()
-
-
-def restored(brokers: dict[str, BridgesBroker], ways: dict[str, BridgesWay]) -> None:
-    for way in ways.values():
-        way.set(Mode.OPEN)
-    with brokers["london"].lock:
-        for broker in brokers.values():
-            broker.start()
-            broker.processor.start()
-            for bridge_ in broker.bridges.values():
-                bridge_.started = True
-
-
-def do(
-    act: str,
-    site: str,
-    queue: str,
-    number: int,
-    brokers: dict[str, BridgesBroker],
-    ways: dict[str, BridgesWay],
-    sent: dict[str, list[bytes]],
-    done_at: dict[tuple[str, str], list[bytes]],
+def test_a_command_that_names_a_queue_with_a_blank_is_quoted(
+    tmp_path: Path, inside: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broker = brokers[site]
-    match act:
-        case "cut" | "hang" | "heal":
-            ways[site].set({"cut": Mode.REFUSE, "hang": Mode.HANG, "heal": Mode.OPEN}[act])
-        case "move":
-            restored(brokers, ways)
-            settle(brokers)
-    with broker.lock:
-        match act:
-            case "settle":
-                broker.changed.wait(0.01)
-            case "move":
-                serve(brokers, site)
-            case "send" if broker.serves_queue(queue):
-                body = b"%d" % number
-                broker.route(Message(broker.next_number(), queue, body, text=True, headers={}))
-                sent[queue].append(body)
-            case "take":
-                before = {each.number: each.body for each in broker.queues[queue].messages.values()}
-                work_off(broker, queue, most=1)
-                gone = before.keys() - broker.queues[queue].messages.keys()
-                done_at[site, queue] += [before[each] for each in gone]
-            case "stop" | "start":
-                for each in [*broker.bridges.values()]:
-                    each.stop() if act == "stop" else setattr(each, "started", True)
-            case "die":
-                broker.kill()
-            case "live":
-                broker.start()
-            case "idle":
-                broker.processor.stop()
-            case "busy":
-                broker.processor.start()
+    with PlayedTwin.up(tmp_path / "odd", topology=BRIDGES, queues=(ODD, OUT)) as twin:
+        monkeypatch.setenv("DR_CTL_CONFIG", str(twin.settings_path))
+        with twin.still():
+            at(twin, "paris").security.remove(ODD)
+
+        [remedy] = [each["remedy"] for each in inside("validate").document["findings"] if "fence" in each["remedy"]]
+        typed = shlex.split(remedy.split("`")[1])[1:]
+
+        assert typed == ["fence", "paris", "--queues", ODD]
+        done(inside(*typed, "--yes"))
+        done(inside("swapover", "--to", "paris", "--queues", ODD, "--yes"))
+
+
+# messages that the waiting site lacks
+
+
+def lose(twin: PlayedTwin, which: slice = slice(None), *, priority: int | None = None) -> None:
+    """Somebody purges copies at the waiting site."""
+    with twin.still():
+        queue = at(twin, "paris").queues[IN]
+        found = [each for each in queue.messages.values() if priority is None or each.priority == priority]
+        for message in found[which]:
+            at(twin, "paris").remove(queue, message, Reason.KILLED)
+
+
+def all_of_a_sender_that_writes_its_own_site(twin: PlayedTwin, _: Command) -> int:
+    send(twin, 10, **{ORIGIN: "london"})
+    lose(twin)
+    return 10
+
+
+def all_that_came_from_the_other_site_once(twin: PlayedTwin, dr_ctl: Command) -> int:
+    """As after the return to a site that was built anew."""
+    done(dr_ctl(*TO_PARIS))
+    send(twin, 10)
+    done(dr_ctl("swapover", "--to", "london", "--yes"))
+    lose(twin)
+    return 10
+
+
+def the_oldest(twin: PlayedTwin, _: Command) -> int:
+    """As what a bridge had in hand when the peer refused it."""
+    send(twin, 10)
+    lose(twin, slice(5))
+    return 5
+
+
+def all_but_an_urgent_one(twin: PlayedTwin, _: Command) -> int:
+    send(twin, 5)
+    send(twin, 1, priority=9)
+    lose(twin, priority=4)
+    return 5
+
+
+LOST = (
+    *(all_of_a_sender_that_writes_its_own_site, all_that_came_from_the_other_site_once),
+    *(the_oldest, all_but_an_urgent_one),
+)
+
+
+@pytest.mark.parametrize("lost", LOST)
+def test_what_the_waiting_site_lacks_refuses_the_move(
+    twin: PlayedTwin, dr_ctl: Command, lost: Callable[[PlayedTwin, Command], int]
+) -> None:
+    count = lost(twin, dr_ctl)
+
+    ended = dr_ctl(*TO_PARIS)
+
+    assert (ended.code, open_at(twin, IN)) == (ExitCode.REVERTED, ["london"]), ended.document
+    assert f"{count} message(s) of {IN} lie at london and not at paris" in ended.document["summary"]
+
+
+def test_a_queue_that_only_the_serving_site_has_refuses_the_move_before_anything_is_closed(
+    twin: PlayedTwin, dr_ctl: Command
+) -> None:
+    """As a durable subscription that was made at one site."""
+    with twin.still():
+        audit = {"name": "audit", "address": IN, "routing-type": "MULTICAST", "durable": True}
+        at(twin, "london").create_queue(audit)
+    send(twin, 7, anycast=False)
+
+    ended = dr_ctl("swapover", "--to", "paris", "--queues", IN, "--yes")
+
+    assert (ended.code, open_at(twin, IN)) == (ExitCode.PRECHECK_FAILED, ["london"]), ended.document
+    assert "7 message(s) of audit lie at london, and paris has no such queue" in ended.document["summary"]
+
+
+def an_urgent_one_before_a_long_history(twin: PlayedTwin) -> None:
+    send(twin, 2500)
+    worked_off(twin)
+    send(twin, 1, priority=9)
+
+
+def some_that_an_ordinary_divert_brings(twin: PlayedTwin) -> None:
+    with twin.still():
+        london = at(twin, "london")
+        london.create_queue({"name": "src", "routing-type": "ANYCAST"})
+        london.create_divert({"name": "app.src", "address": "src", "forwarding-address": IN, "exclusive": True})
+    send(twin, 5, queue="src")
+
+
+def some_that_were_processed_where_they_lack(twin: PlayedTwin) -> None:
+    """Paris processed them when it served; London's consumers have not passed over them yet."""
+    send(twin, 5)
+    with twin.still():
+        paris = at(twin, "paris")
+        for message in list(paris.queues[IN].messages.values()):
+            paris.ids.add(IN, paris.identity(message), here=True)
+            paris.remove(paris.queues[IN], message, Reason.NORMAL)
+
+
+LYING = (
+    *(an_urgent_one_before_a_long_history, some_that_an_ordinary_divert_brings),
+    some_that_were_processed_where_they_lack,
+)
+
+
+@pytest.mark.parametrize("lying", LYING)
+def test_what_is_at_both_sites_or_processed_refuses_no_move(
+    twin: PlayedTwin, dr_ctl: Command, lying: Callable[[PlayedTwin], None]
+) -> None:
+    lying(twin)
+
+    ended = done(dr_ctl(*TO_PARIS))
+
+    assert open_at(twin, IN) == ["paris"]
+    assert "DR-BRIDGE-016" not in [each["id"] for each in ended.document["findings"]]
+
+
+# a trim
+
+
+@pytest.mark.parametrize(
+    ("headers", "longs"), [({ORIGIN: "london"}, {}), ({}, {"_AMQ_ORIG_MESSAGE_ID": 10**12}), ({}, {})]
+)
+def test_no_copy_goes_of_a_message_that_nobody_has_processed(
+    twin: PlayedTwin, dr_ctl: Command, headers: dict[str, str], longs: dict[str, int]
+) -> None:
+    """Whatever its sender wrote into it, and whatever was sent before and after it was processed."""
+    london = at(twin, "london")
+    put(twin, "london", IN, 3)
+    with twin.still():
+        london.route(Message(london.next_number(), IN, b"one", text=True, headers=headers, longs=dict(longs)))
+    put(twin, "london", IN, 3)
+    twin.wait_mirrored()
+    worked_off(twin, most=3)
+
+    ended = done(dr_ctl("trim", "paris", "--yes"))
+
+    assert twin.depth("paris", IN) == 4
+    [stay] = [each["text"] for each in ended.document["findings"] if each["id"] == "DR-BRIDGE-017"]
+    assert stay == "3 processed copies removed at paris; in no store of both sites, and so left there: 4 of orders.in"
+
+
+def test_a_message_of_an_old_transaction_that_is_committed_late_keeps_its_copy(
+    twin: PlayedTwin, dr_ctl: Command
+) -> None:
+    """It got its number when it was sent: lower than those that were sent, and processed, meanwhile."""
+    london = at(twin, "london")
+    with twin.still():
+        number = london.next_number()
+    send(twin, 5)
+    worked_off(twin)
+    with twin.still():
+        london.route(Message(number, IN, b"late", text=True, headers={}))
+    twin.wait_mirrored()
+
+    done(dr_ctl("trim", "paris", "--yes"))
+
+    assert twin.depth("paris", IN) == 1
+
+
+# rights that somebody gave through management: a fence replaces them, and whoever lets clients in gives them back
+
+GIVEN = {
+    IN: ("amq,app,bridge", "amq,app", *["amq"] * 8, "amq", "amq"),  # less than broker.xml gives a client
+    OUT: ("amq,app,bridge,audit", "amq,app,audit", *["amq"] * 10),
+}
+
+
+def kept(twin: PlayedTwin, site: str) -> dict[str, dict[str, frozenset[str]]]:
+    """What management has set at a site, without those that may do nothing."""
+    security = twin.host(site).broker.security
+    return {match: {role: may for role, may in grants.items() if may} for match, grants in security.kept.items()}
+
+
+@pytest.fixture(params=["app", "bridge", "nobody"])
+def given(twin: PlayedTwin, dr_ctl: Command, request: pytest.FixtureRequest) -> dict[str, object]:
+    """What each match is given by hand at both sites; broker.xml gives clients nothing, or the bridges, or all."""
+    for site in SITES:
+        with twin.still():
+            security = at(twin, site).security
+            security.kept[IDS] = security._file["#"]  # the bridges' role sends there whatever becomes of the rest
+            may = {role: may for role, may in security._file["#"].items() if role != request.param}
+            security._file = {"#": may}
+            for match, words in GIVEN.items():
+                security.remove(match)
+                security.add(match, *words)
+            security.reload()
+    before = kept(twin, "paris")
+    done(dr_ctl("fence", "paris", "--yes"))
+    return dict(before)
+
+
+def test_they_are_as_before_wherever_clients_are_let_in(
+    twin: PlayedTwin, dr_ctl: Command, given: dict[str, object]
+) -> None:
+    for to in ("paris", "london"):
+        done(dr_ctl("swapover", "--to", to, "--yes"))
+
+        assert (kept(twin, to), to in open_at(twin, IN), to in open_at(twin, OUT)) == (given, True, True)
+
+
+def test_an_undone_fence_gives_them_back(twin: PlayedTwin, dr_ctl: Command, given: dict[str, object]) -> None:
+    with twin.still():
+        security = at(twin, "paris").security
+        security._file = {}
+        security.kept.clear()
+        security.add("#", *["amq,bridge"] * 12)
+        security.reload()
+
+    ended = dr_ctl(*TO_PARIS)
+
+    assert (ended.code, kept(twin, "london"), open_at(twin, IN)) == (ExitCode.REVERTED, given, ["london"])
+
+
+def test_an_unfence_from_elsewhere_gives_them_back(
+    twin: PlayedTwin, dr_ctl: Command, given: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done(dr_ctl("fence", "london", "--yes"))
+    assert open_at(twin, IN) == []
+    monkeypatch.setenv("DR_CTL_STATE_DIR", str(twin.directory / "another host"))
+
+    done(dr_ctl("unfence", "london", "--yes"))
+
+    assert kept(twin, "london") == given

@@ -30,12 +30,9 @@ from tests.twin.classic_subject import CONSUMED, DLQ, ORDERS, ClassicSubject
 from tests.twin.subject import comes, until
 from tests.twin.test_invariants import NoPorts
 
+TOPOLOGY = BROKERSYNC
+
 ANY = st.sampled_from(("london", "paris"))
-
-
-@pytest.fixture
-def topology() -> str:
-    return BROKERSYNC
 
 
 @pytest.fixture

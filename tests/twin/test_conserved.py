@@ -18,12 +18,9 @@ from tests.patience import impatient
 from tests.twin.matrix import OPERATIONS, at_rest, done, nothing, put, quick, serving, take, unprocessed
 from tests.twin.subject import until
 
+TOPOLOGY = CONTINUITY
+
 ORDERS = "orders.in"
-
-
-@pytest.fixture
-def topology() -> str:
-    return CONTINUITY
 
 
 def plugin(twin: PlayedTwin, site: str) -> ContinuityBroker:

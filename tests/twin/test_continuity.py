@@ -24,10 +24,7 @@ from tests.twin.matrix import ACCEPTED, Judge, at_rest, done, lose_and_return, p
 from tests.twin.plugin_subject import DEACTIVATE, PluginSubject
 from tests.twin.subject import until
 
-
-@pytest.fixture
-def topology() -> str:
-    return CONTINUITY
+TOPOLOGY = CONTINUITY
 
 
 def plugin(twin: PlayedTwin, site: str) -> ContinuityBroker:

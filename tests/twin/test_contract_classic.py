@@ -4,7 +4,6 @@ them, the bridge."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
@@ -12,39 +11,13 @@ from dr_ctl.stomp_io.address import Address, Login
 from dr_ctl.stomp_io.answers import Connected, Refused
 from dr_ctl.stomp_io.client import greet
 from dr_ctl.stomp_io.connection import ConnectionLost
-from dr_ctl_lab.lab.lab import Lab
-from dr_ctl_lab.played import PlayedTwin
-from dr_ctl_lab.twin.classic.brokersync.broker import BrokerSyncBroker
 from dr_ctl_lab.twin.kinds import BROKERSYNC
 from tests.twin.classic_subject import CONSUMED, DLQ, INVOICES, ORDERS, TEXT, ClassicSubject
 from tests.twin.subject import SITES, comes, until
 
+TOPOLOGY = BROKERSYNC
+
 BY_IDS = f"removeMatchingMessages({TEXT})"
-
-
-@pytest.fixture
-def topology() -> str:
-    return BROKERSYNC
-
-
-@pytest.fixture(scope="module")
-def classic_pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    with Lab.up(tmp_path_factory.mktemp("classic contract") / "lab", topology=BROKERSYNC) as lab:
-        yield lab
-
-
-@pytest.fixture(params=["twin", pytest.param("brokers", marks=[pytest.mark.broker, pytest.mark.deep])])
-def pair(request: pytest.FixtureRequest) -> ClassicSubject:
-    """Without an agent: what it deletes, no broker does."""
-    if request.param == "twin":
-        twin: PlayedTwin = request.getfixturevalue("twin")
-        for broker in twin.brokers(BrokerSyncBroker):
-            assert broker.agent is not None
-            broker.agent.stop()
-        return ClassicSubject(twin)
-    subject = ClassicSubject(request.getfixturevalue("classic_pair"))
-    subject.reset()
-    return subject
 
 
 def test_the_console_wants_an_origin_and_a_login(pair: ClassicSubject) -> None:

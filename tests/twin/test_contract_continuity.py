@@ -13,15 +13,12 @@ from dr_ctl_lab.lab.kinds import CONTINUITY
 from tests.twin.plugin_subject import FLOWS, PluginSubject, bare
 from tests.twin.subject import SITES
 
+TOPOLOGY = CONTINUITY
+
 NO_BEAN = "javax.management.InstanceNotFoundException"
 ILLEGAL = "java.lang.IllegalArgumentException"
 NO_QUEUE = "org.apache.activemq.artemis.api.core.ActiveMQNonExistentQueueException"
 DESTROY = "destroyQueue(java.lang.String,boolean)"
-
-
-@pytest.fixture
-def topology() -> str:
-    return CONTINUITY
 
 
 def failed(kind: str, text: str, status: int) -> dict[str, Any]:

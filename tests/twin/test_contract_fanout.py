@@ -3,62 +3,37 @@ and what of a message is left when it is read at one site and put down at the ot
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-
 from dr_ctl.stomp_io.address import Address
 from dr_ctl.topologies.common.access import Gate
 from dr_ctl.topologies.fanout.copying import put, read
-from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.twin.kinds import FANOUT
-from tests.twin.classic_subject import INVOICES, ORDERS, TEXT, ClassicSubject
+from tests.twin.classic_subject import ORDERS, TEXT, FanoutSubject
 from tests.twin.subject import SITES, until
+
+TOPOLOGY = FANOUT
 
 ID = "order_id"
 
 
-@pytest.fixture
-def topology() -> str:
-    return FANOUT
-
-
-@pytest.fixture(scope="module")
-def fanout_pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    with Lab.up(tmp_path_factory.mktemp("fan-out contract") / "lab", topology=FANOUT) as lab:
-        yield lab
-
-
-@pytest.fixture(params=["twin", pytest.param("brokers", marks=[pytest.mark.broker, pytest.mark.deep])])
-def pair(request: pytest.FixtureRequest) -> ClassicSubject:
-    if request.param == "twin":
-        return ClassicSubject(request.getfixturevalue("twin"))
-    subject = ClassicSubject(request.getfixturevalue("fanout_pair"))
-    for site in SITES:
-        for name in (ORDERS, INVOICES):
-            subject.done(site, subject.queue(site, name), "purge()")
-    return subject
-
-
-def own(pair: ClassicSubject, site: str) -> Gate:
+def own(pair: FanoutSubject, site: str) -> Gate:
     """dr-ctl's own way in."""
     place = pair.place(site)
     return Gate(Address("127.0.0.1", place.ports["sync"]), place.login("agent"), None)
 
 
-def send(pair: ClassicSubject, *ids: str, to: tuple[str, ...] = SITES, body: str = "body", **headers: str) -> None:
+def send(pair: FanoutSubject, *ids: str, to: tuple[str, ...] = SITES, body: str = "body", **headers: str) -> None:
     for site in to:
         with pair.client(site, "producers") as client:
             for ident in ids:
                 client.send(ORDERS, body, **{ID: ident, **headers})
 
 
-def rows(pair: ClassicSubject, site: str, queue: str = ORDERS) -> dict[str, dict[str, object]]:
+def rows(pair: FanoutSubject, site: str, queue: str = ORDERS) -> dict[str, dict[str, object]]:
     told = pair.done(site, pair.queue(site, queue), "browse()")
     return {row["StringProperties"][ID]: row for row in told}
 
 
-def test_what_is_sent_to_both_is_the_same_by_the_producers_id_only(pair: ClassicSubject) -> None:
+def test_what_is_sent_to_both_is_the_same_by_the_producers_id_only(pair: FanoutSubject) -> None:
     send(pair, "a", "b")
 
     told = {site: rows(pair, site) for site in SITES}
@@ -68,7 +43,7 @@ def test_what_is_sent_to_both_is_the_same_by_the_producers_id_only(pair: Classic
     assert all(row["JMSDeliveryMode"] == "PERSISTENT" for each in told.values() for row in each.values())
 
 
-def test_messages_are_removed_by_the_producers_id(pair: ClassicSubject) -> None:
+def test_messages_are_removed_by_the_producers_id(pair: FanoutSubject) -> None:
     send(pair, "a", "b'c", "d")
 
     selector = f"{ID} IN ('a','b''c','gone')"
@@ -77,7 +52,7 @@ def test_messages_are_removed_by_the_producers_id(pair: ClassicSubject) -> None:
     assert (removed, list(rows(pair, "paris")), list(rows(pair, "london"))) == (2, ["d"], ["a", "b'c", "d"])
 
 
-def test_a_message_that_is_read_and_put_down_keeps_all_that_its_producer_said(pair: ClassicSubject) -> None:
+def test_a_message_that_is_read_and_put_down_keeps_all_that_its_producer_said(pair: FanoutSubject) -> None:
     said = {"priority": "7", "correlation-id": "c:1", "type": "order", "region": "north\\1"}
     said |= {"expires": "4102444800000", "timestamp": "1700000000000"}
     send(pair, "a", "b", to=("london",), body="ä: text", **{"reply-to": "/queue/answers", **said})
@@ -95,7 +70,7 @@ def test_a_message_that_is_read_and_put_down_keeps_all_that_its_producer_said(pa
     assert list(rows(pair, "london")) == ["a", "b"]
 
 
-def test_bytes_stay_bytes(pair: ClassicSubject) -> None:
+def test_bytes_stay_bytes(pair: FanoutSubject) -> None:
     send(pair, "a", to=("london",), body="four", **{"content-length": "4"})
 
     put(own(pair, "paris"), ORDERS, [*read(own(pair, "london"), ORDERS, ID, {"a"}).values()])
@@ -109,7 +84,7 @@ def test_bytes_stay_bytes(pair: ClassicSubject) -> None:
     until(lambda: not rows(pair, "paris"))
 
 
-def test_a_browse_of_its_own_leaves_a_queue_as_it_was(pair: ClassicSubject) -> None:
+def test_a_browse_of_its_own_leaves_a_queue_as_it_was(pair: FanoutSubject) -> None:
     send(pair, "a", "b", to=("london",))
 
     read(own(pair, "london"), ORDERS, ID, {"a"})

@@ -14,13 +14,10 @@ from dr_ctl_lab.lab.kinds import CONTINUITY
 from tests.twin.plugin_subject import ACTIVATE, DEACTIVATE, ID, PluginSubject, bare
 from tests.twin.subject import SITES, until
 
+TOPOLOGY = CONTINUITY
+
 DESTROY = "destroyQueue(java.lang.String,boolean)"
 REMOVE = "removeMessages(java.lang.String)"
-
-
-@pytest.fixture
-def topology() -> str:
-    return CONTINUITY
 
 
 def test_a_message_is_staged_at_the_peer_and_its_acknowledgement_removes_it_there(pair: PluginSubject) -> None:

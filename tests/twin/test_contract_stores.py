@@ -49,7 +49,7 @@ def shelf(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shelf]:
     if request.param == "files":
         yield files(tmp_path / "documents")
     elif request.param == "brokers":
-        yield from held_by(request.getfixturevalue("real_pair"))
+        yield from held_by(request.getfixturevalue("labs").of(MIRROR))
     else:
         with PlayedTwin.up(tmp_path / "twin", topology=request.param) as twin:
             yield from held_by(twin)

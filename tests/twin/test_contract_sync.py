@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Protocol
 
 import pytest
@@ -18,13 +19,13 @@ from dr_ctl.topologies.brokersync.sync.ports import Primary, Standby
 from dr_ctl.topologies.brokersync.sync.primary import RealPrimary
 from dr_ctl.topologies.brokersync.sync.standby import RealStandby
 from dr_ctl.topologies.common.consumed import Consumed, Word
-from dr_ctl_lab.lab.lab import Lab
-from dr_ctl_lab.played import PlayedTwin
-from dr_ctl_lab.twin.classic.brokersync.broker import BrokerSyncBroker
 from dr_ctl_lab.twin.kinds import BROKERSYNC
 from tests.topologies.brokersync.sync.fakes import Q, Sites
 from tests.twin.classic_subject import ORDERS, ClassicSubject
+from tests.twin.conftest import BROKERS
 from tests.twin.subject import until
+
+TOPOLOGY = BROKERSYNC
 
 
 class Scene(Protocol):
@@ -104,36 +105,13 @@ class Brokers:
         return self.subject.depth("paris", ORDERS)
 
 
-@pytest.fixture
-def topology() -> str:
-    return BROKERSYNC
-
-
-@pytest.fixture(scope="module")
-def classic_pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    with Lab.up(tmp_path_factory.mktemp("sync contract") / "lab", topology=BROKERSYNC) as lab:
-        yield lab
-
-
-REAL = pytest.param("brokers", marks=[pytest.mark.broker, pytest.mark.deep])
-
-
-@pytest.fixture(params=["memory", "twin", REAL])
-def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
+@pytest.fixture(params=["memory", "twin", BROKERS])
+def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
     if request.param == "memory":
         yield InMemory()
         return
-    if request.param == "twin":
-        twin: PlayedTwin = request.getfixturevalue("twin")
-        for broker in twin.brokers(BrokerSyncBroker):
-            assert broker.agent is not None
-            broker.agent.stop()
-        subject = ClassicSubject(twin)
-    else:
-        subject = ClassicSubject(request.getfixturevalue("classic_pair"))
-        subject.reset()
-    folder = request.getfixturevalue("tmp_path")
-    with closing(Observer(load(subject.stage.settings_path), SystemClock(), Patience(), folder)) as observer:
+    subject: ClassicSubject = request.getfixturevalue("made_of")(request.param)
+    with closing(Observer(load(subject.stage.settings_path), SystemClock(), Patience(), tmp_path)) as observer:
         real = Brokers(subject, observer)
         yield real
         real.primary.close()

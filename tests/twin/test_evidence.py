@@ -21,10 +21,7 @@ from tests.twin.classic_subject import DLQ, ORDERS, ClassicSubject
 from tests.twin.subject import until
 from tests.twin.test_sync import Beside, follow, of, one_way, work
 
-
-@pytest.fixture
-def topology() -> str:
-    return BROKERSYNC
+TOPOLOGY = BROKERSYNC
 
 
 @pytest.fixture

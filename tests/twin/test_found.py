@@ -27,9 +27,8 @@ from tests.conftest import Command
 from tests.topologies.fanout import stories as fanned_out
 from tests.twin.classic_subject import ORDERS
 from tests.twin.conftest import prompt
-from tests.twin.matrix import done, put, serving
+from tests.twin.matrix import Died, consume_all, done, put, serving
 from tests.twin.subject import until
-from tests.twin.test_crashes import Died, consume_all
 
 
 def found(ended: Ended) -> set[str]:

@@ -23,9 +23,8 @@ from dr_ctl_lab.twin.mirror.outflow import Event
 from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.simulated import interrupt
-from tests.twin.matrix import ACCEPTED, done, put
+from tests.twin.matrix import ACCEPTED, Died, done, put
 from tests.twin.subject import Client, until
-from tests.twin.test_crashes import Died
 
 DONE, NEVER = 12, 3
 HALF = 9  # messages that are in when nothing more comes

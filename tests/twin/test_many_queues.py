@@ -28,8 +28,7 @@ from dr_ctl_lab.twin.faults import Fault, FaultKind, When
 from dr_ctl_lab.twin.mirror.broker import MirrorBroker
 from dr_ctl_lab.twin.names import is_pattern, matches
 from tests.conftest import Command
-from tests.twin.matrix import serving
-from tests.twin.test_crashes import Death, Died
+from tests.twin.matrix import Death, Died, serving
 
 ALIKE = [f"load.{number}" for number in range(100, 220)]
 TOGETHER = beans.queues_beginning("london", "load.")

@@ -23,9 +23,8 @@ from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.patience import impatient
 from tests.twin.conftest import prompt
-from tests.twin.matrix import OPERATIONS, lose, lose_and_return, nothing, quick, serving
+from tests.twin.matrix import OPERATIONS, Death, lived, lose, lose_and_return, nothing, quick, serving
 from tests.twin.subject import until
-from tests.twin.test_crashes import Death, lived
 
 COMMAND = re.compile(r"`dr-ctl ([^`]+)`")
 # Words that stand for what only a person can say.

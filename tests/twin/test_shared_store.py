@@ -26,18 +26,14 @@ from dr_ctl_lab.twin.kinds import SHARED_STORE
 from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.patience import impatient
-from tests.twin.matrix import done, nothing, serving, unprocessed
+from tests.twin.matrix import Died, done, nothing, serving, unprocessed
 from tests.twin.subject import until
-from tests.twin.test_crashes import Died
+
+TOPOLOGY = SHARED_STORE
 
 SWAPOVER = ("swapover", "--to", "paris", "--yes")
 FAILOVER = ("failover", "--to", "paris", "--yes")
 SLOW_S = 1.5
-
-
-@pytest.fixture
-def topology() -> str:
-    return SHARED_STORE
 
 
 def slowly(twin: PlayedTwin) -> None:

@@ -20,10 +20,7 @@ from tests.patience import time_now
 from tests.twin.classic_subject import ORDERS, ClassicSubject
 from tests.twin.subject import until
 
-
-@pytest.fixture
-def topology() -> str:
-    return BROKERSYNC
+TOPOLOGY = BROKERSYNC
 
 
 @pytest.fixture

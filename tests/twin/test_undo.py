@@ -1,63 +1,97 @@
-"""A call that fails before the point of no return, whichever it is, leaves both sites as they were; and what somebody
-does by hand between a crash and its repair never opens a second site."""
+"""What befalls a run beside what the record plays: calls that fail for ever or with their broker, somebody who opens a
+site, and clients who work at one that an interrupted run has opened."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import pytest
 
 from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.outcome import Outcome
-from dr_ctl.engine.plan import Call
-from dr_ctl.topologies.common.sender import Sender
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.classic.broker import ClassicBroker
 from dr_ctl_lab.twin.classic.sharedstore.broker import SharedStoreBroker
 from dr_ctl_lab.twin.faults import Fault, FaultKind, When
-from dr_ctl_lab.twin.host import Change
 from dr_ctl_lab.twin.jolokia import Request
-from dr_ctl_lab.twin.kinds import BRIDGES, CONTINUITY, MIRROR
+from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, MIRROR
 from tests.conftest import Command
+from tests.patience import impatient
 from tests.twin.conftest import BOTH
 from tests.twin.matrix import (
     OPERATIONS,
+    Death,
+    Died,
     Judge,
-    done,
-    opens,
+    at_calls,
+    at_rest,
+    dies,
+    put,
+    quick,
     serving,
+    take,
+    without_agents,
 )
-from tests.twin.subject import Client
-from tests.twin.test_crashes import Death, Died
+from tests.twin.subject import Client, until
 
-ADMITS = "removeSecuritySettings"
+TO_PARIS = ("swapover", "--to", "paris")
+DOOR = {"bean": "acceptors"}
 
 
-def before_no_return(operation: str, twin: PlayedTwin, dr_ctl: Command) -> list[Change]:
-    """The requests of an undisturbed run up to its activation, without those of dr-ctl's own documents."""
-    OPERATIONS[operation].before(twin, dr_ctl)
-    earlier = len(twin.changes())
-    done(dr_ctl(*OPERATIONS[operation].words, "--yes"))
-    found = []
-    for each in twin.changes()[earlier:]:
-        if opens(twin, each, OPERATIONS[operation].serving[0]):
-            return found
-        if "dr-ctl.lock" not in str(each.arguments):
-            found.append(each)
-    raise AssertionError("it never opened a site")
+def dying(kind: FaultKind, operation: str) -> Fault:
+    return Fault(kind, When(operation=operation), back_after_s=0.2)
+
+
+def idle(operation: str, **of: str) -> Fault:
+    return Fault(FaultKind.IDLE, When(operation=operation, **of), times=None)
+
+
+@pytest.mark.parametrize(
+    ("topology", "site", "fault", "codes"),
+    [
+        (MIRROR, "london", idle("stop", **DOOR), (20,)),
+        (MIRROR, "london", dying(FaultKind.DIES_AFTER, "pause"), (20, 22, 23)),
+        (MIRROR, "paris", Fault(FaultKind.CLOCK, When(changing=True), seconds=5), (0,)),
+        (CONTINUITY, "london", idle("deactivateSite"), (20,)),
+        (CONTINUITY, "paris", Fault(FaultKind.IDLE, When(operation="activateSite")), (0,)),
+        *(
+            pytest.param(CONTINUITY, site, dying(kind, call), (0, 20, 22, 23), marks=pytest.mark.deep)
+            for kind in (FaultKind.DIES_BEFORE, FaultKind.DIES_AFTER)
+            for site, call in (("london", "deactivateSite"), ("paris", "activateSite"))
+        ),
+    ],
+    ids=lambda told: f"{told.when.operation} {told.kind.value}" if isinstance(told, Fault) else None,
+)
+def test_whatever_a_call_meets_never_do_both_sites_serve_and_the_end_is_said(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, site: str, fault: Fault, codes: tuple[int, ...]
+) -> None:
+    judge, before = Judge(twin, monkeypatch), at_rest(twin)
+    twin.host(site).faults.add(fault)
+
+    with quick(monkeypatch), monkeypatch.context() as patch:
+        impatient(patch, activate_s=2.0)  # it is tried again after half a second
+        ended = dr_ctl(*TO_PARIS, "--yes")
+
+    twin.host(site).faults.clear()
+    until(lambda: all(twin.host(each).broker.alive for each in twin.sites))
+    assert (judge.twice, ended.code in codes) == ([], True), ended.document
+    match ended.code:
+        case 0:
+            assert serving(twin) == ("paris",)
+        case 20:
+            assert serving(twin) == ("london",)
+            assert fault.kind is not FaultKind.IDLE or at_rest(twin) == before
+        case 23:
+            assert serving(twin) == ()
+        case _:
+            assert "look at" in ended.document["summary"], ended.document
 
 
 @pytest.mark.parametrize("repair", ["resume", "abort", "unfence"])
 @pytest.mark.parametrize(
     ("topology", "at"),
     [
-        *((MIRROR, at) for at in (1, 2, 3, 4, 5)),
+        *((MIRROR, at) for at in (2, 3, 4)),
         *((topology, 3) for topology in (CONTINUITY, BRIDGES)),
-        *(
-            pytest.param(topology, at, marks=pytest.mark.deep)
-            for topology in (CONTINUITY, BRIDGES)
-            for at in (1, 2, 4, 5)
-        ),
+        *(pytest.param(MIRROR, at, marks=pytest.mark.deep) for at in (1, 5)),
+        *(pytest.param(each, at, marks=pytest.mark.deep) for each in (CONTINUITY, BRIDGES) for at in (1, 2, 4, 5)),
     ],
 )
 def test_a_site_that_somebody_opened_meanwhile_stays_the_only_one(
@@ -66,17 +100,15 @@ def test_a_site_that_somebody_opened_meanwhile_stays_the_only_one(
     with monkeypatch.context() as patch:
         Death(at, after=True).strike(patch)
         with pytest.raises(Died):
-            dr_ctl("swapover", "--to", "paris", "--yes")
+            dr_ctl(*TO_PARIS, "--yes")
     if not serving(twin):
         twin.open_clients("paris")
-    judge = Judge(twin, monkeypatch)
-    open_before = serving(twin)
+    judge, open_before = Judge(twin, monkeypatch), serving(twin)
 
     words = ("unfence", "london") if repair == "unfence" else (repair,)
     ended = dr_ctl(*words, "--yes")
 
-    assert judge.twice == []
-    assert len(serving(twin)) == 1
+    assert (judge.twice, len(serving(twin))) == ([], 1)
     assert serving(twin) == open_before or ended.code == 0
     assert ended.code != 0 or repair == "resume" or serving(twin) == ("london",), ended.document
 
@@ -86,34 +118,75 @@ def test_a_client_that_comes_while_an_activation_is_undone_is_not_left_at_a_clos
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is let in to one queue before the other one is not opened, and would wait there for ever."""
-    twin.host("paris").faults.add(Fault(FaultKind.IDLE, When(operation=ADMITS, after=1), times=None))
-    post, clients = Sender._post, list[Client]()
+    twin.host("paris").faults.add(Fault(FaultKind.IDLE, When(operation="removeSecuritySettings", after=1), times=None))
+    clients = list[Client]()
 
-    def before_it_is_shut_out(sender: Sender, calls: Sequence[Call]) -> Sequence[Outcome]:
-        if not clients and any((call.site, call.goal) == ("paris", Goal.SHUT_OUT) for call in calls):
+    def comes() -> None:
+        if not clients:
             clients.append(Client(twin.site("paris"), {}))
             clients[0].subscribe("orders.in")
-        return post(sender, calls)
 
-    monkeypatch.setattr(Sender, "_post", before_it_is_shut_out)
+    at_calls(monkeypatch, Goal.SHUT_OUT, comes, at="paris", first=True)
 
-    ended = dr_ctl("swapover", "--to", "paris", "--yes")
+    ended = dr_ctl(*TO_PARIS, "--yes")
 
     assert (ended.code, ended.document["data"]["undone"]) == (20, True), ended.document
     left = list(twin.host("paris").broker.queues["orders.in"].takers)
     [client] = clients
     client.connection.close()
-    assert left == []
-    assert serving(twin) == ("london",)
+    assert (left, serving(twin)) == ([], ("london",))
+
+
+def doors(twin: PlayedTwin) -> list[str]:
+    """Sites whose doors are open, whatever their clients may do there."""
+    return [site for site in twin.sites if twin.host(site).broker.acceptors["clients"].started]
+
+
+@pytest.mark.parametrize("words", [("resume",), ("fence", "london")], ids=["resume", "fence"])
+@pytest.mark.parametrize("operation", ["swapover", "failover"])
+def test_a_site_that_opens_again_beside_the_one_of_a_run_that_died_is_closed_by_what_status_names(
+    twin: PlayedTwin, dr_ctl: Command, operation: str, words: tuple[str, ...]
+) -> None:
+    OPERATIONS[operation].before(twin, dr_ctl)
+    dies(dr_ctl, *OPERATIONS[operation].words)
+    twin.heal()
+    twin.start("london")
+    with twin.still():
+        twin.host("london").broker.let_clients_in()
+    assert doors(twin) == ["london", "paris"]
+    status = dr_ctl("status").document
+
+    ended = dr_ctl(*words, "--yes")
+
+    assert any(f"dr-ctl {words[0]}" in each["remedy"] for each in status["findings"]), status["findings"]
+    assert (ended.code, doors(twin)) == (0, ["paris"]), ended.document
+    assert words == ("resume",) or dr_ctl("resume", "--yes").code == 0
+    assert (doors(twin), dr_ctl("status").document["data"]["open_run"]) == (["paris"], None)
+
+
+@pytest.mark.parametrize("topology", [BROKERSYNC, FANOUT])
+def test_a_run_that_was_killed_once_its_target_was_open_is_finished_although_clients_work_there(
+    twin: PlayedTwin, dr_ctl: Command
+) -> None:
+    without_agents(twin)  # they are held by the run that is open
+    put(twin, "london", "orders.in", 10)
+    twin.wait_mirrored()
+    dies(dr_ctl, *TO_PARIS)
+    for _ in range(10):
+        take(twin, "paris", "orders.in")
+
+    ended = dr_ctl("resume", "--yes")
+
+    assert (ended.code, {each["id"] for each in ended.document["findings"]} - {"DR-AGENT-008"}) == (0, set())
+    assert (twin.depth("london", "orders.in"), twin.depth("paris", "orders.in")) == (10, 0)
 
 
 @BOTH
 def test_the_judge_notes_each_queue_that_is_open_at_both_sites(
     twin: PlayedTwin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    judge = Judge(twin, monkeypatch)
+    judge, paris = Judge(twin, monkeypatch), twin.host("paris")
     request = Request("exec", "a bean", "any()", (), None, ignore_errors=False, echo=None)
-    paris = twin.host("paris")
 
     with twin.still():
         paris.note(request, 200)
@@ -124,5 +197,4 @@ def test_the_judge_notes_each_queue_that_is_open_at_both_sites(
             paris.broker.let_clients_in()
         paris.note(request, 200)
 
-    assert before == []
-    assert {f"paris/orders-1 {name}" for name in twin.queues} <= set(judge.twice)
+    assert (before, {f"paris/orders-1 {name}" for name in twin.queues} <= set(judge.twice)) == ([], True)
