@@ -10,8 +10,6 @@ from typing import Any, cast
 import pytest
 
 from dr_ctl.engine.lease import Forbidden
-from dr_ctl.jolokia.errors import OperationFailed
-from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.document_queue import IN_USER
 from dr_ctl.topologies.artemis.documents import Documents
 from dr_ctl.topologies.common.names import numbered
@@ -39,17 +37,6 @@ def london() -> Management:
     return Management("london", "paris", open=True)
 
 
-def test_what_is_written_is_read_beside_the_brokers_clock(london: Management) -> None:
-    store = documents(london)
-    assert store.create("lock", 3, '{"a": "ü\\""}')
-    assert store.create("lock", 12, "second")
-    assert store.create("receipt", 1, "of another kind")
-    store.update("lock", 12, "anew")
-    assert store.read("lock") == (london.server["CurrentTimeMillis"], [(3, '{"a": "ü\\""}'), (12, "anew")])
-    store.delete("lock", 3)
-    assert store.read("lock")[1] == [(12, "anew")]
-
-
 @pytest.mark.parametrize("look", [Access.look, Access.doors], ids=["whole", "doors"])
 def test_a_look_from_before_the_machine_slept_is_old(
     london: Management, look: Callable[[Access], object], monkeypatch: pytest.MonkeyPatch
@@ -74,19 +61,6 @@ def test_a_look_from_before_the_machine_slept_is_old(
     assert told[0] == 600.0
 
 
-def test_of_two_that_create_one_gets_it_and_one_that_is_gone_is_not_written(london: Management) -> None:
-    assert documents(london).read("lock")[1] == []
-    with pytest.raises(OperationFailed):
-        documents(london).update("lock", 1, "text")
-    assert documents(london).read("lock")[1] == []
-    assert documents(london).create("lock", 1, "mine")
-    assert not documents(london).create("lock", 1, "yours")
-    assert documents(london).read("lock")[1] == [(1, "mine")]
-    # They are no business queues and never mirrored.
-    [told] = [told for bean, told in london.queues.items() if beans.parts(bean)["queue"] == "dr-ctl.lock.london.1"]
-    assert told["InternalQueue"] is True
-
-
 @pytest.mark.parametrize(
     "answer",
     [
@@ -96,7 +70,7 @@ def test_of_two_that_create_one_gets_it_and_one_that_is_gone_is_not_written(lond
     ids=["the console's policy", "the broker's security"],
 )
 def test_a_refusal_is_told_apart_from_one_that_is_there(london: Management, answer: dict[str, object]) -> None:
-    london.instead["document"] = answer
+    london.instead["createQueue"] = answer
     with pytest.raises(Forbidden):
         documents(london).create("lock", 1, "text")
 
@@ -113,7 +87,6 @@ def test_a_refusal_is_told_apart_from_one_that_is_there(london: Management, answ
 def test_whether_they_may_be_created_is_asked_and_not_tried(london: Management, answer: Any, forbidden: bool) -> None:
     london.instead["canInvoke"] = answer
     assert (documents(london).why_forbidden() is not None) is forbidden
-    assert london.documents == []
 
 
 def test_only_documents_of_the_kind_are_numbered_whatever_the_site_is_called() -> None:

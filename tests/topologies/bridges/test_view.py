@@ -17,9 +17,7 @@ from dr_ctl.topologies.bridges.view import BrokerView, with_idle
 from dr_ctl.topologies.common.view import Config
 from tests.topologies.bridges.views import (
     CLIENTS,
-    CLOSED,
     IDS,
-    OPEN,
     PAIR,
     UNITS,
     arrived,
@@ -30,17 +28,12 @@ from tests.topologies.bridges.views import (
     flow,
     queue,
     seen,
+    shut,
     with_flow,
     with_queue,
-    with_role,
 )
 
 LONDON, PARIS = broker("london"), broker("paris")
-
-
-def shut(view: BrokerView, *, by_role: bool, by_pause: bool) -> BrokerView:
-    """Its first queue closed by one of the two, or both, or neither."""
-    return with_queue(with_role(view, "orders", CLOSED if by_role else OPEN), "orders", paused=by_pause)
 
 
 @pytest.mark.parametrize(
@@ -48,9 +41,9 @@ def shut(view: BrokerView, *, by_role: bool, by_pause: bool) -> BrokerView:
     [
         (LONDON, True, Role.SERVING),
         (PARIS, False, Role.STANDBY),
-        (shut(LONDON, by_role=True, by_pause=False), False, Role.SERVING),
-        (shut(LONDON, by_role=False, by_pause=True), False, Role.SERVING),
-        (shut(PARIS, by_role=False, by_pause=False), True, Role.SERVING),
+        (shut(LONDON, "orders", by_role=True, by_pause=False), False, Role.SERVING),
+        (shut(LONDON, "orders", by_role=False, by_pause=True), False, Role.SERVING),
+        (shut(PARIS, "orders", by_role=False, by_pause=False), True, Role.SERVING),
         (replace(LONDON, acceptors=(door("clients", CLIENTS, "london", started=False),)), False, Role.STANDBY),
         (replace(LONDON, config=Config(("clients", "cleints"), ("bridge",), None)), True, Role.UNKNOWN),
         (broker("london", among=()), None, Role.UNKNOWN),
@@ -68,7 +61,7 @@ def test_a_pause_or_a_right_closes_a_queue_only_where_it_is_its_gate() -> None:
     assert not replace(PARIS, config=Config(("clients",), ("bridge",), None)).kept_out("orders")
     # A pause that a run will lift closes nothing.
     lock = LockDocument(7, "a run", paused={"a run": ("orders",)})
-    paused = shut(LONDON, by_role=False, by_pause=True)
+    paused = shut(LONDON, "orders", by_role=False, by_pause=True)
     by_run = replace(paused, documents={"dr-ctl.lock.london.7": lock.to_text()})
     assert (by_run.gated("orders"), by_run.units["orders"], by_run.paused) == (False, True, ("orders",))
     # Of two queues at an address one that delivers keeps it open.
@@ -116,7 +109,9 @@ def test_what_nothing_keeps_clients_out_of_is_served_where_they_work(
 
 
 def test_a_service_in_two_parts_is_told_queue_by_queue() -> None:
-    apart = seen(shut(LONDON, by_role=True, by_pause=True), shut(PARIS, by_role=False, by_pause=False))
+    apart = seen(
+        shut(LONDON, "orders", by_role=True, by_pause=True), shut(PARIS, "orders", by_role=False, by_pause=False)
+    )
     assert {each.name: each.serving for each in apart.units} == {"audit": "london", "orders": "paris"}
 
 

@@ -90,5 +90,10 @@ def with_role(view: BrokerView, unit: str, grants: Grants) -> BrokerView:
     return replace(view, grants={**view.grants, unit: grants})
 
 
+def shut(view: BrokerView, unit: str, *, by_role: bool = True, by_pause: bool = True) -> BrokerView:
+    """One of its queues closed by one of the two, or both, or neither."""
+    return with_queue(with_role(view, unit, CLOSED if by_role else OPEN), unit, paused=by_pause)
+
+
 def seen(london: BrokerView | Silent, paris: BrokerView | Silent) -> BridgesSeen:
     return BridgesSeen({"london": {PAIR: london}, "paris": {PAIR: paris}})

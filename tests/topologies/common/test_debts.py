@@ -10,12 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dr_ctl.engine.debts import Debt, DebtKind
-from dr_ctl.engine.plan import Call
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.document_queue import CREATE_QUEUE, DESTROY_QUEUE
 from dr_ctl.topologies.common.debts import debts_of, document, is_debt, owe, pay
 from dr_ctl.topologies.console.requests import change
-from tests.topologies.mirror.pair import mirrored_pair, observed
 from tests.topologies.mirror.views import PAIR, broker
 
 SITES = st.from_regex(r"[a-z][a-z0-9-]*", fullmatch=True)
@@ -81,21 +79,3 @@ def test_paying_takes_its_document_away_on_condition_where_asked(when: str | Non
     [call] = pay(PARIS, DebtKind.FENCE, "london", *([when] if when else []))
     told = (change(call).operation, change(call).arguments, call.site, call.when)
     assert told == (DESTROY_QUEUE, ("dr-ctl.debt.paris.fence.london", True), "paris", when)
-
-
-@pytest.mark.parametrize("kind", DebtKind)
-def test_what_is_written_at_a_broker_is_seen_there_until_it_is_paid(kind: DebtKind) -> None:
-    brokers = mirrored_pair()
-    before = [each.settable() for each in brokers]
-
-    def do(calls: tuple[Call, ...]) -> None:
-        for call in calls:
-            brokers[1].execute(change(call).bean, change(call).operation, change(call).arguments)
-
-    do(owe(observed(*brokers).views("paris")[0], kind, "london"))
-    [debt] = observed(*brokers).debts
-    assert (debt.kind, debt.about, debt.kept_at) == (kind, "london", "paris")
-
-    do(pay(observed(*brokers).views("paris")[0], kind, "london"))
-    assert observed(*brokers).debts == []
-    assert [each.settable() for each in brokers] == before

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import socket
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from dr_ctl.core.errors import BrokerError
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.traffic import Load
-from tests.broker.driving import Operator, changed_settings, execute, until
-from tests.topologies.continuity.plugin import FAST, SLOW, activated, bridges, left, needs_plugin, stage, up
+from tests.broker.driving import Operator, until
+from tests.topologies.continuity.plugin import FAST, SLOW, activated, left, needs_plugin, stage, up
 from tests.twin.subject import Client
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep, needs_plugin]
@@ -93,42 +90,6 @@ def test_two_pairs_move_side_by_side(tmp_path: Path) -> None:
         assert not verdict.redelivered
 
 
-def test_what_is_seen_of_it(plugin_lab: Lab, operator: Operator) -> None:
-    status = operator.run("status")
-
-    assert (status.code, status.document["summary"]) == (0, "london serves")
-    for link in status.document["data"]["links"]:
-        assert link["attached"]
-        figures = ("loss_risk", "duplicate_risk", "recovery_point_s", "recovery_time_s")
-        assert [link[name] for name in figures] == [0, 0, 0.0, 0.0]
-    validate = operator.run("validate", "--for", "swapover")
-    assert validate.code == 0, validate.told
-
-
-def test_a_bridge_that_is_stopped_is_an_error(plugin_lab: Lab, operator: Operator) -> None:
-    bridges(plugin_lab, "london", "stop()", "fast.a.out.mirror.bridge")
-    try:
-        ended = operator.run("swapover", "--to", "paris", "--yes")
-    finally:
-        bridges(plugin_lab, "london", "start()", "fast.a.out.mirror.bridge")
-
-    assert ended.code == 10
-    assert "DR-CONT-008" in ended.told
-    until(lambda: plugin_lab.admin("london").link_attached("paris"))
-
-
-def test_both_sites_inactive_is_said_and_activate_repairs_it(plugin_lab: Lab, operator: Operator) -> None:
-    plugin_lab.close_clients("london")
-    status = operator.run("status")
-    assert (status.code, status.document["summary"]) == (0, "no site serves")
-
-    ended = operator.run("activate", "london", "--yes")
-
-    assert ended.code == 0, ended.told
-    assert activated(plugin_lab, "london") == (True, True)
-    assert operator.run("status").document["summary"] == "london serves"
-
-
 def test_a_port_that_another_process_has_is_never_a_success(plugin_lab: Lab, operator: Operator) -> None:
     """The plugin's acceptor says that it is started."""
     with socket.socket() as other:
@@ -141,26 +102,6 @@ def test_a_port_that_another_process_has_is_never_a_success(plugin_lab: Lab, ope
     assert ended.code == 20, ended.told
     assert activated(plugin_lab, "london") == (True, True)
     assert activated(plugin_lab, "paris") == (False, False)
-
-
-def test_copies_that_the_plugin_deleted_refuse_the_move_and_are_named(
-    plugin_lab: Lab, operator: Operator, tmp_path: Path
-) -> None:
-    paris = plugin_lab.admin("paris")
-    staged = paris.depth("slow.a.in.mirror")
-    with plugin_lab.load(100, queues=["slow.a"], consumers=0) as load_:
-        load_.wait_for(20)
-        sent = load_.stop(drain_s=0).counts.sent
-    until(lambda: paris.depth("slow.a.in.mirror") == staged + sent)
-    [bean] = paris._call({"type": "search", "mbean": f'{paris._broker},queue="slow.a.in.mirror",*'})
-    # What a rollback of a client does to the copy.
-    paris._call({"type": "exec", "mbean": bean, "operation": "removeAllMessages()"})
-
-    ended = operator.run("swapover", "--to", "paris", "--yes")
-
-    assert ended.code == 20, ended.told
-    assert "DR-CONT-013" in ended.told
-    assert activated(plugin_lab, "london") == (True, True)
 
 
 def test_what_a_full_address_has_not_taken_is_never_removed(tmp_path: Path) -> None:
@@ -253,78 +194,3 @@ def test_a_wrong_password_of_the_plugin_is_found_although_no_flag_says_so(tmp_pa
     assert "DR-CONT-009" in remote.told
     assert moved.code == 10, moved.told
     assert local in moved.told
-
-
-def test_a_backlog_deeper_than_the_ids_remembered_is_said_and_not_doubled_by_a_move(tmp_path: Path) -> None:
-    """What such a broker would take a second time is compared by its ids before a site is activated."""
-
-    def small(xml: str) -> str:
-        return xml.replace("<persist-id-cache>", "<id-cache-size>100</id-cache-size>\n      <persist-id-cache>")
-
-    def says_so(told: dict[str, Any]) -> None:
-        for site in told["sites"].values():
-            site["brokers"][0]["id_cache_size"] = 100
-
-    with up(tmp_path / "lab", edit=small) as lab:
-        operator = Operator(lab, tmp_path / "state", changed_settings(lab, tmp_path, says_so))
-        with lab.load(200, queues=["slow.a"], consumers=0) as idle:
-            idle.wait_for(250)
-            sent = idle.stop(drain_s=0).counts.sent
-        checked = operator.run("validate", "--for", "swapover")
-        moves = [operator.run("swapover", "--to", target, "--yes") for target in ("paris", "london")]
-        depths = lab.admin("london").depths()
-
-    assert "DR-CONT-003" in checked.told
-    assert [each.code for each in moves] == [0, 0], moves[-1].told
-    assert depths["slow.a"] == sent
-    assert depths.get("slow.a.in.mirror", 0) == 0
-
-
-def test_both_sites_are_inactive_after_a_start_and_queues_that_share_an_address_are_refused(tmp_path: Path) -> None:
-    with up(tmp_path / "lab", serving=None) as lab:
-        operator = Operator(lab, tmp_path / "state")
-        status = operator.run("status")
-        ended = operator.run("activate", "london", "--yes")
-        roles = [activated(lab, site) for site in ("london", "paris")]
-        shared = second_queue(lab, operator)
-        refused = operator.run("swapover", "--to", "paris", "--yes")
-
-    assert status.document["summary"] == "no site serves"
-    assert ended.code == 0, ended.told
-    assert roles == [(True, True), (False, False)]
-    assert "several queues on one address: slow.a" in shared
-    assert refused.code == 10, refused.told
-
-
-def second_queue(lab: Lab, operator: Operator) -> str:
-    """A second queue on an address, as a person at the console could make one; what is said of it."""
-    kinds = ",".join(["java.lang.String"] * 4 + ["boolean", "int", "boolean", "boolean"])
-    for site in ("london", "paris"):
-        made = ("slow.a", "ANYCAST", "slow.more", None, True, -1, False, True)
-        if "slow.more" not in lab.admin(site).depths():  # the plugin makes it at the peer too, sooner or later
-            with suppress(BrokerError):
-                execute(lab, site, "", f"createQueue({kinds})", *made)
-        assert "slow.more" in lab.admin(site).depths()
-    told: list[str] = []
-
-    def seen() -> bool:
-        told.append(operator.run("validate", "--for", "swapover").told)
-        return "DR-CONT-002" in told[-1]
-
-    until(seen, within_s=60, why="both queues of the address have flows")
-    return told[-1]
-
-
-def test_a_setting_that_names_no_door_of_the_plugin_is_found(plugin_lab: Lab, tmp_path: Path) -> None:
-    path = changed_settings(plugin_lab, tmp_path, lambda told: _rename(told, "mirror"))
-
-    ended = Operator(plugin_lab, tmp_path / "state", path).run("validate", "--for", "swapover")
-
-    assert ended.code == 10
-    assert "DR-CONT-006" in ended.told
-
-
-def _rename(told: dict[str, dict[str, dict[str, list[dict[str, list[str]]]]]], door: str) -> None:
-    for site in told["sites"].values():
-        for broker in site["brokers"]:
-            broker["clients"], broker["mirror"] = [door], ["clients"]

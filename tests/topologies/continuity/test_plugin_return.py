@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,65 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from dr_ctl.agents.monitor import recording
-from dr_ctl.settings.loader import load
 from dr_ctl.stomp_io.answers import Closed
 from dr_ctl.stomp_io.client import greet
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.ledger import Counts, Key
 from dr_ctl_lab.lab.traffic import Load
-from dr_ctl_lab.rehearsal import ANY_FIGURE
 from tests.broker.driving import Operator, until
-from tests.topologies.continuity.plugin import FAST, SLOW, activated, bridges, needs_plugin, up
+from tests.topologies.continuity.plugin import FAST, activated, bridges, needs_plugin, up
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep, needs_plugin]
-
-
-def test_the_lost_site_and_its_return(tmp_path: Path) -> None:
-    """All that ships stands still for exactly 1.5 s before the kill: messages of two flows with a backlog and
-    acknowledgements of all four are under way when the site dies."""
-    with up(tmp_path / "lab") as lab:
-        operator = Operator(lab, tmp_path / "state")
-        with (
-            lab.load(40, queues=FAST, work_ms=2) as fast,
-            lab.load(40, queues=SLOW, consumers=1, work_ms=40) as slow,
-        ):
-            both = Both(lab, fast, slow)
-            with recording(load(lab.settings_path), every_s=0.5):
-                slow.wait_for(150, within_s=60)
-                bridges(lab, "london", "stop()", ".out.mirror.bridge", ".out.acks.bridge")
-                stopped = time.monotonic()
-                slow.wait_until(lambda _: time.monotonic() >= stopped + 1.5, what="1.5 s without shipping")
-                lab.kill("london")
-                until(lambda: "down" in operator.run("status").told, why="london is seen down")
-            refused = operator.run("failover", "--to", "paris", "--yes")
-            at_most = refused.document["data"]["bounds"]
-            ended = operator.run("failover", "--to", "paris", "--yes", *ANY_FIGURE)
-            lost, duplicates = both.without()
-            lab.start("london")
-            planned = operator.run("plan", "failback", "--to", "london")
-            both.go_on()
-            returned = operator.run("failback", "--to", "london", "--yes")
-            both.go_on()
-            after = fast.stop(), slow.stop(drain_s=120)
-
-        doubled = {key for each in after for key in each.duplicates} - duplicates
-        stated = planned.document["data"]["residue"]
-        print(f"lost {len(lost)}, consumed twice {len(duplicates)}, of {at_most['lost']}, {at_most['duplicates']}")
-        print(f"failback: {len(doubled)} doubled, of {stated}")
-        assert refused.code == 11, refused.told
-        assert ended.code == 0, ended.told
-        assert 0 < len(lost) <= at_most["lost"]["at_most"]
-        assert 0 < len(duplicates) <= at_most["duplicates"]["at_most"]
-        assert "DR-RETURN-005" in planned.told
-        assert stated["messages"] >= len(lost)
-        assert stated["duplicates_at_most"] < stated["messages"] + stated["acknowledgements"]
-        assert returned.code == 0, returned.told
-        assert returned.document["data"]["residue"] == stated
-        assert all(each.drained for each in after)
-        assert not any(each.lost for each in after)
-        assert len(doubled) <= stated["duplicates_at_most"]
-        assert not operator.run("status").document["debts"]
 
 
 class Both:

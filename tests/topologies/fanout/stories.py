@@ -6,24 +6,18 @@ import itertools
 import json
 import os
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.outcome import Outcome
-from dr_ctl.engine.plan import Call
-from dr_ctl.topologies.common.sender import Sender
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.fanout import ids
 from dr_ctl.topologies.fanout.access import Access
 from dr_ctl.topologies.fanout.ids import Listed, listed_to_the_end
 from dr_ctl_lab.played import PlayedTwin
-from dr_ctl_lab.twin.classic.broker import DLQ
-from dr_ctl_lab.twin.classic.fanout.broker import ID_HEADER, LEAST, OWN, PRODUCERS, FanoutBroker
+from dr_ctl_lab.twin.classic.fanout.broker import ID_HEADER, LEAST, FanoutBroker
 from dr_ctl_lab.twin.messages import Message
 from tests.broker.driving import Ended
 from tests.conftest import Command
@@ -36,10 +30,6 @@ ANY = "--accept-loss unknown --accept-duplicates unknown"
 def read(text: str) -> dict[str, str]:
     """Stories by their names, from lines `name: steps`; what goes on is indented."""
     return dict(line.split(": ", 1) for line in text.strip().replace("\n    ", " ").splitlines())
-
-
-class Died(BaseException):
-    """The process ends here; nothing on the way may catch it."""
 
 
 def at(twin: PlayedTwin, site: str) -> FanoutBroker:
@@ -84,13 +74,17 @@ class Story:
 
     def __init__(self, twin: PlayedTwin, dr_ctl: Command) -> None:
         self.twin, self._dr_ctl = twin, dr_ctl
+        self.kill, self.start, self.open, self.shut = twin.kill, twin.start, twin.open_clients, twin.close_clients
 
     ended: Ended
 
     def play(self, line: str) -> None:
         for step in line.split("; "):
             word, _, rest = step.partition(" ")
-            getattr(self, word.replace("-", "_"))(rest)
+            if word in SITES:
+                assert sorted(self.lying(word)) == sorted(rest.split()), step
+            else:
+                getattr(self, word)(rest)
 
     def run(self, rest: str) -> None:
         """A command with --yes, its exit code in front."""
@@ -120,32 +114,6 @@ class Story:
         """A message with a property that STOMP cannot carry."""
         route(self.twin, site, Q, b"body", {ID_HEADER: "counted"}, longs={"amount": 7})
 
-    def dead_letter(self, site: str) -> None:
-        route(self.twin, site, DLQ, b"dead", {})
-
-    def dead_letter_at_opening(self, site: str) -> None:
-        self._after_opening(lambda: self.dead_letter(site))
-
-    def dies_at_opening(self, _: str) -> None:
-        def die() -> None:
-            raise Died
-
-        with pytest.MonkeyPatch.context() as patch:
-            self._after_opening(die, patch)
-            with pytest.raises(Died):
-                self._dr_ctl("swapover", "--to", "paris", "--yes")
-
-    def _after_opening(self, act: Any, patch: pytest.MonkeyPatch | None = None) -> None:
-        post = Sender._post
-
-        def posted(sender: Sender, calls: Sequence[Call]) -> Sequence[Outcome]:
-            outcomes = post(sender, calls)
-            if any(call.goal is Goal.OPEN and call.site == "paris" for call in calls):
-                act()
-            return outcomes
-
-        (patch or self.patch).setattr(Sender, "_post", posted)
-
     patch: pytest.MonkeyPatch
 
     def consume(self, rest: str) -> None:
@@ -165,22 +133,6 @@ class Story:
     def page(self, rest: str) -> None:
         for site in SITES:
             at(self.twin, site).browse_page = int(rest)
-
-    def kill(self, site: str) -> None:
-        self.twin.kill(site)
-
-    def start(self, site: str) -> None:
-        self.twin.start(site)
-
-    def open(self, site: str) -> None:
-        self.twin.open_clients(site)
-
-    def shut(self, site: str) -> None:
-        self.twin.close_clients(site)
-
-    def producers_shut(self, site: str) -> None:
-        with self.twin.still():
-            at(self.twin, site).acceptors[PRODUCERS].started = False
 
     def restart(self, site: str) -> None:
         self.play(f"kill {site}; start {site}; open {site}")
@@ -219,12 +171,6 @@ class Story:
             found = at(self.twin, site).queues.get(Q)
             return [each.headers[ID_HEADER] for each in found.messages.values()] if found is not None else []
 
-    def london(self, ids: str) -> None:
-        assert sorted(self.lying("london")) == sorted(ids.split())
-
-    def paris(self, ids: str) -> None:
-        assert sorted(self.lying("paris")) == sorted(ids.split())
-
     def paris_keeps(self, ids: str) -> None:
         assert {*ids.split()} <= {*self.lying("paris")}
 
@@ -243,9 +189,6 @@ class Story:
         id_, _, words = rest.partition(" ")
         found = self.finding(id_)
         assert words == found["severity"] or words in found["text"], found
-
-    def finds_only(self, ids: str) -> None:
-        assert {each["id"] for each in self.ended.document["findings"]} == {*ids.split()}
 
     def finds_no(self, id_: str) -> None:
         assert id_ not in {each["id"] for each in self.ended.document["findings"]}
@@ -287,14 +230,8 @@ class Story:
     def closed(self, site: str) -> None:
         assert not at(self.twin, site).serves
 
-    def own_doors_open(self, site: str) -> None:
-        assert all(at(self.twin, site).acceptors[name].started for name in (OWN, PRODUCERS))
-
     def debts(self, number: str) -> None:
         assert bool(self._dr_ctl("status").document["debts"]) is bool(int(number))
-
-    def nothing_open(self, _: str) -> None:
-        assert self._dr_ctl("status").document["data"]["open_run"] is None
 
     def nothing_paused(self, _: str) -> None:
         assert not [each for site in SITES for each in at(self.twin, site).queues.values() if each.paused]

@@ -1,4 +1,4 @@
-"""Two mirrored brokers in memory whose management answers as the real one's does: look, change, break.
+"""Two mirrored brokers in memory whose management answers as the real one's does: look, break.
 
 Bodies of requests go in, answers come out, as measured on the brokers: what the pure half of a topology is shown.
 """
@@ -64,7 +64,6 @@ class Management:
     instead: dict[str, Any] = field(default_factory=dict)
     messages: dict[str, list[tuple[str, int]]] = field(default_factory=dict)  # of a queue: where born, which number
     acks: int = 0  # of what the outflow holds
-    documents: list[tuple[str, Any]] = field(default_factory=list)  # of dr-ctl's own, each change of one
 
     def __post_init__(self) -> None:
         self.broker = self.broker or f"broker-{self.site}"
@@ -95,63 +94,6 @@ class Management:
 
     def reader(self) -> Reader:
         return Reader(cast("Wire", _Direct(self)))
-
-    def settable(self) -> dict[str, Any]:
-        """Everything that dr-ctl can set."""
-        return {
-            "doors": {name: told["Started"] for name, told in self.acceptors.items()},
-            "links": {name: told["Started"] for name, told in self.links.items()},
-            "paused": {bean for bean, told in self.queues.items() if told["Paused"]},
-            "queues": {bean for bean in self.queues if not _is_document(beans.parts(bean)["queue"])},
-        }
-
-    def document(self, name: str) -> dict[str, Any] | None:
-        """What a document of dr-ctl's own says; None where it is not there."""
-        told = next((told for bean, told in self.queues.items() if beans.parts(bean)["queue"] == name), None)
-        return json.loads(told["User"]) if told is not None else None
-
-    def write(self, operation: str, argument: str) -> Any:
-        """Do one change to a document of dr-ctl's own: nothing can come in between."""
-        told = argument if operation.startswith("destroy") else json.loads(argument)
-        self.documents.append((operation, told))
-        name = told if isinstance(told, str) else told["name"]
-        there = next((bean for bean in self.queues if beans.parts(bean)["queue"] == name), None)
-        if operation == "createQueue(java.lang.String)":
-            if there is not None:
-                return failed(f"AMQ229019: Queue {name} already exists", "java.lang.IllegalStateException", 500)
-            assert told["internal"]
-            self.queue(name, address=told["address"], InternalQueue=True, User=told["user"])
-        elif there is None:
-            return failed(f"AMQ229017: Queue {name} does not exist", "ActiveMQNonExistentQueueException", 500)
-        elif operation == "updateQueue(java.lang.String)":
-            self.queues[there]["User"] = told["user"]
-        else:
-            del self.queues[there]
-        return {"value": None, "status": 200}
-
-    def execute(self, bean: str, operation: str, arguments: Sequence[Any]) -> Any:
-        """Do one change, as a click in the console would."""
-        verb = operation.partition("(")[0]
-        if verb in ("start", "stop"):
-            self.acceptors[beans.parts(bean)["name"]]["Started"] = verb == "start"
-        elif verb in ("pause", "resume"):
-            every = bean == beans.all_queues(self.broker)
-            for told in self.queues.values() if every else [self.queues[canonical(bean)]]:
-                told["Paused"] = verb == "pause"
-        elif verb in ("startBrokerConnection", "stopBrokerConnection"):
-            on = verb == "startBrokerConnection"
-            self.links[arguments[0]] |= {"Started": on, "Connected": on}
-        elif verb == "createQueue":
-            told = json.loads(arguments[0])
-            kept = {"Durable": told["durable"], "InternalQueue": told["internal"], "User": told.get("user")}
-            self.queue(told["name"], address=told["address"], **kept)
-        elif verb == "destroyQueue":
-            self.queues = {
-                each: told for each, told in self.queues.items() if beans.parts(each)["queue"] != arguments[0]
-            }
-        else:
-            return failed(f"No operation {operation} found on MBean {bean}")
-        return {"value": None, "status": 200}
 
     def _answer(self, body: Mapping[str, Any]) -> Any:
         bean, names = body["mbean"], body.get("attribute", ())
@@ -197,12 +139,7 @@ class Management:
         }
         if verb in listings:
             return self._told(verb, listings[verb]())
-        if verb in ("createQueue", "updateQueue", "destroyQueue") and operation.endswith("(java.lang.String)"):
-            return self.instead.get("document", None) or self.write(operation, arguments[0])
-        for said in (verb, f"{verb} {beans.parts(bean).get('name')}"):
-            if said in self.instead:
-                return self.instead[said]
-        return self.execute(bean, operation, arguments)
+        return self.instead.get(verb, failed(f"No operation {operation} found on MBean {bean}"))
 
     def _messages_left(self) -> int:
         return int(self.outflow["MessageCount"]) - self.acks
@@ -227,10 +164,6 @@ def _asked(row: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
 def _message(born: str, number: int) -> dict[str, Any]:
     ids = {"StringProperties": {"x-opt-amq-bkr-id": born}, "LongProperties": {"x-opt-amq-mr-id": number}}
     return {"messageID": str(number), "protocol": "CORE", **ids}
-
-
-def _is_document(queue: str) -> bool:
-    return queue.startswith("dr-ctl.lock.")
 
 
 class _Direct:

@@ -1,17 +1,16 @@
-"""The waits for links: why one does not end, that of several pairs each ends for itself, and that a link which hangs is
-restarted a bounded number of times, whatever its flags say."""
+"""The waits for links: why one does not end, and that a link which hangs is restarted, a bounded number of times."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from dr_ctl.core.errors import TimedOut
 from dr_ctl.core.patience import Patience
-from dr_ctl.engine.outcome import Done, Outcome, Refused
+from dr_ctl.engine.outcome import Done, Outcome
 from dr_ctl.topologies.mirror.drafts.shipping import LINK_RESTARTS
 from dr_ctl.topologies.mirror.links import Flows, Mender, Movement, PairWait, until_all
 from dr_ctl.topologies.mirror.look import Flow
@@ -33,25 +32,19 @@ def flow(outflow: int = 0, added: int = 0, *, attached: bool = True, pending: in
 
 
 class World:
-    """Stands for tools, observer and hand, on a clock that only waiting moves."""
+    """Stands for tools, observer, hand and broker, on a clock that only waiting moves."""
 
-    patience = Patience()
-    waits = MirrorPatience()
+    patience, waits = Patience(), MirrorPatience()
+    site, restarts = "london", 0
 
-    def __init__(self, at: Callable[[str, str, float], Flow] = lambda site, pair, now_s: flow()) -> None:
+    def __init__(self) -> None:
         self.now_s = 0.0
-        self.polls: list[list[str]] = []
         self.depths: list[int | None] = []
         self.sampled: list[Any] = []
-        self._at = at
         self.observer = self
 
     def together(self, ask: Callable[[Any], Any], of: Sequence[Any]) -> list[Any]:
-        self.polls.append(sorted({each.pair for each in of}))
         return [ask(each) for each in of]
-
-    def told(self, site: str, pair: str) -> Flow:
-        return self._at(site, pair, self.now_s)
 
     def waiting(self, about: str, depth: int | None, why_not_moving: str | None) -> None:
         self.depths.append(depth)
@@ -76,37 +69,15 @@ class World:
         self.restarts += 1
         return []
 
-    site, restarts = "london", 0
-
-
-class Broker:
-    def __init__(self, world: World, site: str, pair: str) -> None:
-        self.site, self.pair, self._world = site, pair, world
-
-    def names(self) -> Any:
-        return SimpleNamespace(broker_connection=None)
-
-    def flow(self, *, timeout_s: float) -> Flow:
-        told = self._world.told(self.site, self.pair)
-        if isinstance(told, Exception):
-            raise told
-        return told
-
 
 class UntilEmpty(PairWait):
-    """Ends when nothing is under way; fails after `within_s`."""
-
-    within_s = 10.0
-
     def ended(self, now: Flows, hand: Any) -> Outcome | None:
-        if self.left(now) == 0:
-            return Done("empty")
-        return Refused(f"{self.last} left") if hand.monotonic() - self.began > self.within_s else None
+        return Done("empty") if self.left(now) == 0 else None
 
 
-def wait(world: World, pair: str = "a") -> UntilEmpty:
+def wait(world: World, *sites: Any) -> UntilEmpty:
     any_world: Any = world
-    way = cast("Any", (Broker(world, "london", pair), Broker(world, "paris", pair)))
+    way: Any = sites or [SimpleNamespace(site=site, pair="a", names=world.names) for site in ("london", "paris")]
     return UntilEmpty(way, any_world, any_world)
 
 
@@ -132,26 +103,17 @@ def test_what_keeps_it_from_ending_is_said(first: Flow, then: Any, says: str | N
     assert one.why({"london": then, "paris": flow()}, world) == says
 
 
-def test_a_pair_that_has_ended_is_not_asked_any_more() -> None:
-    world: Any = World(lambda site, pair, now_s: flow(0 if pair == "a" or now_s > 2 else 5, 5))
-    waits = [wait(world, "a"), wait(world, "b")]
-    assert until_all(world, waits, world, "under way", 1.0) is None
-    assert world.polls == [["a", "b"], ["b"], ["b"], ["b"]]
-    assert world.depths == [10, 10, 10, 0]
-    assert world.sampled[0] == {site: {"outflow": 5, "pending": 0, "attached": True} for site in ("london", "paris")}
-
-
-def test_the_first_that_fails_ends_all_and_is_named() -> None:
-    world: Any = World(lambda site, pair, now_s: flow(0 if pair == "a" else 5, 5))
-    failed = until_all(world, [wait(world, "a"), wait(world, "b")], world, "under way", 1.0)
-    assert isinstance(failed, Refused)
-    assert failed.text == "b: 10 left"
-
-
 def test_what_a_silent_broker_holds_is_not_known_and_never_zero() -> None:
-    silent = TimedOut("paris: no answer")
-    world: Any = World(lambda site, pair, now_s: cast("Any", silent) if site == "paris" and now_s < 2 else flow())
-    assert until_all(world, [wait(world)], world, "under way", 1.0) is None
+    world: Any = World()
+
+    def asked(*, timeout_s: float) -> Flow:
+        if world.now_s < 2:
+            raise TimedOut("paris: no answer")
+        return flow()
+
+    london = SimpleNamespace(site="london", pair="a", names=world.names, flow=lambda timeout_s: flow())
+    paris = SimpleNamespace(site="paris", pair="a", names=world.names, flow=asked)
+    assert until_all(world, [wait(world, london, paris)], world, "under way", 1.0) is None
     assert world.depths == [None, None, 0]
     assert world.sampled[0]["paris"] == {"unknown": "paris: no answer"}
 

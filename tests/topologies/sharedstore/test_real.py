@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,14 +16,13 @@ from dr_ctl.stomp_io.knock import knock
 from dr_ctl_lab.lab.classic.admin import ClassicAdmin
 from dr_ctl_lab.lab.kinds import SHARED_STORE
 from dr_ctl_lab.lab.lab import Lab
-from tests.broker.driving import Ended, Operator, changed_settings, end_all, killed_at, recorded, until
+from tests.broker.driving import Ended, Operator, changed_settings, end_all, until
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
 
 Q = "orders.in"
 MESSAGES = 1000
 LEASE_S, START_S = 2.0, 5.0
-SILENCE_S = 5.0
 DATABASE = {"database": True, "lease_ms": 1000 * LEASE_S, "keep_alive_ms": 700}
 
 
@@ -74,41 +72,6 @@ def findings(ended: Ended) -> set[str]:
     return {each["id"] for each in ended.document["findings"]}
 
 
-def test_a_planned_move_takes_all_messages_along_there_and_back(lab: Lab, operator: Operator) -> None:
-    send(lab, "london")
-    before = admin(lab, "london").ids(Q)
-
-    there = operator.run("swapover", "--to", "paris", "--yes")
-    after = admin(lab, "paris").ids(Q)
-    lab.start("london")
-    back = operator.run("swapover", "--to", "london", "--yes")
-
-    print("silence", [each.document["data"]["outage_s"] for each in (there, back)])
-    assert (there.code, back.code) == (0, 0), (there.told, back.told)
-    assert sorted(before) == sorted(after) == sorted(admin(lab, "london").ids(Q))
-    assert len(before) == MESSAGES
-    # The better of two: a broker's own start is most of it, and this machine has other things to do.
-    assert min(each.document["data"]["outage_s"] for each in (there, back)) < SILENCE_S
-    assert "DR-STORE-009" not in findings(there) | findings(back)
-    assert roles(operator) == {"london": "serving", "paris": "standby"}
-
-
-def test_a_process_that_lives_on_after_its_stop_is_started_and_moved_back_to_at_once(
-    lab: Lab, operator: Operator
-) -> None:
-    send(lab, "london", 10)
-
-    there = operator.run("swapover", "--to", "paris", "--yes")
-    back = operator.run("swapover", "--to", "london", "--yes")
-    processes = [each["process"] for each in operator.run("status").document["data"]["links"]]
-
-    print("silence", [each.document["data"]["outage_s"] for each in (there, back)])
-    assert (there.code, back.code, processes) == (0, 0, [True, True]), (there.told, back.told)
-    assert "DR-STORE-010" not in findings(there) | findings(back)
-    assert served(lab, "london")
-    assert len(admin(lab, "london").ids(Q)) == 10
-
-
 def test_a_killed_holder_is_followed_by_the_other_with_all_messages(lab: Lab, operator: Operator) -> None:
     send(lab, "london")
     lab.kill("london")
@@ -150,26 +113,6 @@ def test_a_frozen_holder_is_recognised_and_two_are_never_believed(lab: Lab, oper
     assert len(admin(lab, "paris").ids(Q)) == MESSAGES
 
 
-def test_a_run_that_was_killed_before_or_after_the_handover_is_gone_on_with(
-    lab: Lab, operator: Operator, tmp_path: Path
-) -> None:
-    send(lab, "london", 10)
-    with recorded(lab, tmp_path / "recorded", ["london"]) as (settings, recorders):
-        cut = Operator(lab, operator.state, settings)
-        killed_at(cut, recorders, "london", 3, "swapover", "--to", "paris", "--yes")
-    assert not served(lab, "london")
-    before = operator.run("resume", "--yes")
-    lab.start("london")
-    with recorded(lab, tmp_path / "recorded", ["paris"]) as (settings, recorders):
-        cut = Operator(lab, operator.state, settings)
-        killed_at(cut, recorders, "paris", 3, "swapover", "--to", "london", "--yes")
-    lab.stop("paris")
-    after = operator.run("resume", "--yes")
-
-    assert (before.code, after.code) == (0, 0), (before.told, after.told)
-    assert len(admin(lab, "london").ids(Q)) == 10
-
-
 def test_a_lease_holder_id_is_a_setting_and_without_it_the_line_to_add_is_said(tmp_path: Path) -> None:
     options = {**DATABASE, "lease_ms": int(DATABASE["lease_ms"]), "lease_holders": True}
     with Lab.up(tmp_path / "lab", topology=SHARED_STORE, queues=(Q,), options=options) as lab:
@@ -198,43 +141,6 @@ def without_lease_holders(told: dict[str, Any]) -> None:
         del site["brokers"][0]["lease_holder"]
 
 
-def test_processes_are_stopped_and_started_by_their_own_commands(lab: Lab, operator: Operator, tmp_path: Path) -> None:
-    settings = changed_settings(lab, tmp_path / "changed", lambda told: with_stops(told, lab))
-    own = Operator(lab, operator.state, settings)
-    send(lab, "london", 10)
-
-    before = own.run("status").document["data"]["links"]
-    there = own.run("swapover", "--to", "paris", "--yes")
-    waits = own.run("status").document["data"]["links"]
-    lab.stop("london")
-    dead = own.run("validate", "--to", "london")
-    lab.start("london")
-    back = own.run("swapover", "--to", "london", "--yes")
-
-    assert [each["process"] for each in before] == [True, True]
-    assert there.code == 0, there.told
-    assert [each["process"] for each in waits] == [True, True]
-    assert "DR-STORE-004" in findings(dead)
-    assert back.code == 0, back.told
-    assert len(admin(lab, "london").ids(Q)) == 10
-
-
-def with_stops(told: dict[str, Any], lab: Lab) -> None:
-    """Each process is stopped by a command too, as the lab does it; those of the lab are run in its directory."""
-    stops = (
-        "import sys; from pathlib import Path; from dr_ctl_lab.lab.lab import Lab; "
-        "Lab.open(Path('.')).stop(sys.argv[1])"
-    )
-    for site, each in told["sites"].items():
-        process = each["brokers"][0]["process"]
-        process["stop"] = ["env", f"--chdir={lab.directory}", sys.executable, "-c", stops, site]
-
-
-def without_processes(told: dict[str, Any]) -> None:
-    for each in told["sites"].values():
-        del each["brokers"][0]["process"]
-
-
 def test_what_is_not_in_the_store_is_said_before_or_after(lab: Lab, operator: Operator) -> None:
     """A store that can be counted says it before the fence, and to `validate`; a directory cannot."""
     send(lab, "london", 10)
@@ -255,34 +161,3 @@ def test_what_is_not_in_the_store_is_said_before_or_after(lab: Lab, operator: Op
     else:
         assert moved.code == 0, moved.told
         assert "DR-STORE-009" in findings(moved)
-
-
-def test_a_store_that_nobody_takes_is_said_and_who_waits_then_takes_it(tmp_path: Path) -> None:
-    with Lab.up(tmp_path / "lab", topology=SHARED_STORE, queues=(Q,)) as lab:
-        settings = changed_settings(lab, tmp_path / "changed", without_processes)
-        operator = Operator(lab, tmp_path / "state", settings)
-        send(lab, "london", 10)
-        lab.kill("paris")  # nothing tells it: its ports refused before
-        stranded = operator.run("swapover", "--to", "paris", "--yes")
-        lab.start("paris")
-        until(lambda: served(lab, "paris"))
-        after = operator.run("swapover", "--to", "paris", "--yes")
-        kept = len(admin(lab, "paris").ids(Q))
-
-    assert (stranded.code, stranded.document["outcome"]) == (23, "stranded"), stranded.told
-    assert "start the broker of paris" in stranded.document["summary"]
-    assert (after.code, kept) == (0, 10), after.told
-
-
-def test_a_policy_that_denies_the_stop_refuses_before_the_fence(tmp_path: Path) -> None:
-    with Lab.up(tmp_path / "lab", topology=SHARED_STORE, queues=(Q,), options={"policy": "hardened"}) as lab:
-        operator = Operator(lab, tmp_path / "state")
-        refused = operator.run("swapover", "--to", "paris", "--yes", "--cut-in-flight")
-        still = served(lab, "london")
-
-    assert (refused.code, refused.document["outcome"]) == (10, "precheck_failed")
-    [told] = [each for each in refused.document["findings"] if each["id"] == "DR-POLICY-001"]
-    assert "stop() of the broker" in told["text"]
-    assert "<operation>stop</operation>" in told["remedy"]
-    assert still
-    assert not any((operator.state / "runs").glob("*"))
