@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dr_ctl.core.clock import SystemClock
-from dr_ctl.engine.outcome import Done
 from dr_ctl.jolokia.client import Answer, MayCall
 from dr_ctl.jolokia.errors import BadValue, NoSuchBean, PolicyRefused
 from dr_ctl.stomp_io.frames import Frame
 from dr_ctl.topologies.classic import beans, look, statistics
-from dr_ctl.topologies.classic.document_files import Papers
 from dr_ctl.topologies.classic.operations import CLOSES, EVERY, PAUSES, by_ids
 
 CONNECTOR = "org.apache.activemq:brokerName=b,connector=clientConnectors,connectorName=stomp,type=Broker"
@@ -69,16 +65,6 @@ def test_several_brokers_have_to_be_told_apart_and_an_error_in_the_place_of_bean
     assert look.found(Answer(NoSuchBean("none"))) == []
     with pytest.raises(BadValue):
         look.found(Answer(None, "ERROR: …"))
-
-
-def test_documents_are_files_that_are_whole_or_not_there(tmp_path: Path) -> None:
-    document_files = Papers(tmp_path, "london", "b", SystemClock())
-    assert isinstance(document_files.write("dr-ctl.debt.london.fence.paris", "{}"), Done)
-    document_files.store.create("lock", 3, "held")
-    assert document_files.texts() == {"dr-ctl.debt.london.fence.paris": "{}", "dr-ctl.lock.london.3": "held"}
-    assert isinstance(document_files.remove("dr-ctl.debt.london.fence.paris"), Done)
-    assert isinstance(document_files.remove("dr-ctl.debt.london.fence.paris"), Done)  # twice is once
-    assert [*document_files.texts()] == ["dr-ctl.lock.london.3"]
 
 
 def frame(told: dict[str, Any]) -> Frame:

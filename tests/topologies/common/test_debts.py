@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.topologies.artemis import beans
-from dr_ctl.topologies.artemis.document_queue import CREATE_QUEUE, DESTROY_QUEUE
-from dr_ctl.topologies.common.debts import debts_of, document, is_debt, owe, pay
+from dr_ctl.topologies.artemis.document_queue import CREATE_QUEUE
+from dr_ctl.topologies.common.debts import debts_of, document, is_debt, owe
 from dr_ctl.topologies.console.requests import change
 from tests.topologies.mirror.views import PAIR, broker
 
@@ -72,10 +72,3 @@ def test_a_debt_is_one_call_that_writes_it_down_by_the_brokers_clock() -> None:
 def test_one_that_stands_is_not_written_again(text: str) -> None:
     standing = replace(PARIS, documents={NAME: text})
     assert (owe(standing, DebtKind.QUARANTINE, "london"), len(owe(standing, DebtKind.FENCE, "london"))) == ((), 1)
-
-
-@pytest.mark.parametrize("when", [None, "it stands there"])
-def test_paying_takes_its_document_away_on_condition_where_asked(when: str | None) -> None:
-    [call] = pay(PARIS, DebtKind.FENCE, "london", *([when] if when else []))
-    told = (change(call).operation, change(call).arguments, call.site, call.when)
-    assert told == (DESTROY_QUEUE, ("dr-ctl.debt.paris.fence.london", True), "paris", when)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from dr_ctl.stomp_io.address import Address
 from dr_ctl.stomp_io.knock import knock
@@ -15,8 +17,8 @@ from dr_ctl_lab.lab import distribution
 from dr_ctl_lab.lab.classic.admin import ClassicAdmin
 from dr_ctl_lab.lab.kinds import FAN_OUT, KINDS
 from dr_ctl_lab.lab.lab import Lab
-from dr_ctl_lab.rehearsal import ANY_FIGURE
-from tests.broker.driving import Operator, changed_settings, end_all, until
+from dr_ctl_lab.rehearsal import UNKNOWN
+from tests.broker.driving import Operator, end_all, until
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
 
@@ -43,8 +45,10 @@ def send_to(lab: Lab, site: str, queue: str, ident: str) -> None:
 def test_without_a_store_of_ids_it_moves_there_and_back_under_load_by_counters(tmp_path: Path) -> None:
     queues = ("orders.in", "orders.out", "facturen")
     with Lab.up(tmp_path / "lab", topology=FAN_OUT, queues=queues) as lab:
-        settings = changed_settings(lab, tmp_path / "changed", lambda told: told.pop("ids"))
-        operator = Operator(lab, tmp_path / "state", settings)
+        told = yaml.safe_load(lab.settings_path.read_text(encoding="utf-8"))
+        del told["ids"]
+        lab.settings_path.write_text(json.dumps(told), encoding="utf-8")
+        operator = Operator(lab, tmp_path / "state")
         with lab.load(2 * RATE) as traffic:
             traffic.wait_for(10 * RATE, within_s=60)
             ready = operator.run("validate", "--to", "paris")
@@ -90,7 +94,7 @@ def test_a_return_copies_what_stomp_carries_whole_and_names_the_rest_before_anyt
     with Lab.up(tmp_path / "lab", topology=FAN_OUT) as lab:
         operator = Operator(lab, tmp_path / "state")
         lab.kill("london")
-        lost = operator.run("failover", "--to", "paris", *ANY_FIGURE, "--yes")
+        lost = operator.run("failover", "--to", "paris", *UNKNOWN, "--yes")
         send_every_kind(lab, "paris", "orders.in")
         lab.start("london")
         ended = operator.run("failback", "--to", "london", "--yes")

@@ -262,21 +262,6 @@ class TestAgain:
         # Ten thousand queues that stand still take no room again.
         assert moved.business["orders.in"] is known.business["orders.in"]
 
-    @pytest.mark.parametrize("many", [1, 150])
-    @pytest.mark.parametrize("asked", [MOVING, COUNTS])
-    def test_queues_that_are_new_are_told_whole_and_those_that_are_gone_not_at_all(
-        self, london: Management, asked: Any, many: int
-    ) -> None:
-        london.queue("gone", MessageCount=9)
-        known = seen(london)
-        del london.queues[known.business["gone"].bean]
-        for number in range(many):
-            london.queue(f"new.{number}", MessagesAcknowledged=2, MessagesKilled=3, RingSize=5)
-        view = again(london, known, asked)
-        new = [view.business[f"new.{number}"] for number in range(many)]
-        assert {(each.removed, each.ring) for each in new} == {(5, True)}
-        assert "gone" not in view.business
-
     def test_a_queue_that_its_client_has_removed_by_then_is_not_told(self, london: Management) -> None:
         known = seen(london)
         london.queue("temporary", MessageCount=1)
@@ -315,14 +300,6 @@ class TestAgain:
 
 class TestFlow:
     """The gate's own numbers, asked where a look told they are."""
-
-    def test_it_is_what_the_broker_says_now(self, london: Management) -> None:
-        view = seen(london)
-        london.outflow |= {"MessageCount": 12, "DeliveringCount": 2, "MessagesAdded": 90}
-        london.links["paris"]["Connected"] = False
-        told = flow(london, view)
-        assert (told.to_ship, told.outflow_delivering, told.outflow_added, told.unapplied) == (12, 2, 90, 0)
-        assert (told.doors_open, told.mirror_open, told.attached, told.empty) == (("clients",), True, False, False)
 
     @pytest.mark.parametrize(
         ("outflow", "pending", "empty"),

@@ -9,7 +9,6 @@ import pytest
 
 from dr_ctl.core.errors import BrokerError, LoginRefused, Sick, TimedOut, Unreachable
 from dr_ctl.core.model import Role
-from dr_ctl.engine.ports import UnitSeen
 from dr_ctl.topologies.artemis.group import Group
 from dr_ctl.topologies.common.gate import clients_of
 from dr_ctl.topologies.common.seen import Silent
@@ -81,23 +80,6 @@ def test_silence_is_down_only_where_every_port_refuses(error: BrokerError, ports
 )
 def test_a_sites_brokers_must_agree_or_its_role_is_unknown(first: Any, second: BrokerView, role: Role) -> None:
     assert MirrorSeen({"paris": {"orders-1": first, "orders-2": second}}).roles == {"paris": role}
-
-
-@pytest.mark.parametrize(
-    ("london", "paris", "serving"),
-    [(True, False, "london"), (False, True, "paris"), (False, False, None), (True, True, None)],
-)
-def test_a_pair_is_served_by_one_site_or_by_none(london: bool, paris: bool, serving: str | None) -> None:
-    look = seen(broker("london", serving=london), broker("paris", serving=paris))
-    open_at = tuple(site for site, is_open in (("london", london), ("paris", paris)) if is_open)
-    closed_at = tuple(site for site in ("london", "paris") if site not in open_at)
-    assert list(look.units) == [UnitSeen(PAIR, serving, open_at, closed_at)]
-
-
-def test_a_silent_broker_has_no_view() -> None:
-    look = seen(broker("london"), SILENT)
-    assert (look.view("paris", PAIR), look.views("paris")) == (None, [])
-    assert [view.site for view in look.views("london")] == ["london"]
 
 
 def links(*names: str, protocol: str = "AMQP") -> tuple[Link, ...]:

@@ -12,8 +12,10 @@ import yaml
 from dr_ctl.core.errors import TimedOut
 from dr_ctl.core.model import Finding, Role, Severity
 from dr_ctl.core.patience import Patience
+from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Ask
-from dr_ctl.engine.ports import Move
+from dr_ctl.engine.ports import Draft, Move
+from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.settings.loader import load
 from dr_ctl.settings.model import Drain, Queues
 from dr_ctl.settings.topologies.classic_shared_store import SharedStoreBroker
@@ -22,7 +24,7 @@ from dr_ctl.topologies.common.seen import Silent
 from dr_ctl.topologies.sharedstore import procedure
 from dr_ctl.topologies.sharedstore.access import between
 from dr_ctl.topologies.sharedstore.lock import Lag, LockSeen
-from dr_ctl.topologies.sharedstore.view import BrokerView
+from dr_ctl.topologies.sharedstore.view import BrokerView, StoreSeen
 from tests.topologies.made import PAIR
 from tests.topologies.sharedstore.views import FILE, FRESH, broker, config, queue, seen, waiting, with_commands
 
@@ -225,3 +227,20 @@ def test_with_a_replica_it_is_what_that_has_not_got() -> None:
     assert (here.link.to_ship, unread.link.to_ship) == (3, None)
     assert [*here.link.unsettled()] == ["4096 byte(s) to replicate, 3 message(s) among them"]
     assert [*unread.link.unsettled()] == ["how far the replica is was not read"]
+
+
+def drafted(verb: str, told: StoreSeen, operation: str = "swapover") -> Draft:
+    move = Move(Ask(operation, "paris"), "london", RECIPE.baseline(told))
+    return RECIPE.draft(RunbookStep(verb, "both", 1), told, move)
+
+
+def test_its_process_is_stopped_by_its_own_command_where_there_is_one_and_started_again() -> None:
+    both = seen(broker(own=with_commands("london")), waiting(runs=True))
+    stop, *_, start = drafted("activate", both).calls
+    assert (stop.goal, stop.request) == (Goal.HAND_OVER, {"process": "stop"})
+    assert (start.site, start.goal, start.part, start.when) == ("london", Goal.START, "beside", "it has ended")
+
+
+def test_the_wait_lasts_as_long_as_a_lease_can_and_a_broker_needs_to_start() -> None:
+    limits = drafted("activate", seen(broker(), waiting(runs=True)), "failover").limits
+    assert limits == {"within": 2 * 10.0 + Patience().activate_s}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -193,20 +192,6 @@ class TestCommands:
         assert isinstance(outcome, Done)
         assert (looked(of).runs, work.log.read_text(encoding="utf-8")) == (False, "stop importer at london\n")
 
-    def test_a_state_command_that_fails_says_nothing(self, tmp_path: Path, work: Work) -> None:
-        work.switch("state.broken")
-        seen = looked(sites(tmp_path, work.told()))
-        assert (seen.runs, seen.state) == (None, "not read")
-        assert "ended with 9" in str(seen.silent)
-
-    def test_one_that_hangs_is_ended(self, tmp_path: Path, work: Work) -> None:
-        work.switch("stop.hangs")
-        of = sites(tmp_path, work.told(timeout="200ms"))
-        outcome = sent(of, "importer", Goal.STOP)
-        assert isinstance(outcome, Refused)
-        assert "took longer than 0.2 s" in outcome.text
-        assert looked(of).runs is True
-
     def test_passwords_are_not_in_their_environment(
         self, tmp_path: Path, work: Work, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -274,20 +259,3 @@ def _service(status: int, body: str) -> Iterator[str]:
     with console(send(status, body)) as server:
         server.RequestHandlerClass = _Plain
         yield f"http://127.0.0.1:{server.server_port}"
-
-
-def test_what_is_seen_is_told_to_scripts_as_it_is(tmp_path: Path) -> None:
-    work = Work(tmp_path, "london", "importer", running=True)
-
-    told = looked(sites(tmp_path, work.told(singleton=True))).as_json()
-
-    assert json.loads(json.dumps(told)) == {
-        "site": "london",
-        "name": "importer",
-        "kind": "command",
-        "singleton": True,
-        "state": "running",
-        "parts": {"importer": "running"},
-        "detail": None,
-        "silent": None,
-    }
