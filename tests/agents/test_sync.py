@@ -7,6 +7,7 @@ import socket
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from urllib.error import HTTPError
 
 import pytest
@@ -78,46 +79,43 @@ def test_an_open_run_holds_it_until_it_has_ended(agent: SyncAgent, notes: Notes)
     assert (agent.step().phase, agent.held()) == (Phase.RUNNING, None)
 
 
-def test_its_own_hold_tells_what_the_later_looks_found(agent: SyncAgent, keeper: Keeper, notes: Notes) -> None:
-    keeper.kept = VANISHED
-    agent.step()
-    first = notes.hold()
+PERSON, OWN = ("an operator", "a purge to come"), (BY_AGENT, "3 message(s)")
 
-    keeper.kept = Kept([QueueKept("orders-1", "orders.in", vanished=42)])
-    agent.step()
 
+@pytest.mark.parametrize(
+    ("acts", "phase", "by"),
+    [
+        ([PERSON], Phase.HELD, PERSON),
+        ([PERSON, VANISHED], Phase.HELD, PERSON),
+        ([VANISHED], Phase.HELD, OWN),
+        # Its own hold tells what the later looks found.
+        ([VANISHED, Kept([QueueKept("orders-1", "orders.in", vanished=42)])], Phase.HELD, (BY_AGENT, "42 message(s)")),
+        # One of the same moment does not outlive a person's word; a person's that comes after it counts.
+        (["word", OWN], Phase.RUNNING, None),
+        (["word", PERSON], Phase.HELD, PERSON),
+        (["unreadable"], Phase.HELD, ("somebody", "cannot be read")),
+    ],
+)
+def test_a_hold_holds_it_until_somebody_answers_for_it(
+    agent: SyncAgent, keeper: Keeper, notes: Notes, acts: list[Any], phase: Phase, by: tuple[str, str] | None
+) -> None:
+    for act in acts:
+        if isinstance(act, Kept):
+            keeper.kept = act
+            agent.step()
+        elif isinstance(act, tuple):
+            notes.put_hold(*act, CLOCK.now())
+        elif act == "word":
+            notes.go_on(CLOCK.now())
+        else:
+            (notes.state / "sync-hold.json").write_text("{")
+
+    assert agent.step().phase is phase
+    assert (agent.held() is None) is (phase is Phase.RUNNING)
     hold = notes.hold()
-    assert hold is not None
-    assert first is not None
-    assert (hold.by, hold.since, hold.reason[:13]) == (BY_AGENT, first.since, "42 message(s)")
-
-
-def test_a_persons_hold_stays_as_it_is(agent: SyncAgent, keeper: Keeper, notes: Notes) -> None:
-    notes.put_hold("an operator", "a purge to come", CLOCK.now())
-    keeper.kept = VANISHED
-
-    agent.step()
-
-    hold = notes.hold()
-    assert hold is not None
-    assert (hold.by, hold.reason) == ("an operator", "a purge to come")
-
-
-def test_a_person_holds_it(agent: SyncAgent, notes: Notes) -> None:
-    notes.put_hold("an operator", "a purge", CLOCK.now())
-
-    assert "a purge" in str(agent.held())
-    assert agent.step().phase is Phase.HELD
-
-
-def test_what_vanished_holds_it_also_after_its_death(agent: SyncAgent, keeper: Keeper, notes: Notes) -> None:
-    keeper.kept = VANISHED
-    agent.step()
-
-    hold = notes.hold()
-    assert hold is not None
-    assert (hold.by, "3 message(s)" in hold.reason) == (BY_AGENT, True)
-    assert agent.step().phase is Phase.HELD
+    if by is not None:
+        assert hold is not None
+        assert (hold.by, by[1] in hold.reason) == (by[0], True), hold
 
 
 def test_it_goes_on_once_where_somebody_answers_for_it(agent: SyncAgent, keeper: Keeper, notes: Notes) -> None:
@@ -128,26 +126,6 @@ def test_it_goes_on_once_where_somebody_answers_for_it(agent: SyncAgent, keeper:
 
     assert [agent.step().phase for _ in range(2)] == [Phase.RUNNING, Phase.RUNNING]
     assert keeper.gone_on == 1
-
-
-def test_a_hold_of_its_own_of_the_same_moment_does_not_outlive_the_word(agent: SyncAgent, notes: Notes) -> None:
-    notes.go_on(CLOCK.now())
-    notes.put_hold(BY_AGENT, "3 message(s)", CLOCK.now())
-
-    assert agent.step().phase is Phase.RUNNING
-
-
-def test_a_hold_that_comes_after_the_word_counts(agent: SyncAgent, notes: Notes) -> None:
-    notes.go_on(CLOCK.now())
-    notes.put_hold("an operator", "another purge", CLOCK.now())
-
-    assert agent.step().phase is Phase.HELD
-
-
-def test_a_hold_that_cannot_be_read_holds(agent: SyncAgent, notes: Notes) -> None:
-    (notes.state / "sync-hold.json").write_text("{")
-
-    assert agent.step().phase is Phase.HELD
 
 
 def test_its_end_is_written_down(agent: SyncAgent, keeper: Keeper, notes: Notes) -> None:
