@@ -17,7 +17,6 @@ from dr_ctl.agents.exposing import Board, registry_of
 from dr_ctl.agents.monitor import AnotherMonitor, Monitor, shown
 from dr_ctl.core.clock import SystemClock
 from dr_ctl.core.errors import Sick, Unreachable
-from dr_ctl.rpo.bounds.bounds import bounds
 from dr_ctl.rpo.history.files import rows_of_tail
 from dr_ctl.rpo.history.sources import Sources
 from dr_ctl.rpo.history.upkeep import Upkeep
@@ -140,38 +139,6 @@ def test_one_silent_broker_of_a_site_that_keeps_its_role_is_a_change(
         monitor.sample()
 
     assert on_disk(tmp_path) == ["serving"] * 4
-
-
-def test_what_is_left_is_written_at_the_end(
-    tmp_path: Path, monitor: Monitor, watched: Watched, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monitor.sample()
-
-    monitor.close()
-
-    assert on_disk(tmp_path) == ["serving"]
-
-
-def test_right_after_a_death_the_files_bound_what_it_took_along(
-    tmp_path: Path, glanced: tuple[Monitor, Glanced]
-) -> None:
-    monitor, watched = glanced
-    for shipped in range(3):
-        [outflow] = [queue for queue in LONDON.queues if queue.internal]
-        watched.view = with_queue(LONDON, replace(outflow, depth=5, added=5 + shipped))
-        monitor.sample()
-        monitor.wait(None)
-    watched.view = REFUSED
-    monitor.sample()
-
-    found = bounds(tmp_path / "history", site="london", now=watched.clock.now(), pairs=[PAIR])
-
-    assert found.lost.at_most is not None
-    assert found.lost.at_most >= 5
-    [queue] = found.queues
-    assert queue.name == "orders.in"
-    assert queue.lost is not None
-    assert queue.lost >= 4
 
 
 class Ticking(SystemClock):

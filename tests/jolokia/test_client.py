@@ -6,10 +6,7 @@ import base64
 import gzip
 import inspect
 import json
-import threading
 from collections.abc import Callable
-from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -339,41 +336,7 @@ def test_an_account_shows_its_password_in_no_text() -> None:
     assert f"{account!r} {account}" == "Account('http://a/b', 'dr-ctl') Account('http://a/b', 'dr-ctl')"
 
 
-def test_threads_may_share_a_wire_and_a_refusal_ends_it_for_all() -> None:
-    with console(send(403, "")) as server:
-        asking = wire(server.url)
-        with pytest.raises(LoginRefused):
-            Reader(asking).look([Read(BEAN, ("Depth",))])
-        refused: list[bool] = []
-
-        def look() -> None:
-            try:
-                Reader(asking).look([Read(BEAN, ("Depth",))])
-            except LoginRefused:
-                refused.append(True)
-
-        threads = [threading.Thread(target=look) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        asking.close()
-
-        assert (len(refused), len(server.asked)) == (4, 1)
-
-
 def test_every_error_of_a_broker_says_what_to_do() -> None:
     kinds = [Unreachable, TimedOut, LoginRefused, Throttled, Sick, NotJolokia, Torn, *ElementError.__subclasses__()]
 
     assert [kind.__name__ for kind in kinds if kind.remedy == BrokerError.remedy] == []
-
-
-def test_a_file_of_tls_that_is_missing_makes_the_site_unreachable(tmp_path: Path) -> None:
-    account = Account("https://127.0.0.1:1/console/jolokia", "me", "p", "https://x", verify=str(tmp_path / "ca.pem"))
-    wire = Wire(account)
-
-    told = pytest.raises(Unreachable, match=r"a file that TLS needs cannot be used, of .*/ca\.pem:")
-    with told as caught, closing(wire):
-        Reader(wire).look([Search("a:b=*")])
-
-    assert caught.value.remedy.startswith("Name PEM files")

@@ -157,32 +157,31 @@ def test_what_still_waits_at_the_end_is_ended() -> None:
     assert threading.active_count() == before
 
 
-def test_a_wait_for_what_will_never_happen_is_told(simulation: Simulation) -> None:
-    beside(system().event().wait, "waits too")
-
-    with pytest.raises(Standstill, match=r"nobody will ever go on.*waits too"):
-        system().event().wait()
+def spins() -> None:
+    while True:
+        system().sleep(0)
 
 
-def test_a_loop_in_which_no_time_passes_is_told(simulation: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scheduler, "MOST_TURNS", 100)
-
-    def spins() -> None:
-        while True:
-            system().sleep(0)
-
-    beside(spins, "spins")
-    with pytest.raises(Standstill, match=r"time does not pass.*spins"):
-        system().sleep(1.0)
+def goes_on() -> None:
+    while True:
+        system().sleep(60.0)
 
 
-def test_what_goes_on_for_ever_beside_a_wait_without_an_end_is_told(simulation: Simulation) -> None:
-    def goes_on() -> None:
-        while True:
-            system().sleep(60.0)
-
-    beside(goes_on, "goes on")
-    with pytest.raises(Standstill, match="does not happen"):
+@pytest.mark.parametrize(
+    ("work", "says"),
+    [
+        (lambda: system().event().wait(), r"nobody will ever go on.*beside it"),
+        (spins, r"time does not pass.*beside it"),
+        (goes_on, "does not happen"),
+    ],
+)
+def test_a_wait_for_what_will_never_happen_is_told(
+    simulation: Simulation, work: Callable[[], object], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if work is spins:
+        monkeypatch.setattr(scheduler, "MOST_TURNS", 100)
+    beside(work, "beside it")
+    with pytest.raises(Standstill, match=says):
         system().event().wait()
 
 

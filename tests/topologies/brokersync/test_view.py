@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.core.model import Role
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.brokersync import parity
@@ -118,8 +117,3 @@ def test_a_client_at_a_connector_that_stays_open_is_told_and_the_agent_is_not() 
     there = (connection("app", 2, "openwire"), connection("dr-ctl-sync-1", 3, "sync"))
     [told] = broker("london", serves=True, connections=there).fence.strangers()
     assert "app" in told
-
-
-def test_it_serves_as_soon_as_a_clients_connector_is_open() -> None:
-    brokers = (broker("london", serves=True), broker("london", serves=False))
-    assert [each.role for each in brokers] == [Role.SERVING, Role.STANDBY]

@@ -114,32 +114,6 @@ def test_a_return_that_fails_half_way_is_undone_and_doubles_nothing(tmp_path: Pa
     assert paid
 
 
-@pytest.mark.chaos
-def test_a_site_that_is_lost_again_in_its_return_has_nothing_delivered_that_was_not_compared(tmp_path: Path) -> None:
-    with behind(tmp_path) as lost:
-        lab, operator, stated = lost.lab, lost.operator, lost.stated
-        returning = operator.start("reinstate", "london", "--yes")
-        london = lab.admin("london")
-        until(lambda: not any(london.depth(f"{name}.out.mirror") for name in FAST), why="its messages are in")
-        lab.kill("london")
-        failed = operator.wait(returning)
-        lost.both.go_on()
-        lost.both.without()
-        held = operator.run("validate").told
-        lab.start("london")
-        lab.heal()
-        done = operator.run("reinstate", "london", "--yes")
-        doubled = lost.doubled()
-        paid = not operator.run("status").document["debts"]
-
-    print(f"{stated}; {failed.code}: {failed.document['summary']}; {len(doubled)} doubled")
-    assert failed.code in (22, 23), failed.told
-    assert "DR-CONT-015" in held
-    assert done.code == 0, done.told
-    assert len(doubled) <= stated["duplicates_at_most"]
-    assert paid
-
-
 @pytest.mark.parametrize(
     "tries",
     [1, pytest.param(5, marks=pytest.mark.chaos, id="five"), pytest.param(5, marks=pytest.mark.chaos, id="five-more")],

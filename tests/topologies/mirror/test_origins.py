@@ -6,16 +6,16 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
-from dr_ctl.jolokia.client import READ_S
 from dr_ctl.jolokia.errors import BadValue
 from dr_ctl.topologies.common.residue import Residue
 from dr_ctl.topologies.mirror.look import look
 from dr_ctl.topologies.mirror.origins import RESIDUE_UP_TO, Browsed, browsed, residue
 from tests.topologies.mirror.pair import PAIR, Management, mirrored_pair
-from tests.topologies.mirror.views import broker, outflow
+from tests.topologies.mirror.views import broker, outflow, with_queue
 
 LONDON = broker("london", outflow("london"))
 
@@ -67,24 +67,23 @@ def test_an_outflow_is_told_message_by_message() -> None:
     assert told.done == {**told.acked, "orders.in": told.acked["orders.in"] | {(view.node, 7)}}
 
 
-def test_what_was_acknowledged_behind_the_announcement_of_a_start_is_of_that_start() -> None:
-    started = event("orders.in", '{"name": "orders.in"}')
-    rows = (event("orders.in", "5"), event("orders.out", "6"), started, event("orders.in", "7"))
-    london, view = holding(*rows, acks=4)
+STARTED = event("orders.in", '{"name": "orders.in"}')
 
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [event("orders.in", "5"), event("orders.out", "6"), STARTED, event("orders.in", "7")],
+        # Of two starts what was done between them was before the last.
+        [STARTED, event("orders.in", "5"), event("orders.out", "6"), STARTED, event("orders.in", "7")],
+    ],
+)
+def test_what_was_acknowledged_behind_the_announcement_of_a_start_is_of_that_start(rows: list[Any]) -> None:
+    london, view = holding(*rows, acks=len(rows))
     told = residue(london.reader(), view)
-
     assert told.since == {"orders.in": frozenset({(view.node, 7)})}
-    assert told.done == {
-        "orders.in": frozenset({(view.node, 5), (view.node, 7)}),
-        "orders.out": frozenset({(view.node, 6)}),
-    }
-
-
-def test_two_starts_leave_what_was_done_between_them_before_the_last() -> None:
-    started = event("orders.in", '{"name": "orders.in"}')
-    london, view = holding(started, event("orders.in", "5"), started, event("orders.in", "7"), acks=4)
-    assert residue(london.reader(), view).since == {"orders.in": frozenset({(view.node, 7)})}
+    done = {"orders.in": frozenset({(view.node, 5), (view.node, 7)}), "orders.out": frozenset({(view.node, 6)})}
+    assert told.done == done
 
 
 @pytest.mark.parametrize("counted", [2, RESIDUE_UP_TO + 1], ids=["moved meanwhile", "too deep"])
@@ -97,11 +96,6 @@ def test_a_message_without_an_identity_is_an_error() -> None:
     london, view = holding({"StringProperties": {}, "LongProperties": None}, acks=0)
     with pytest.raises(BadValue, match="an event of the outflow is not as expected"):
         residue(london.reader(), view)
-
-
-def test_an_empty_outflow_has_no_residue() -> None:
-    london, view = holding(acks=0)
-    assert residue(london.reader(), view) == Residue(0, 0, acked={}, done={})
 
 
 def test_messages_are_the_same_at_both_sites_and_have_their_own_numbers() -> None:
@@ -166,21 +160,9 @@ def test_a_message_that_does_not_show_its_origin_is_counted_and_not_named(row: d
     assert residue(london.reader(), view) == Residue(1, 1)
 
 
-def test_a_deep_outflow_is_given_the_time_to_be_counted() -> None:
+def test_an_outflow_is_given_the_time_to_be_counted_and_an_empty_one_has_no_residue() -> None:
     london, view = holding(acks=0)
-    given: list[float] = []
-
-    class Patient:
-        url = "http://london"
-
-        def look(self, requests: Any, *, timeout_s: float = READ_S) -> Any:
-            given.append(timeout_s)
-            return london.reader().look(requests)
-
-    assert view.outflow is not None
-    deep = tuple(replace(each, depth=1_000_000) if each is view.outflow else each for each in view.queues)
-    reader: Any = Patient()
-
-    residue(reader, replace(view, queues=deep))
-
-    assert given[0] > 40
+    assert residue(london.reader(), view) == Residue(0, 0, acked={}, done={})
+    reader: Any = Mock(wraps=london.reader())
+    residue(reader, with_queue(view, outflow("london", depth=1_000_000)))
+    assert reader.look.call_args_list[0].kwargs["timeout_s"] > 40

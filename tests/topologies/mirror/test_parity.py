@@ -11,7 +11,7 @@ from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.common import queues
 from dr_ctl.topologies.mirror import parity
 from dr_ctl.topologies.mirror.parity import Difference
-from tests.topologies.mirror.views import at_both, broker, outflow, queue, with_queue
+from tests.topologies.mirror.views import broker, outflow, queue, with_queue
 
 ALL = Queues()
 
@@ -22,56 +22,51 @@ def differing(name: str = "orders.in", source: int = 5, target: int = 3, **kind:
     )
 
 
-@pytest.mark.parametrize("there", [(), (queue("orders.in", 0, site="paris"),)], ids=["absent", "empty"])
-@pytest.mark.parametrize("depth", [0, 4])
-def test_a_queue_that_is_absent_is_as_good_as_an_empty_one(there: tuple[Any, ...], depth: int) -> None:
-    london, paris = broker("london", queue("orders.in", depth)), broker("paris", *there)
-    found = parity.differences(london, paris, ALL)
-    assert [(each.source, each.target) for each in found] == ([(4, 0)] if depth else [])
-    assert all(each.absent is not bool(there) for each in found)
-
-
-def test_a_queue_that_is_absent_at_the_source_counts_as_well() -> None:
-    found = parity.differences(broker("london"), broker("paris", queue("orders.in", 2, site="paris")), ALL)
-    assert found == [Difference("orders.in", 0, 2, blocks=True, absent=True)]
-    assert found[0].told("london", "paris") == "orders.in: 0 at london, 2 at paris"
-
-
-def test_every_difference_is_told_by_name_and_what_is_the_same_is_none() -> None:
-    assert parity.differences(*at_both("orders.in", "orders.audit", depth=7), ALL) == []
-    london = broker("london", queue("c", 1), queue("a", 2), queue("b", 3))
-    paris = broker("paris", queue("b", 3, site="paris"), queue("a", 9, site="paris"))
-    found = parity.differences(london, paris, ALL)
-    assert [(each.queue, each.size) for each in found] == [("a", 7), ("c", 1)]
+@pytest.mark.parametrize(
+    ("london", "paris", "found"),
+    [
+        # One that is absent is as good as an empty one.
+        ({"orders.in": 4}, {}, [("orders.in", 4, 0, True)]),
+        ({"orders.in": 4}, {"orders.in": 0}, [("orders.in", 4, 0, False)]),
+        ({"orders.in": 0}, {}, []),
+        ({}, {"orders.in": 2}, [("orders.in", 0, 2, True)]),
+        ({"orders.in": 7, "orders.audit": 7}, {"orders.in": 7, "orders.audit": 7}, []),
+        ({"c": 1, "a": 2, "b": 3}, {"b": 3, "a": 9}, [("a", 2, 9, False), ("c", 1, 0, True)]),
+    ],
+)
+def test_every_difference_is_told_by_name(london: dict[str, int], paris: dict[str, int], found: list[Any]) -> None:
+    here, there = (
+        broker(site, *(queue(name, depth, site=site) for name, depth in queues.items()))
+        for site, queues in (("london", london), ("paris", paris))
+    )
+    told = parity.differences(here, there, ALL)
+    assert [(each.queue, each.source, each.target, each.absent) for each in told] == found
+    assert all(each.told("london", "paris").startswith(f"{each.queue}: {each.source} at london") for each in told)
 
 
 @pytest.mark.parametrize(
     ("name", "kind", "blocks"),
     [
-        ("orders.in", {}, True),
-        ("DLQ", {}, False),
-        ("ExpiryQueue", {}, False),
-        ("dead", {"address": "DLQ"}, False),
-        ("latest", {"ring": True}, False),
-        ("prices", {"last_value": True}, False),
-        ("brief", {"durable": False}, False),
-        ("reply-1", {"temporary": True}, False),
-        ("dlq", {}, True),
+        *((name, {}, [True]) for name in ("orders.in", "dlq")),
+        # Of these the content may differ: that is told, and does not block.
+        *((name, {}, [False]) for name in ("DLQ", "ExpiryQueue")),
+        ("dead", {"address": "DLQ"}, [False]),
+        *(
+            ("odd", kind, [False])
+            for kind in ({"ring": True}, {"last_value": True}, {"durable": False}, {"temporary": True})
+        ),
+        # Queues of broker and tool are not compared.
+        *((name, {}, []) for name in ("dr-ctl.probe.paris", "$sys.mqtt.retain.plant.1.state")),
     ],
 )
-def test_kinds_whose_content_may_differ_are_told_and_do_not_block(name: str, kind: Any, blocks: bool) -> None:
-    assert [found.blocks for found in differing(name, **kind)] == [blocks]
+def test_kinds_whose_content_may_differ_do_not_block(name: str, kind: Any, blocks: list[bool]) -> None:
+    assert [found.blocks for found in differing(name, **kind)] == blocks
 
 
 def test_a_dead_letter_address_of_either_site_is_excepted() -> None:
     london = broker("london", queue("own.dead", 4), queue("orders.in", dead_letter_address=None))
     paris = broker("paris", queue("orders.in", site="paris", dead_letter_address="own.dead"))
     assert [each.blocks for each in parity.differences(london, paris, ALL)] == [False]
-
-
-@pytest.mark.parametrize("name", ["dr-ctl.probe.paris", "$sys.mqtt.retain.plant.1.state"])
-def test_queues_of_broker_and_tool_are_not_compared(name: str) -> None:
-    assert differing(name) == []
 
 
 @pytest.mark.parametrize(

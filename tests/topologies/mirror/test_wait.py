@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,9 +10,9 @@ import pytest
 
 from dr_ctl.core.errors import TimedOut
 from dr_ctl.core.patience import Patience
-from dr_ctl.engine.outcome import Done, Outcome
+from dr_ctl.engine.outcome import Outcome
 from dr_ctl.topologies.mirror.drafts.shipping import LINK_RESTARTS
-from dr_ctl.topologies.mirror.links import Flows, Mender, Movement, PairWait, until_all
+from dr_ctl.topologies.mirror.links import Flows, Mender, Movement, PairWait
 from dr_ctl.topologies.mirror.look import Flow
 from dr_ctl.topologies.mirror.patience import MirrorPatience
 
@@ -39,21 +39,6 @@ class World:
 
     def __init__(self) -> None:
         self.now_s = 0.0
-        self.depths: list[int | None] = []
-        self.sampled: list[Any] = []
-        self.observer = self
-
-    def together(self, ask: Callable[[Any], Any], of: Sequence[Any]) -> list[Any]:
-        return [ask(each) for each in of]
-
-    def waiting(self, about: str, depth: int | None, why_not_moving: str | None) -> None:
-        self.depths.append(depth)
-
-    def sample(self, evidence: Any) -> None:
-        self.sampled.append(evidence)
-
-    def wait(self, seconds: float) -> None:
-        self.now_s += seconds
 
     def monotonic(self) -> float:
         return self.now_s
@@ -72,13 +57,12 @@ class World:
 
 class UntilEmpty(PairWait):
     def ended(self, now: Flows, hand: Any) -> Outcome | None:
-        return Done("empty") if self.left(now) == 0 else None
+        return None
 
 
-def wait(world: World, *sites: Any) -> UntilEmpty:
-    any_world: Any = world
-    way: Any = sites or [SimpleNamespace(site=site, pair="a", names=world.names) for site in ("london", "paris")]
-    return UntilEmpty(way, any_world, any_world)
+def wait(world: Any) -> UntilEmpty:
+    way: Any = [SimpleNamespace(site=site, pair="a", names=world.names) for site in ("london", "paris")]
+    return UntilEmpty(way, world, world)
 
 
 @pytest.mark.parametrize(
@@ -101,21 +85,6 @@ def test_what_keeps_it_from_ending_is_said(first: Flow, then: Any, says: str | N
     world.now_s += 2.0
     one.look({"london": then, "paris": flow()}, world)
     assert one.why({"london": then, "paris": flow()}, world) == says
-
-
-def test_what_a_silent_broker_holds_is_not_known_and_never_zero() -> None:
-    world: Any = World()
-
-    def asked(*, timeout_s: float) -> Flow:
-        if world.now_s < 2:
-            raise TimedOut("paris: no answer")
-        return flow()
-
-    london = SimpleNamespace(site="london", pair="a", names=world.names, flow=lambda timeout_s: flow())
-    paris = SimpleNamespace(site="paris", pair="a", names=world.names, flow=asked)
-    assert until_all(world, [wait(world, london, paris)], world, "under way", 1.0) is None
-    assert world.depths == [None, None, 0]
-    assert world.sampled[0]["paris"] == {"unknown": "paris: no answer"}
 
 
 def tended(mender: Mender, world: Any, at_s: float, london: Flow) -> None:
