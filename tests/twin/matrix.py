@@ -364,6 +364,18 @@ def at_calls(
     patch.setattr(Sender, "_post", posted)
 
 
+def goals(patch: pytest.MonkeyPatch) -> list[list[Goal | None]]:
+    """What the calls of each request are for, as they go out from now on."""
+    post, sent = Sender._post, list[list[Goal | None]]()
+
+    def posted(sender: Sender, calls: Sequence[Call]) -> Sequence[Outcome]:
+        sent.append([call.goal for call in calls])
+        return post(sender, calls)
+
+    patch.setattr(Sender, "_post", posted)
+    return sent
+
+
 def die() -> None:
     raise Died
 

@@ -12,10 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import yaml
 
 from dr_ctl.cli.app import run
-from dr_ctl.engine.runbook import files, shipped
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.kinds import CONTINUITY, MIRROR
@@ -26,6 +24,7 @@ from tests.topologies.continuity.plugin import needs_plugin
 from tests.twin.adversary import Found, Siege
 from tests.twin.conftest import OTHERS, prompt
 from tests.twin.scripts import script
+from tests.twin.test_remedies import hurry as brief
 
 TOPOLOGIES = (MIRROR, *OTHERS)
 PATH = os.environ["PATH"]  # with Java, which real brokers need
@@ -69,15 +68,6 @@ def hurry(patch: pytest.MonkeyPatch) -> None:
     impatient(patch, fence_s=2.0, undo_s=4.0, activate_s=2.0, rates_s=0.01, catch_up_s=0.5, quiesce_s=1.0, settle_s=1.0)
     impatient(patch, link_attach_s=1.0, link_lost_s=0.5, link_between_s=1.0, differs_s=0.5, compared_s=3.0)
     impatient(patch, store_starts_s=3.0, store_ends_s=3.0, greet_s=0.5, flag_s=1.0, last_look_s=0.4, probe_s=2.0)
-
-
-def brief(stage: Stage, folder: Path) -> None:
-    """The runbooks that came with dr-ctl, but that nobody waits a minute for a link that is cut."""
-    folder.mkdir()
-    for path in files(shipped()):
-        (folder / path.name).write_text(path.read_text("utf-8").replace("within: 1m", "within: 1s"), encoding="utf-8")
-    told = yaml.safe_load(stage.settings_path.read_text(encoding="utf-8"))
-    stage.settings_path.write_text(yaml.safe_dump({**told, "runbooks": str(folder)}), encoding="utf-8")
 
 
 @contextmanager

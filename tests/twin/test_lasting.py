@@ -10,13 +10,12 @@ import yaml
 
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Outcome
-from dr_ctl.topologies.common.sender import Sender
 from dr_ctl.topologies.common.verifier import Verifier
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.faults import Fault, FaultKind, When
 from dr_ctl_lab.twin.host import APP
 from tests.conftest import Command
-from tests.twin.matrix import ACCEPTED, at_calls, done, serving
+from tests.twin.matrix import ACCEPTED, at_calls, done, goals, serving
 
 TO_LONDON = ("swapover", "--to", "london", "--yes")
 
@@ -70,10 +69,7 @@ def test_a_site_that_is_opened_while_the_roles_of_the_other_are_let_in_stays_the
 def test_broker_xml_is_read_again_with_the_roles_where_nothing_less_lets_them_in(
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    post, sent = Sender._post, list[list[Goal | None]]()
-    monkeypatch.setattr(
-        Sender, "_post", lambda self, calls: (sent.append([call.goal for call in calls]), post(self, calls))[1]
-    )
+    sent = goals(monkeypatch)
 
     done(dr_ctl(*TO_LONDON))
 

@@ -23,77 +23,43 @@ from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.patience import impatient
 from tests.twin.conftest import prompt
-from tests.twin.matrix import OPERATIONS, Death, lived, lose, lose_and_return, nothing, quick, serving
+from tests.twin.matrix import ACCEPTED, OPERATIONS, Death, Died, lose, lose_and_return, nothing, quick, serving
 from tests.twin.subject import until
 
+SITES = ("london", "paris")
 COMMAND = re.compile(r"`dr-ctl ([^`]+)`")
 # Words that stand for what only a person can say.
 WORDS = {"TEXT": "because", "T": "1m", "N": "unknown"}
 LOOKS = (
-    ("status",),
-    ("validate",),
-    *(("validate", "--to", site) for site in ("london", "paris")),
-    *((name, "--to", site) for name in ("swapover", "failover", "failback", "drain") for site in ("london", "paris")),
+    *("status", "validate", "failover --to paris --presume-down london --reason gone", "resume", "abort", "escalate"),
     *(
-        (name, site)
-        for name in ("reinstate", "fence", "activate", "unfence", "quiesce")
-        for site in ("london", "paris")
+        f"{words} {site}"
+        for words in ("validate --to", "verify --to", "swapover --to", "failover --to")
+        for site in SITES
     ),
-    *(("verify", "--to", site) for site in ("london", "paris")),
-    *(("failover", "--to", "paris", "--presume-down", "london", "--reason", "gone"),),
-    *((name,) for name in ("resume", "abort", "escalate")),
+    *(f"{words} {site}" for words in ("failback --to", "drain --to", "reinstate", "fence") for site in SITES),
+    *(f"{words} {site}" for words in ("activate", "unfence", "quiesce") for site in SITES),
 )
+Situation = Callable[[PlayedTwin, Command], object]
 
 
-def fenced(twin: PlayedTwin, dr_ctl: Command) -> None:
-    dr_ctl("fence", "london", "--yes")
+def typed(*commands: str) -> Situation:
+    """What is so once these were typed."""
+    return lambda _, dr_ctl: [dr_ctl(*each.split(), "--yes") for each in commands]
 
 
-def quiesced(twin: PlayedTwin, dr_ctl: Command) -> None:
-    dr_ctl("quiesce", "london", "--yes")
+def befalls(word: str, *given: str) -> Situation:
+    return lambda twin, _: getattr(twin, word)(*given)
 
 
-def drained(twin: PlayedTwin, dr_ctl: Command) -> None:
-    fenced(twin, dr_ctl)
-    dr_ctl("drain", "--to", "paris", "--yes")
-
-
-def both_open(twin: PlayedTwin, dr_ctl: Command) -> None:
-    twin.open_clients("paris")
-
-
-def neither(twin: PlayedTwin, dr_ctl: Command) -> None:
-    twin.close_clients("london")
-
-
-def paused(twin: PlayedTwin, dr_ctl: Command) -> None:
-    twin.pause("paris", "orders.in")
-
-
-def cut(twin: PlayedTwin, dr_ctl: Command) -> None:
+def cut(twin: PlayedTwin, _: Command) -> None:
     twin.cut("london")
     until(lambda: not twin.host("london").broker.attached)
 
 
-def killed(twin: PlayedTwin, dr_ctl: Command) -> None:
-    twin.kill("london")
-
-
-def sick(twin: PlayedTwin, dr_ctl: Command) -> None:
-    twin.sicken("london")
-
-
-def standby_killed(twin: PlayedTwin, dr_ctl: Command) -> None:
-    twin.kill("paris")
-
-
-def moved(twin: PlayedTwin, dr_ctl: Command) -> None:
-    dr_ctl("swapover", "--to", "paris", "--yes")
-
-
 def failed_over(twin: PlayedTwin, dr_ctl: Command) -> None:
     lose(twin, dr_ctl)
-    dr_ctl("failover", "--to", "paris", "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown")
+    dr_ctl("failover", "--to", "paris", "--yes", *ACCEPTED)
 
 
 def back_open(twin: PlayedTwin, dr_ctl: Command) -> None:
@@ -101,51 +67,60 @@ def back_open(twin: PlayedTwin, dr_ctl: Command) -> None:
     twin.open_clients("london")
 
 
-def moved_in_part(twin: PlayedTwin, dr_ctl: Command) -> None:
-    dr_ctl("swapover", "--to", "paris", "--queues", "orders.out", "--yes")
-
-
-def queue_fenced(twin: PlayedTwin, dr_ctl: Command) -> None:
-    dr_ctl("fence", "london", "--queues", "orders.out", "--yes")
-
-
-def bridge_stopped(twin: PlayedTwin, dr_ctl: Command) -> None:
+def bridge_stopped(twin: PlayedTwin, _: Command) -> None:
     with twin.still():
         broker = twin.host("london").broker
         assert isinstance(broker, BridgesBroker)
         broker.bridges["bridge.mirror.paris.orders.out"].stop()
 
 
-# Of queues that move one by one.
-IN_PART = {each.__name__: each for each in (moved_in_part, queue_fenced, bridge_stopped)}
-SITUATIONS: dict[str, Callable[[PlayedTwin, Command], None]] = {
-    each.__name__: each
-    for each in (
-        nothing,
-        fenced,
-        quiesced,
-        drained,
-        both_open,
-        neither,
-        paused,
-        cut,
-        killed,
-        sick,
-        standby_killed,
-        moved,
-        lose,
-        failed_over,
-        lose_and_return,
-        back_open,
-    )
+def died(operation: str, at: int) -> Situation:
+    """The process of a run died at so many of its requests: its run is open."""
+
+    def situation(twin: PlayedTwin, dr_ctl: Command) -> None:
+        OPERATIONS[operation].before(twin, dr_ctl)
+        with pytest.MonkeyPatch.context() as patch:
+            Death(at, after=True).strike(patch)
+            try:
+                dr_ctl(*OPERATIONS[operation].words, "--yes")
+            except Died:
+                return
+
+    return situation
+
+
+# The plugin keeps a site closed while the other one is active.
+BOTH_OPEN: dict[str, Situation] = {"both open": befalls("open_clients", "paris"), "back open": back_open}
+IN_PART: dict[str, Situation] = {  # of queues that move one by one
+    "moved in part": typed("swapover --to paris --queues orders.out"),
+    "queue fenced": typed("fence london --queues orders.out"),
+    "bridge stopped": bridge_stopped,
 }
-# The process of a run dies at so many of its requests: its run is open.
-DIED = {
-    f"{name} died at {at}": (name, at) for name in ("swapover", "failover", "failback", "fence") for at in (2, 4, 7)
+ANY: dict[str, Situation] = {
+    "well": nothing,
+    "fenced": typed("fence london"),
+    "quiesced": typed("quiesce london"),
+    "drained": typed("fence london", "drain --to paris"),
+    "moved": typed("swapover --to paris"),
+    "neither": befalls("close_clients", "london"),
+    "paused": befalls("pause", "paris", "orders.in"),
+    "killed": befalls("kill", "london"),
+    "sick": befalls("sicken", "london"),
+    "standby killed": befalls("kill", "paris"),
+    "cut": cut,
+    "lost": lose,
+    "failed over": failed_over,
+    "returned": lose_and_return,
+    **{
+        f"{name} died at {at}": died(name, at)
+        for name in ("swapover", "failover", "failback", "fence")
+        for at in (2, 4, 7)
+    },
 }
-# The others at night.
-AT_ONCE = ("fenced", "cut", "failed_over", "lose_and_return", "both_open")
-LAST = ("failback died at 7",)
+SITUATIONS = ANY | BOTH_OPEN | IN_PART
+OF = {MIRROR: ANY | BOTH_OPEN, CONTINUITY: ANY, BRIDGES: SITUATIONS}
+# The others at night; the adversary types what it is advised in each of its scripts.
+AT_ONCE = ((MIRROR, "both open"), (MIRROR, "failed over"), (BRIDGES, "queue fenced"))
 
 
 @dataclass
@@ -165,28 +140,20 @@ class Stage:
         place = self.folder / str(self.made)
         place.mkdir()
         with PlayedTwin.up(place / "twin", topology=self.topology) as twin:
-            _hurry(twin, place / "runbooks")
+            hurry(twin, place / "runbooks")
             self.patch.setenv("DR_CTL_CONFIG", str(twin.settings_path))
             self.patch.setenv("DR_CTL_STATE_DIR", str(place / "state"))
-            if self.situation in DIED:
-                operation, at = DIED[self.situation]
-                OPERATIONS[operation].before(twin, self.dr_ctl)
-                with self.patch.context() as patch:
-                    Death(at, after=True).strike(patch)
-                    lived(twin, self.dr_ctl, operation)
-            else:
-                (SITUATIONS | IN_PART)[self.situation](twin, self.dr_ctl)
+            SITUATIONS[self.situation](twin, self.dr_ctl)
             yield twin
 
 
-def _hurry(twin: PlayedTwin, folder: Path) -> None:
+def hurry(stage: Any, folder: Path) -> None:
     """The runbooks that came with dr-ctl, but that nobody waits a minute until a cut link has caught up."""
     folder.mkdir()
     for path in files(shipped()):
         (folder / path.name).write_text(path.read_text("utf-8").replace("within: 1m", "within: 1s"), encoding="utf-8")
-    told = twin.settings_path.read_text(encoding="utf-8")
-    settings = json.dumps({**yaml.safe_load(told), "runbooks": str(folder)})
-    twin.settings_path.write_text(settings, encoding="utf-8")
+    told = yaml.safe_load(stage.settings_path.read_text(encoding="utf-8"))
+    stage.settings_path.write_text(json.dumps({**told, "runbooks": str(folder)}), encoding="utf-8")
 
 
 def remedies(ended: Ended) -> set[str]:
@@ -197,7 +164,7 @@ def remedies(ended: Ended) -> set[str]:
 
 def filled(words: str) -> list[list[str]]:
     """What a person would type: words that stand for something are replaced, SITE by each site in turn."""
-    sites = ("london", "paris") if "SITE" in words.split() else ("",)
+    sites = SITES if "SITE" in words.split() else ("",)
     return [[{**WORDS, "SITE": site}.get(word, word) for word in shlex.split(words)] for site in sites]
 
 
@@ -208,16 +175,9 @@ def errors(dr_ctl: Command) -> set[str]:
 @pytest.mark.parametrize(
     ("topology", "situation"),
     [
-        *(pytest.param(MIRROR, each, marks=() if each in AT_ONCE else pytest.mark.deep) for each in SITUATIONS),
-        *(pytest.param(MIRROR, each, marks=() if each in LAST else pytest.mark.deep) for each in DIED),
-        # The plugin keeps a site closed while the other one is active.
-        *(
-            pytest.param(CONTINUITY, each, marks=pytest.mark.deep)
-            for each in (*SITUATIONS, *DIED)
-            if each not in ("back_open", "both_open")
-        ),
-        *(pytest.param(BRIDGES, each, marks=pytest.mark.deep) for each in (*SITUATIONS, *DIED)),
-        *(pytest.param(BRIDGES, each, marks=() if each == "queue_fenced" else pytest.mark.deep) for each in IN_PART),
+        pytest.param(topology, each, marks=() if (topology, each) in AT_ONCE else pytest.mark.deep)
+        for topology, situations in OF.items()
+        for each in situations
     ],
 )
 def test_a_remedy_that_is_run_makes_nothing_worse(
@@ -230,29 +190,26 @@ def test_a_remedy_that_is_run_makes_nothing_worse(
     named: dict[str, str] = {}
     with stage.twin(), quick(monkeypatch):
         for look in LOOKS:
-            dry = () if look[0] in ("status", "validate", "verify") else ("--dry-run",)
-            named |= {words: " ".join(look) for words in remedies(inside(*look, *dry))}
+            dry = () if look.startswith(("status", "validate", "verify")) else ("--dry-run",)
+            named |= dict.fromkeys(remedies(inside(*look.split(), *dry)), look)
+    assert named or situation in ("well", "moved")
     for words, printed_by in named.items():
-        for typed in filled(words):
+        for command in filled(words):
             with stage.twin() as twin, quick(monkeypatch):
-                _run(twin, inside, typed, printed_by)
+                helps(twin, inside, command, printed_by)
 
 
-def _run(twin: PlayedTwin, dr_ctl: Command, typed: list[str], printed_by: str) -> None:
-    before, wrong = set(serving(twin)), errors(dr_ctl)
-    told = f"`{' '.join(typed)}`, as {printed_by} says"
-    if typed[:2] == ["runs", "show"] or typed[0] in ("monitor", "rpo"):
+def helps(twin: PlayedTwin, dr_ctl: Command, command: list[str], printed_by: str) -> None:
+    if command[:2] == ["runs", "show"] or command[0] in ("monitor", "rpo"):
         return
+    before, wrong = set(serving(twin)), errors(dr_ctl)
+    told = f"`{' '.join(command)}`, as {printed_by} says"
+    looks = command[0] in ("status", "validate", "verify", "runs", "explain", "plan") or "--dry-run" in command
 
-    ended = dr_ctl(*typed, *_agreed(typed))
+    ended = dr_ctl(*command, *(() if looks else ("--yes",)))
 
     assert ended.code not in (1, 2), (told, ended.document)
     after = set(serving(twin))
     assert len(after) <= max(len(before), 1), (told, ended.document)
     assert not before or after, (told, ended.document)
     assert errors(dr_ctl) <= wrong, (told, ended.document)
-
-
-def _agreed(typed: list[str]) -> list[str]:
-    looks = typed[0] in ("status", "validate", "verify", "runs", "explain", "plan") or "--dry-run" in typed
-    return [] if looks else ["--yes"]

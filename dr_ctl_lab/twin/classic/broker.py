@@ -19,6 +19,7 @@ from dr_ctl_lab.twin.classic.topics import CONSUMED, Topics
 from dr_ctl_lab.twin.messages import Counters, Message, Origin, Queue, Reason, numbers
 from dr_ctl_lab.twin.parts import BrokerSaysNo
 
+LOOKS_EVERY_S: Final = 30.0  # for what has expired
 DLQ: Final = "ActiveMQ.DLQ"
 EXPIRES: Final = "JMSExpiration"
 _WORDS: Final = {
@@ -32,8 +33,7 @@ _WORDS: Final = {
 @dataclass(kw_only=True)
 class ClassicBroker(Broker):
     """A Classic broker. `browse_page`: the most messages that a browse shows, without a notice; a real broker's default
-    is 400. `policy` is that of the console. Expired messages are looked for every `looks_every_s`. `usage`: how many
-    percent of each limit of its systemUsage are taken."""
+    is 400. `policy` is that of the console. `usage`: how many percent of each limit of its systemUsage are taken."""
 
     version: ClassVar[str] = "5.18.3"
     clients_door: ClassVar[str] = "stomp"
@@ -41,7 +41,6 @@ class ClassicBroker(Broker):
 
     browse_page: int = 100_000
     policy: Policy = OPEN
-    looks_every_s: float = 30.0
     composites: dict[str, Composite] = field(default_factory=dict)
     usage: dict[str, int] = field(default_factory=lambda: {"Store": 0, "Memory": 0, "Temp": 0})
 
@@ -109,7 +108,7 @@ class ClassicBroker(Broker):
         now_ms = self.now_ms()
         if now_s < self._next_look_s:
             return [self._next_look_s]
-        self._next_look_s = now_s + self.looks_every_s
+        self._next_look_s = now_s + LOOKS_EVERY_S
         while self._expiring and self._expiring[0][0] <= now_ms:
             _, number, name = heapq.heappop(self._expiring)
             queue = self.queues.get(name)
@@ -117,11 +116,6 @@ class ClassicBroker(Broker):
             if queue is not None and message is not None and number not in queue.delivering:
                 self._bury_for(queue, message, Reason.EXPIRED)
         return [self._next_look_s]
-
-    def look_soon(self) -> None:
-        """Let it look for what has expired at once."""
-        self._next_look_s = 0.0
-        self.changed.notify_all()
 
     # messages
 

@@ -39,11 +39,10 @@ class Forwarding(Bridge):
 
 
 class NetworkConnector:
-    """`auto_start`: started with the broker. Management shows whether the bridge is up, not whether the connector is
-    started."""
+    """Management shows whether the bridge is up, not whether the connector is started."""
 
-    def __init__(self, broker: ClassicBroker, peer: str, includes: Sequence[str], *, auto_start: bool = True) -> None:
-        self.name, self.peer, self.auto_start = f"to-{peer}", peer, auto_start
+    def __init__(self, broker: ClassicBroker, peer: str, includes: Sequence[str]) -> None:
+        self.name, self.peer = f"to-{peer}", peer
         self._broker, self._includes = broker, tuple(includes)
         self.forwardings: list[Forwarding] = []
 
@@ -57,8 +56,7 @@ class NetworkConnector:
 
     def booted(self) -> None:
         self.forwardings = [Forwarding(self._broker, self._broker.queue_named(name)) for name in self._includes]
-        if self.auto_start:
-            self.start()
+        self.start()
 
     def fell(self) -> None:
         for each in self.forwardings:

@@ -5,24 +5,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from dr_ctl_lab.twin.classic.broker import ClassicBroker
 from dr_ctl_lab.twin.classic.sharedstore.lockfile import LockFile
 from dr_ctl_lab.twin.classic.sharedstore.process import ProcessFiles
 from dr_ctl_lab.twin.classic.sharedstore.store import LOCK, Store
 
-AGAIN_S: Final = 0.2
-
 
 @dataclass(kw_only=True)
 class SharedStoreBroker(ClassicBroker):
-    """`running`: the process runs; `alive` means that it also has the store. `supervised`: a process that ends in order
-    is started again. `tries_every_s`: interval of tries for the lock, and of renewing a lease. `lives_on_s`: how long
-    the process goes on after a request to stop."""
+    """`running`: the process runs; `alive` means that it also has the store. `tries_every_s`: interval of tries for the
+    lock. `lives_on_s`: how long the process goes on after a request to stop."""
 
     running: bool = False
-    supervised: bool = False
     tries_every_s: float = 0.1
     lives_on_s: float = 0.0
 
@@ -32,7 +28,6 @@ class SharedStoreBroker(ClassicBroker):
         self.peer: SharedStoreBroker | None = None
         self._process = ProcessFiles(self.home, self.name)
         self._next_try_s = 0.0
-        self._back_s: float | None = None
         self._gone_s: float | None = None
 
     def share(self, peer: SharedStoreBroker) -> None:
@@ -71,32 +66,26 @@ class SharedStoreBroker(ClassicBroker):
         if not self.running:
             self._gone_s = None
             self._run(running=True)
-            self.frozen, self._back_s = False, None
+            self.frozen = False
             self._try()
 
     def kill(self) -> None:
-        self._back_s = None
         self._fall()
-        self.store.died(self.name)
+        self.store.release(self.name)
         self._run(running=False)
 
     def stop(self) -> None:
         """End in order: the lock is free at once. Nobody is answered who asked for it."""
-        self._fall()
-        self.store.release(self.name)
-        self._end(again=self.supervised)
+        self.kill()
+        if self.lives_on_s:
+            self._gone_s = self.clock.now_s() + self.lives_on_s
+            self._process.tell(running=True)
 
     def ended(self) -> None:
         self.store.close()
 
-    def thawed(self) -> None:
-        """Check the lock first; a broker that lost the lock starts again, and waits."""
-        if self.alive and not self.store.take(self.name, self.now_ms()):
-            self._fall()
-            self._end(again=True)
-
     def work(self, now_s: float) -> list[float]:
-        """Try for the lock, renew the lease, or start again."""
+        """Try for the lock, or start."""
         if now_s >= self._next_try_s:
             self._next_try_s = now_s + self.tries_every_s
             self._started(now_s)
@@ -106,22 +95,13 @@ class SharedStoreBroker(ClassicBroker):
         return [self._next_try_s, *expiring]
 
     def _started(self, now_s: float) -> None:
-        """Start where somebody wants it to, or its keeper does."""
+        """Start where somebody wants it to."""
         if self._gone_s is not None and now_s >= self._gone_s:
             self._gone_s = None
             self._process.tell(running=False)
-        if self._back_s is not None and now_s >= self._back_s:
-            self.start()
         if self._process.asked:
             self.start()
             self._process.answer()
-
-    def _end(self, *, again: bool) -> None:
-        self._back_s = self.clock.now_s() + AGAIN_S if again else None
-        self._run(running=False)
-        if self.lives_on_s:
-            self._gone_s = self.clock.now_s() + self.lives_on_s
-            self._process.tell(running=True)
 
     def _run(self, *, running: bool) -> None:
         self.running = running
@@ -129,23 +109,15 @@ class SharedStoreBroker(ClassicBroker):
         self.changed.notify_all()
 
     def _try(self) -> None:
-        if not self.store.take(self.name, self.now_ms()) or self.alive:
+        if not self.store.take(self.name) or self.alive:
             return
-        if self.peer is not None and self.peer.alive:
-            self.peer.lose()
         self.queues = self.store.queues
         self.next_number = self.store.next_number
         super().start()
 
-    def lose(self) -> None:
-        """Lose the store to the other broker, without noticing yet."""
-        for queue in self.queues.values():
-            queue.restart()
-        self.store.queues, self.queues = self.queues, {}
-
     def _fall(self) -> None:
         """Close everything; durable messages stay in the store."""
-        has_store = self.alive and self.queues is self.store.queues
+        has_store = self.alive
         super().kill()
         if has_store:
             self.store.queues = self.queues

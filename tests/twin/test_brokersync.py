@@ -1,0 +1,360 @@
+"""`dr-ctl sync` as a command, and what a run of `classic-brokersync` removes, leaves and keeps aside: by evidence.
+
+Each story is a line: what happens, and what is so then. `lie 6 10`: so many messages lie at London and at Paris."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dr_ctl.agents.sync import Standing, SyncAgent
+from dr_ctl.cli.app import run
+from dr_ctl.core.system import beside, system
+from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.twin.classic.brokersync.broker import BrokerSyncBroker
+from dr_ctl_lab.twin.kinds import BROKERSYNC
+from tests.broker.driving import Ended
+from tests.conftest import Command
+from tests.patience import time_now
+from tests.topologies.fanout import stories
+from tests.twin.classic_subject import DLQ, ORDERS, TEXT, ClassicClient, ClassicSubject
+from tests.twin.matrix import ACCEPTED, without_agents
+from tests.twin.subject import until
+
+TOPOLOGY = BROKERSYNC
+DEEP = 2600
+SETTLE = "sync --settle --site"
+LOOKS = ("status", "validate", "swapover --to paris --dry-run")
+
+AGENT = """
+it deletes what was consumed and says so: work 10 4; agent 2s; deleted 4; primary london; lie 6 6; alike
+a purge is held until a person says go on: work 10 0; agent 1s; purge; agent 2s; finds_only DR-AGENT-001; phase held;
+    lie 0 10; run 0 sync --go-on; agent 2s; deleted 10; lie 0 0
+the copies stay where the serving broker came back without its store: work 10 0; beside store_is_lost; agent 6s;
+    lie 0 10; phase held; finds_only DR-AGENT-001; says failover --to paris
+the copies stay where a queue was removed and made again: work 10 0; beside queue_is_made_again; agent 3s; agent 2s;
+    lie 1 11; phase held; why 10 message(s)
+copies of messages in an open transaction stay: work 30 5; transaction 20; agent 3s; lie 25 30; finds DR-AGENT-007 25
+    copies; abort_it; agent 3s; lie 25 25; alike
+one of a lost site that is back soon deletes nothing at the other: one_way; work 10 0; beside failed_over; agent 40s;
+    paris 17; says lets clients in too
+one works for no lost site while the other is silent: one_way; work 10 4; failed_over; silent_for 6; agent 12s;
+    paris 17; finds_only DR-AGENT-005
+a refused login ends it as wrong settings do: work 3 1; refused london.agent; refused paris.agent; refused london;
+    refused paris
+no look complains of one that works: work 3 0; beside looks_without DR-AGENT-008; agent 3s; looked
+one of the other direction does not count what was deleted and browsed there before: at_london_alone; lost_and_back;
+    run 0 reinstate london; agent 3s; primary paris; phase held; lie 10 5; run 0 status; finds DR-SYNC-007 5 message(s)
+it counts nothing twice after a run: work 20 0; beside take london 15; agent 4s; deleted 15; run 0 quiesce london;
+    run 0 unfence london; purge; agent 3s; deleted 0; lie 0 5
+"""
+RUNS = f"""
+a swapover without an agent removes what was consumed: work 10 4; run 0 swapover --to paris; lie 6 6
+a hold stops a swapover that would remove copies: work 10 4; run 0 sync --hold keep-the-copies; run 10 validate --to
+    paris; run 10 swapover --to paris --dry-run; finds DR-SYNC-004 keep-the-copies; run 10 swapover --to paris;
+    finds DR-SYNC-004 keep-the-copies; lie 6 10; run 0 swapover --to paris --accept-difference {ORDERS}=4;
+    finds DR-SYNC-005 4 message(s); lie 6 10
+a return removes nothing that no client has consumed: at_london_alone; lost_and_back; run 0 reinstate london;
+    finds DR-SYNC-007 5 message(s); lie 10 5; run 0 status; finds DR-SYNC-007 5 message(s);
+    run 0 failback --to london --accept-difference {ORDERS}=5; london 10
+a return removes what clients of the serving site consumed: work 10 0; lost_and_back; take paris 4;
+    run 0 failback --to london; lie 6 6; finds_no DR-SYNC-007
+a return removes nothing while somebody holds: work 10 0; lost_and_back; take paris 4; run 0 sync --hold
+    keep-the-copies; run 0 reinstate london; lie 10 6; finds DR-SYNC-007 keep-the-copies
+a swapover never removes what only the target had: work 20 18; moved_aside 10; open_for_a_while 5; run 20 swapover --to
+    paris; lie 2 15; says sent at paris
+nor where copies go one way, unless a person says so: one_way; work 20 18; moved_aside 10; open_for_a_while 5;
+    run 20 swapover --to paris; lie 2 15; run 0 swapover --to paris --accept-difference {ORDERS}=5 --accept-difference
+    aside=10; lie 2 7
+deep queues of equal depth are compared by id: send london {DEEP}; beside nack 60; agent 6s; deleted 60; retry_dead;
+    take london 60; lie {DEEP - 60} {DEEP - 60}; run 20 swapover --to paris; lie {DEEP - 60} {DEEP - 60};
+    finds DR-PARITY-004 60 message(s)
+a queue too deep for the time of a drain is told before the fence and in the end: send london {DEEP};
+    run 0 swapover --to paris --dry-run --timeout 1s; finds DR-SYNC-006 up to {DEEP} may come twice;
+    run 0 swapover --to paris --timeout 1s; finds DR-SYNC-006 up to {DEEP} may come twice
+what a run browsed and removed is no evidence for the next: send london {DEEP}; take london 4; run 0 fence london;
+    run 0 drain --to paris; run 0 unfence london; lie {DEEP - 4} {DEEP - 4}; removed 4; run 10 swapover --to paris;
+    lie {DEEP - 8} {DEEP - 4}; finds DR-SYNC-004 4 message(s)
+a failovers price counts what the target lacks and what nothing copies: ships_nothing; send london 20; purge_copies;
+    send_plain 30; monitored 3s; kill london; run 11 failover --to paris --accept-loss 0; price 50 0; lost {ORDERS} 20;
+    lost plain.q 30
+a person keeps aside what nothing proves and puts it back where clients get it: at_london_alone; lost_and_back;
+    run 0 reinstate london; run 0 {SETTLE} london --dry-run; offers_alone; run 2 {SETTLE} london;
+    run 10 {SETTLE} paris --reason CHG-1; lie 10 5; run 0 {SETTLE} london --reason CHG-1; lie 5 5; run 0 status;
+    says sync --settle --put-back --site london; run 10 {SETTLE} london --put-back --reason CHG-1; finds DR-SYNC-008;
+    run 0 swapover --to london; run 0 {SETTLE} london --put-back --reason CHG-1; lie 10 5; has_alone;
+    run 0 {SETTLE} london --put-back --reason CHG-1
+what was not shipped and kept aside is shipped when it is put back: work 10 0; ships_nothing; send london 6;
+    take london 16; lost_and_back; run 0 reinstate london; lie 0 0; kept_aside 6;
+    run 0 {SETTLE} london --put-back --reason CHG-2; comes_to 0 6
+"""
+TOLD = stories.read(AGENT) | stories.read(RUNS)
+
+
+class Story(stories.Story):
+    """Without the twin's own agents."""
+
+    def __init__(
+        self, twin: PlayedTwin, dr_ctl: Command, capture: pytest.CaptureFixture[str], patch: pytest.MonkeyPatch
+    ) -> None:
+        super().__init__(twin, dr_ctl)
+        without_agents(twin)
+        self.pair, self.patch, self._capture = ClassicSubject(twin), patch, capture
+        self._stepped = SyncAgent.step
+        self._looked = False
+
+    lines: list[dict[str, Any]]
+    alone: list[str]
+    held: ClassicClient
+
+    def run(self, rest: str) -> None:
+        if " sync --hold" in rest or " sync --go-on" in rest:
+            code, *words = rest.split()
+            self.ended = self._dr_ctl(*words)
+            assert self.ended.code == int(code), self.ended.told
+        else:
+            super().run(rest)
+
+    # the agent
+
+    def follow(self, lasting: str) -> tuple[int, dict[str, Any]]:
+        """Its exit code, and the last of the documents that it wrote, a line each."""
+        self._capture.readouterr()
+        code = run(["sync", "--json", "--for", lasting], time_now())
+        *self.lines, last = [json.loads(line) for line in self._capture.readouterr().out.splitlines()]
+        return code, last
+
+    def agent(self, lasting: str) -> None:
+        code, last = self.follow(lasting)
+        self.ended = Ended(code, last, "")
+
+    def beside(self, step: str) -> None:
+        """Something happens beside the next agent, once it has compared both sites."""
+        stepped, begun = self._stepped, list[bool]()
+
+        def stepping(agent: SyncAgent) -> Standing:
+            standing = stepped(agent)
+            queues = standing.kept.queues
+            if not begun and queues and all(each.compared is not None for each in queues):
+                begun.append(True)
+                self.play(step)
+            return standing
+
+        self.patch.setattr(SyncAgent, "step", stepping)
+
+    def deleted(self, count: str) -> None:
+        data = self.ended.document["data"]
+        assert (data["deleted"], data["left"]) == (int(count), 0) if count != "0" else data["deleted"] == 0
+
+    def phase(self, word: str) -> None:
+        assert self.lines[-1]["phase"] == word
+
+    def primary(self, site: str) -> None:
+        assert self.lines[0]["primary"] == site
+
+    def why(self, words: str) -> None:
+        assert words in self.lines[-1]["why"]
+
+    def refused(self, whose: str) -> None:
+        """The file that the settings name holds a wrong password: of the agent's door, or of the site's console."""
+        site, _, door = whose.partition(".")
+        path = self.twin.settings_path.parent / "secrets" / f"{site}-orders-1{door and '.' + door}"
+        right = path.read_text(encoding="utf-8")
+        path.write_text("not this one", encoding="utf-8")
+        code, last = self.follow("5s")
+        assert (code, [each["id"] for each in last["findings"]], "refused" in last["summary"]) == (
+            *(2, ["DR-AGENT-009"]),
+            True,
+        ), last
+        self.paris("3")
+        path.write_text(right, encoding="utf-8")
+
+    def looks_without(self, ident: str) -> None:
+        for each in LOOKS:
+            assert ident not in self._dr_ctl(*each.split()).told
+        self._looked = True
+
+    def looked(self, _: str) -> None:
+        assert self._looked
+
+    # what happens
+
+    def work(self, rest: str) -> None:
+        sent, consumed = map(int, rest.split())
+        self.send(f"london {sent}")
+        self.take(f"london {consumed}")
+        until(lambda: self.pair.depth("paris", ORDERS) == sent)
+
+    def send(self, rest: str, queue: str = ORDERS) -> None:
+        site, count = rest.split()
+        with self.pair.client(site) as client:
+            headers = {"destination": f"/queue/{queue}", "persistent": "true"}
+            for _ in range(int(count) - 1):
+                client.connection.stomp.send_frame("SEND", headers, "x")
+            client.send(queue)
+        if self.pair.bridges(site):
+            self.pair.settled()
+
+    def send_plain(self, count: str) -> None:
+        self.send(f"london {count}", "plain.q")
+
+    def take(self, rest: str, word: str = "ACK") -> None:
+        site, count = rest.split()
+        with self.pair.client(site) as client:
+            client.subscribe(ORDERS, **{"activemq.prefetchSize": "1"})
+            for _ in range(int(count)):
+                client.confirmed(word, id=client.message().headers["ack"])
+
+    def nack(self, count: str) -> None:
+        self.take(f"london {count}", "NACK")
+
+    def transaction(self, count: str) -> None:
+        self.held = ClassicClient(self.pair.place("london"), "clients", self.pair.place("london").app)
+        self.held.subscribe(ORDERS, **{"activemq.prefetchSize": count})
+        self.held.confirmed("BEGIN", transaction="t")
+        for _ in range(int(count)):
+            self.held.confirmed("ACK", id=self.held.message().headers["ack"], transaction="t")
+
+    def abort_it(self, _: str) -> None:
+        self.held.confirmed("ABORT", transaction="t")
+        self.held.connection.close(politely=False)
+
+    def _at(self, site: str, operation: str, *words: Any, queue: str = ORDERS) -> Any:
+        return self.pair.done(site, self.pair.queue(site, queue), operation, *words)
+
+    def purge(self, _: str) -> None:
+        self._at("london", "purge()")
+
+    def purge_copies(self, _: str) -> None:
+        self._at("london", "purge()", queue=self.pair.copied("london"))
+
+    def removed(self, count: str) -> None:
+        asked = ",".join(f"'{each}'" for each in self.pair.ids("london")[: int(count)])
+        self._at("london", f"removeMatchingMessages({TEXT})", f"JMSMessageID IN ({asked})")
+
+    def moved_aside(self, count: str) -> None:
+        """London's counters cover so many more than Paris lacks."""
+        self._at("paris", f"moveMatchingMessagesTo({TEXT},{TEXT},int)", "", "aside", int(count))
+
+    def retry_dead(self, _: str) -> None:
+        self._at("london", "retryMessages()", queue=DLQ)
+        self.pair.settled()
+
+    def ships_nothing(self, _: str) -> None:
+        self.pair.done("london", self.pair.network("london"), "stop()")
+
+    def one_way(self, _: str) -> None:
+        """Paris copies nothing to London."""
+        with self.twin.still():
+            paris = self.twin.host("paris").broker
+            assert isinstance(paris, BrokerSyncBroker)
+            paris.composites.pop(ORDERS)
+            paris.queues.pop(f"{ORDERS}.to-london", None)
+
+    def open_for_a_while(self, count: str) -> None:
+        """Paris, which waits and ships nothing, was restarted: it opened its doors, and clients sent there."""
+        self.pair.done("paris", self.pair.network("paris"), "stop()")
+        self.twin.open_clients("paris")
+        self.send(f"paris {count}")
+        self.twin.close_clients("paris")
+
+    def store_is_lost(self, _: str) -> None:
+        self.twin.kill("london")
+        for queue in self.twin.host("london").broker.queues.values():
+            queue.messages.clear()
+            queue.by_origin.clear()
+        self.play("start london; open london")
+
+    def queue_is_made_again(self, _: str) -> None:
+        self.pair.done("london", self.pair.server("london"), f"removeQueue({TEXT})", ORDERS)
+        self.send("london 1")
+        until(lambda: self.pair.depth("paris", ORDERS) == 11)
+
+    def at_london_alone(self, _: str) -> None:
+        """5 dead letters that are retried never reach Paris again; the agent has deleted 35 copies there."""
+        self.play("work 40 0; beside clients_work; agent 4s; deleted 35; retry_dead; lie 10 5")
+        self.alone = sorted({*self.pair.ids("london")} - {*self.pair.ids("paris")})
+
+    def clients_work(self, _: str) -> None:
+        self.play("take london 30; nack 5")
+
+    def lost_and_back(self, _: str) -> None:
+        self.patch.setattr(SyncAgent, "step", self._stepped)
+        self.play(f"kill london; run 0 failover --to paris {' '.join(ACCEPTED)}; start london")
+
+    def failed_over(self, _: str) -> None:
+        """Paris has taken over and copies nothing back, clients have sent 7 there, and London's doors are open."""
+        self.play(
+            f"kill london; run 0 failover --to paris {' '.join(ACCEPTED)}; send paris 7; start london; open london"
+        )
+
+    def silent_for(self, seconds: str) -> None:
+        self.twin.freeze("paris")
+        beside(lambda: (system().sleep(float(seconds)), self.twin.thaw("paris")), "thaw")
+
+    def monitored(self, lasting: str) -> None:
+        assert run(["monitor", "--for", lasting, "--json"], time_now()) == 0
+        self._capture.readouterr()
+
+    # what is so then
+
+    def lie(self, rest: str) -> None:
+        assert [self.pair.depth(site, ORDERS) for site in ("london", "paris")] == [int(each) for each in rest.split()]
+
+    def comes_to(self, rest: str) -> None:
+        until(lambda: [self.pair.depth(site, ORDERS) for site in ("london", "paris")] == [*map(int, rest.split())])
+
+    def london(self, count: str) -> None:
+        assert self.pair.depth("london", ORDERS) == int(count)
+
+    def paris(self, count: str) -> None:
+        assert self.pair.depth("paris", ORDERS) == int(count)
+
+    def alike(self, _: str) -> None:
+        assert {*self.pair.ids("paris")} == {*self.pair.ids("london")}
+
+    def kept_aside(self, count: str) -> None:
+        assert self.pair.depth("london", f"dr-ctl.quarantine.london.{self.pair.copied('london')}") == int(count)
+
+    def price(self, rest: str) -> None:
+        bounds = self.ended.document["data"]["bounds"]
+        assert [bounds[each]["at_most"] for each in ("lost", "duplicates")] == [int(each) for each in rest.split()]
+
+    def lost(self, rest: str) -> None:
+        queue, count = rest.split()
+        rows = {each["name"]: each["lost"] for each in self.ended.document["data"]["bounds"]["queues"]}
+        assert rows[queue] == int(count)
+
+    def offers_alone(self, _: str) -> None:
+        row = {"pair": "orders-1", "name": ORDERS, "ids": self.alone, "why_not": None}
+        assert self.ended.document["data"]["queues"] == [row]
+
+    def has_alone(self, _: str) -> None:
+        assert {*self.alone} < {*self.pair.ids("london")}
+
+
+@pytest.fixture
+def story(
+    twin: PlayedTwin, dr_ctl: Command, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Story:
+    return Story(twin, dr_ctl, capsys, monkeypatch)
+
+
+@pytest.mark.parametrize("line", TOLD.values(), ids=TOLD.keys())
+def test_story(story: Story, line: str) -> None:
+    story.play(line)
+
+
+def test_every_look_says_that_the_agent_is_gone_or_held_and_what_it_said(story: Story, tmp_path: Path) -> None:
+    story.play("work 10 0; agent 1s; purge; agent 2s")
+    path = tmp_path / "state" / "sync.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"phase": "held", "at": "2026-11-23T00:00:00.000Z"}))
+
+    for each in LOOKS:
+        found = story._dr_ctl(*each.split()).document["findings"]
+        gone, held = (row["text"] for row in found if row["id"] == "DR-AGENT-008")
+        assert ("is gone since 2026-11-23" in gone, "10 message(s) left" in held) == (True, True)
+        assert "10 message(s) left" in next(row["text"] for row in found if row["id"] == "DR-AGENT-001")
