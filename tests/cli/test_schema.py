@@ -12,7 +12,6 @@ from jsonschema import Draft202012Validator
 from dr_ctl.application.documents.schema import data_types, schema_of
 from tests.cli.conftest import Shell
 from tests.cli.installation import Installation
-from tests.cli.test_completion import offered
 from tests.cli.test_help import commands
 from tests.documents import hold
 
@@ -79,8 +78,3 @@ def test_a_document_that_is_not_as_its_schema_says_is_noticed(
 
     with pytest.raises(AssertionError):
         hold(document)
-
-
-def test_the_words_of_commands_are_completed(tmp_path: Path) -> None:
-    assert offered("dr-ctl schema ru", tmp_path) == ["runs", "runbook"]
-    assert offered("dr-ctl schema runs l", tmp_path) == ["list"]
