@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import stat
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -62,11 +61,12 @@ class TestTold:
     def test_it_gets_the_document_and_the_variables_of_other_hooks(
         self, dr_ctl: Shell, installation: Installation
     ) -> None:
-        listen(dr_ctl, script(dr_ctl.folder))
+        listen(dr_ctl, script(dr_ctl.folder, f'{TELL}; flock -n "$DR_CTL_STATE_DIR/lock" touch was-free'))
 
         ended = swapover(dr_ctl, "--yes")
 
         assert (ended.code, warned(ended)) == (0, [])
+        assert (dr_ctl.folder / "was-free").exists(), "the lock is free by then"
         assert told(dr_ctl) == ended.document
         run = ended.document["run"]
         expected = {"RUN": run, "INSTALLATION": "orders", "OPERATION": "swapover", "SOURCE": "london"}
@@ -74,12 +74,6 @@ class TestTold:
         assert variables(dr_ctl).items() >= expected.items()
         assert variables(dr_ctl)["STATE_DIR"] == str(dr_ctl.state)
         assert "TEST_PASSWORD" not in variables(dr_ctl)
-
-    def test_the_lock_is_free_by_then(self, dr_ctl: Shell, installation: Installation) -> None:
-        listen(dr_ctl, script(dr_ctl.folder, 'flock -n "$DR_CTL_STATE_DIR/lock" touch was-free'))
-
-        assert warned(swapover(dr_ctl, "--yes")) == []
-        assert (dr_ctl.folder / "was-free").exists()
 
 
 class Webhook(BaseHTTPRequestHandler):
@@ -118,23 +112,17 @@ class TestTheExample:
 
 
 class TestChangesNothing:
-    @pytest.mark.parametrize(
-        ("text", "why"),
-        [
-            ("echo first; echo the pager is away; exit 3", "./tell.sh ended with 3: the pager is away"),
-            ("sleep 60", "./tell.sh took longer than 0.3 s and was ended"),
-            ("kill -9 $$", "./tell.sh ended with -9"),
-        ],
-    )
-    def test_one_that_fails_or_hangs_is_a_warning(
-        self, dr_ctl: Shell, installation: Installation, text: str, why: str
-    ) -> None:
-        listen(dr_ctl, {**script(dr_ctl.folder, text), "timeout": "300ms"}, script(dr_ctl.folder, TELL, "next.sh"))
+    def test_one_that_hangs_is_a_warning(self, dr_ctl: Shell, installation: Installation) -> None:
+        listen(
+            dr_ctl, {**script(dr_ctl.folder, "sleep 60"), "timeout": "300ms"}, script(dr_ctl.folder, TELL, "next.sh")
+        )
 
         ended = swapover(dr_ctl, "--yes")
 
         assert (ended.code, ended.document["outcome"]) == (0, "ok")
-        assert warned(ended) == [f"a command was not told how the run ended: {why}"]
+        assert warned(ended) == [
+            "a command was not told how the run ended: ./tell.sh took longer than 0.3 s and was ended"
+        ]
         assert times(dr_ctl) == ["ok"]  # the next one is told all the same
         sealed = json.loads((dr_ctl.state / "runs" / ended.document["run"] / "result.json").read_bytes())
         assert sealed["outcome"] == "ok"
@@ -153,11 +141,3 @@ class TestChangesNothing:
         pid = int((dr_ctl.folder / "pid").read_text())
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
-
-    def test_one_that_leaves_a_daemon_behind_holds_nothing_up(self, dr_ctl: Shell, installation: Installation) -> None:
-        listen(dr_ctl, script(dr_ctl.folder, "sleep 30 & echo $! > pid"))
-
-        ended = swapover(dr_ctl, "--yes")
-
-        assert (ended.code, warned(ended)) == (0, [])
-        os.kill(int((dr_ctl.folder / "pid").read_text()), signal.SIGKILL)  # it lives: nobody waited for it

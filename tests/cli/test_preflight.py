@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -22,6 +22,7 @@ import yaml
 from dr_ctl.application.preflight import Preflight
 from dr_ctl.core.clock import SystemClock
 from dr_ctl.core.model import Finding, Severity
+from dr_ctl.core.system import system
 from dr_ctl.engine import executor
 from dr_ctl.engine.outcome import Done, NotNeeded
 from dr_ctl.rpo.estimate import request
@@ -34,8 +35,7 @@ from tests.cli.installation import Installation
 from tests.cli.moving import begun as killed_after
 from tests.rpo.test_estimate import history
 from tests.rpo.test_stored import answer
-
-pytestmark = pytest.mark.wire
+from tests.scenarios.stage import NoEstimate
 
 WITHIN_S = 60.0
 DEAF = """
@@ -97,6 +97,7 @@ def begun(dr_ctl: Shell, ready: Path) -> Preflight:
     return preflight
 
 
+@pytest.mark.wire
 def test_one_that_hangs_is_ended_in_time_and_is_a_finding(
     dr_ctl: Shell, installation: Installation, deaf: Path
 ) -> None:
@@ -112,6 +113,7 @@ def test_one_that_hangs_is_ended_in_time_and_is_a_finding(
     until_gone(deaf)
 
 
+@pytest.mark.wire
 def test_a_run_that_ends_early_takes_it_along(dr_ctl: Shell, installation: Installation, deaf: Path) -> None:
     preflight = begun(dr_ctl, deaf)
 
@@ -121,47 +123,62 @@ def test_a_run_that_ends_early_takes_it_along(dr_ctl: Shell, installation: Insta
     until_gone(deaf)
 
 
-def test_without_history_none_is_started(dr_ctl: Shell, installation: Installation, deaf: Path) -> None:
-    preflight = Preflight(load(dr_ctl.folder / "dr-ctl.yaml"), "london", SystemClock())
-    preflight.begin()
+class Counted(NoEstimate):
+    begun = 0
 
-    outcome = preflight.end(within_s=0, wait=wait)
-
-    assert isinstance(outcome, NotNeeded)
-    assert [finding.id for finding in outcome.findings] == ["DR-RPO-001"]
+    def __init__(self, *request: object) -> None:
+        super().__init__(*request)
+        Counted.begun += 1
 
 
-def test_a_swapover_takes_a_fresh_stored_estimate_at_once(
-    dr_ctl: Shell, installation: Installation, deaf: Path
+MOVE = ("swapover", "--to", "paris")
+ESCALATE = ("escalate", "--accept-loss", "unknown", "--accept-duplicates", "unknown")
+FENCED = ("quiesce", "fence")
+
+
+@pytest.mark.parametrize(
+    ("minutes_ago", "died_after", "words", "is_made", "says"),
+    [
+        (None, (), MOVE, True, "no estimate: "),
+        (3, (), MOVE, False, "as stored 3 min"),
+        (16, (), MOVE, True, "no estimate: "),
+        (-10, (), MOVE, True, "no estimate: "),  # of a clock that ran ahead
+        (None, ("quiesce",), ("resume",), True, "no estimate: "),
+        (None, FENCED, ("resume",), False, "skipped: clients are out since this run's fence"),
+        (None, (*FENCED, "drain"), ("resume",), False, "skipped: clients are out since this run's fence"),
+        (None, FENCED, ("abort",), False, ""),
+        (None, FENCED, ESCALATE, False, ""),
+    ],
+)
+def test_one_is_made_where_none_is_fresh_and_clients_are_not_out(
+    dr_ctl: Shell,
+    installation: Installation,
+    monkeypatch: pytest.MonkeyPatch,
+    minutes_ago: int | None,
+    died_after: tuple[str, ...],
+    words: tuple[str, ...],
+    is_made: bool,
+    says: str,
 ) -> None:
+    monkeypatch.setattr(Counted, "begun", 0)
+    monkeypatch.setattr("dr_ctl.application.preflight.Estimating", Counted)
     write(history("london"), dr_ctl.folder / "history")
-    store(Place.at(dr_ctl.folder / "history"), answer(lost=7), datetime.now(UTC) - timedelta(minutes=3))
+    if minutes_ago is not None:
+        place = Place.at(dr_ctl.folder / "history")
+        store(place, answer(lost=7), system().now() - timedelta(minutes=minutes_ago))
+    if died_after:
+        killed_after(dr_ctl, installation, *died_after)
 
-    moved = dr_ctl("swapover", "--to", "paris", "--yes", "--json")
+    ended = dr_ctl(*words, "--yes", "--json")
 
-    assert moved.code == 0, moved.document
-    assert "DR-RPO-008" not in moved.ids
-    assert "as stored 3 min" in dr_ctl("runs", "show", moved.document["run"]).out
-    assert not deaf.exists()
-
-
-@pytest.mark.parametrize("minutes_ago", [16, -10])
-def test_a_stored_estimate_that_is_old_or_of_a_clock_ahead_is_not_taken(
-    dr_ctl: Shell, installation: Installation, deaf: Path, minutes_ago: int
-) -> None:
-    (dr_ctl.folder / "history").mkdir()
-    store(Place.at(dr_ctl.folder / "history"), answer(lost=7), datetime.now(UTC) - timedelta(minutes=minutes_ago))
-
-    preflight = begun(dr_ctl, deaf)
-
-    assert isinstance(preflight.end(within_s=0.1, wait=wait), NotNeeded)
-    until_gone(deaf)
+    assert (ended.code, Counted.begun) == (0, is_made), ended.document
+    assert says in dr_ctl("runs", "show", ended.document["run"]).out
 
 
-def test_what_a_stored_estimate_found_is_told_with_it(dr_ctl: Shell, installation: Installation, deaf: Path) -> None:
+def test_what_a_stored_estimate_found_is_told_with_it(dr_ctl: Shell, installation: Installation) -> None:
     (dr_ctl.folder / "history").mkdir()
     told = Finding("DR-RPO-002", Severity.WARNING, "two files were not read", "See them.")
-    store(Place.at(dr_ctl.folder / "history"), replace(answer(lost=7), findings=(told,)), datetime.now(UTC))
+    store(Place.at(dr_ctl.folder / "history"), replace(answer(lost=7), findings=(told,)), system().now())
     preflight = Preflight(load(dr_ctl.folder / "dr-ctl.yaml"), "london", SystemClock())
     preflight.begin()
 
@@ -169,31 +186,6 @@ def test_what_a_stored_estimate_found_is_told_with_it(dr_ctl: Shell, installatio
 
     assert isinstance(outcome, Done)
     assert outcome.findings == (told,)
-
-
-@pytest.mark.parametrize("verbs", [("quiesce", "fence"), ("quiesce", "fence", "drain")], ids=" ".join)
-def test_a_run_that_is_gone_on_with_behind_its_fence_waits_for_none(
-    dr_ctl: Shell, installation: Installation, deaf: Path, verbs: tuple[str, ...]
-) -> None:
-    write(history("london"), dr_ctl.folder / "history")
-    killed_after(dr_ctl, installation, *verbs)
-
-    resumed = dr_ctl("resume", "--yes", "--json")
-
-    assert resumed.code == 0, resumed.document
-    assert "DR-RPO-008" not in resumed.ids
-    assert "skipped: clients are out since this run's fence" in dr_ctl("runs", "show", resumed.document["run"]).out
-    assert not deaf.exists()
-
-
-def test_a_run_that_died_before_its_fence_is_estimated(dr_ctl: Shell, installation: Installation, deaf: Path) -> None:
-    write(history("london"), dr_ctl.folder / "history")
-    killed_after(dr_ctl, installation, "quiesce")
-
-    resumed = dr_ctl("resume", "--yes", "--json")
-
-    assert (resumed.code, "DR-RPO-008" in resumed.ids) == (0, True), resumed.document
-    until_gone(deaf)
 
 
 @pytest.fixture
@@ -209,6 +201,7 @@ def settings_with(dr_ctl: Shell, **more: object) -> None:
     path.write_text(yaml.safe_dump({**told, **more}), encoding="utf-8")
 
 
+@pytest.mark.wire
 @pytest.mark.spark
 @pytest.mark.deep
 def test_a_swapover_whose_spark_hangs_ends_it_before_it_quiesces(
@@ -238,6 +231,7 @@ def test_a_swapover_whose_spark_hangs_ends_it_before_it_quiesces(
     assert running(dr_ctl.folder / "scratch") == []
 
 
+@pytest.mark.wire
 @pytest.mark.spark
 @pytest.mark.deep
 def test_ctrl_c_ends_an_estimate_and_its_java(dr_ctl: Shell, installation: Installation) -> None:
@@ -257,18 +251,3 @@ def test_ctrl_c_ends_an_estimate_and_its_java(dr_ctl: Shell, installation: Insta
     assert asked.wait(WITHIN_S) == 130
     until_gone(scratch)
     assert not any(scratch.glob("dr-ctl-spark-*"))
-
-
-@pytest.mark.parametrize(
-    "words", [("escalate", "--accept-loss", "unknown", "--accept-duplicates", "unknown"), ("abort",)], ids=" ".join
-)
-def test_what_else_ends_a_run_behind_its_fence_makes_none_either(
-    dr_ctl: Shell, installation: Installation, deaf: Path, words: tuple[str, ...]
-) -> None:
-    write(history("london"), dr_ctl.folder / "history")
-    killed_after(dr_ctl, installation, "quiesce", "fence")
-
-    ended = dr_ctl(*words, "--yes", "--json")
-
-    assert ended.code == 0, ended.document
-    assert not deaf.exists()
