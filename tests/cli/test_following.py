@@ -12,7 +12,7 @@ import pytest
 from dr_ctl.core.errors import Stopped
 from dr_ctl.core.system import ThisMachine, running_on
 from tests.cli.conftest import Ended, Shell
-from tests.report.scribe import Scribe, call, cut_off, done
+from tests.report.scribe import Scribe, call, done
 
 NAME = "20261121T020000Z-swapover-paris-7f3a"
 
@@ -108,14 +108,6 @@ def test_a_run_whose_process_died_is_told_from_one_that_ended(
     assert (ended.code, document["data"]) == (0, {"outcome": "open", "entries": 2})
     assert document["summary"] == f"{NAME}: its process is gone and it has not ended"
     assert "dr-ctl resume" in document["findings"][0]["remedy"]
-
-
-def test_a_torn_last_line_of_a_dead_run_is_not_shown(dr_ctl: Shell, folder: Path) -> None:
-    cut_off(folder)
-
-    ended = dr_ctl("runs", "show", "--follow", "--json")
-
-    assert [json.loads(line).get("seq") for line in ended.out.splitlines()] == [1, 2, 3, 4, 5, 6, 7, None]
 
 
 def test_a_line_that_is_half_written_is_waited_for(

@@ -8,35 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Shell
-from tests.report.scribe import cut_off, done
-
-WHOLE = "20261121T020000Z-swapover-paris-7f3a"
-OPEN = "20261122T020000Z-swapover-paris-1b2c"
-EMPTY = "20261123T020000Z-swapover-paris-9d0e"
-
-
-@pytest.fixture
-def runs(dr_ctl: Shell) -> Path:
-    folder = dr_ctl.state / "runs"
-    for name in (WHOLE, OPEN, EMPTY):
-        (folder / name).mkdir(parents=True)
-    done(folder / WHOLE)
-    cut_off(folder / OPEN)
-    return folder
-
-
-@pytest.mark.usefixtures("runs")
-def test_without_a_name_every_run_is_verified(dr_ctl: Shell) -> None:
-    ended = dr_ctl("runs", "verify", "--json")
-
-    document = ended.document
-    assert (ended.code, document["run"], document["findings"]) == (0, None, [])
-    assert [(row["run"], row["verdict"]) for row in document["data"]["runs"]] == [
-        (WHOLE, "whole"),
-        (OPEN, "open"),
-        (EMPTY, "not begun"),
-    ]
-    assert document["summary"] == "3 run(s) looked at, 0 altered, 1 not ended and so not sealed"
+from tests.report.scribe import NAME, done
 
 
 def last_line(folder: Path) -> None:
@@ -69,16 +41,19 @@ def result(folder: Path) -> None:
         (result, "result.json does not say what line {last} of journal.jsonl says of the end"),
     ],
 )
-def test_what_was_altered_ends_10_and_names_the_line(
-    dr_ctl: Shell, runs: Path, alter: Callable[[Path], None], names: str
-) -> None:
-    last = len((runs / WHOLE / "journal.jsonl").read_bytes().splitlines())
-    alter(runs / WHOLE)
+def test_what_was_altered_ends_10_and_names_the_line(dr_ctl: Shell, alter: Callable[[Path], None], names: str) -> None:
+    run, never_begun = (dr_ctl.state / "runs" / name for name in (NAME, "20261123T020000Z-swapover-paris-9d0e"))
+    for folder in (run, never_begun):
+        folder.mkdir(parents=True)
+    done(run)
+    last = len((run / "journal.jsonl").read_bytes().splitlines())
+    alter(run)
 
-    one, all_ = dr_ctl("runs", "verify", WHOLE, "--json"), dr_ctl("runs", "verify")
+    one, all_ = dr_ctl("runs", "verify", NAME, "--json"), dr_ctl("runs", "verify")
 
     assert (one.code, all_.code) == (10, 10)
     assert one.ids == ["DR-JOURNAL-001"]
     assert names.format(last=last, cut=last - 1) in one.document["findings"][0]["text"]
-    assert one.document["run"] == WHOLE
+    assert one.document["run"] == NAME
     assert "1 altered" in all_.out
+    assert "not begun" in all_.out
