@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 LEAST_FILE = "min-ack-count"  # in a lab's directory
 AGAIN_S, GREETING_S = 0.2, 0.5
-FINISH_S, TURN_S = 3.0, 0.005
+FINISH_S, TURN_S = 3.0, 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,8 @@ def produce(fan: FanOut, login: Login, what: Producing) -> None:
                 sending.send_one(lines)
                 # After a stall the rate goes on; missed sends are not made up for in one burst.
                 due = max(due + what.interval_s, now - 1.0)
-        for site, receipt in lines.receive():
+        sends = stopped_at is None and what.producing.is_set() and len(lines.open) >= least
+        for site, receipt in lines.receive(max(0.0005, min(due - growing_s(), TURN_S)) if sends else TURN_S):
             sending.confirmed(site, receipt)
         sending.settle(least, lines.open)
     sending.give_up()
@@ -104,13 +105,13 @@ class _Lines:
                     self.open[site] = client
         return self.open
 
-    def receive(self) -> Iterator[tuple[str, str]]:
-        """Take the receipts that came, and wait a moment for them; a connection that is lost is forgotten."""
+    def receive(self, timeout_s: float) -> Iterator[tuple[str, str]]:
+        """Take the receipts that came, and wait so long for them; a connection that is lost is forgotten."""
         if not self.open:
-            self._what.no_more.wait(TURN_S)
+            self._what.no_more.wait(timeout_s)
         for site, client in list(self.open.items()):
             try:
-                for each in client.receive(TURN_S):
+                for each in client.receive(timeout_s / len(self.open)):
                     if isinstance(each, Confirmed):
                         yield site, each.name
                 client.beat()

@@ -302,7 +302,9 @@ class Load:
                 sending.send(message)
                 # After a stall the rate goes on; missed sends are not made up for in one burst.
                 due = max(due + self._interval_s, now - 1.0)
-            for each in sending.client.receive(max(0.0005, min(due - growing_s(), TURN_S))):
+            # Who may not send has nothing to be in time for, and is woken by what comes.
+            sends = stopped_at is None and self._producing.is_set() and sending.may_send
+            for each in sending.client.receive(max(0.0005, min(due - growing_s(), TURN_S)) if sends else TURN_S):
                 if isinstance(each, Confirmed) and (queue := sending.outstanding.pop(each.name, None)) is not None:
                     sending.let_in = True
                     self.ledger.attempt(queue, each.name)

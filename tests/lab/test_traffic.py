@@ -13,6 +13,7 @@ from dr_ctl.stomp_io.address import Address, Login
 from dr_ctl.stomp_io.frames import Frame
 from dr_ctl_lab.lab import traffic
 from dr_ctl_lab.lab.clients.dialling import Dialler
+from dr_ctl_lab.lab.clients.stomp import StompClient
 from dr_ctl_lab.lab.ledger import Ledger
 from dr_ctl_lab.lab.traffic import Load, Target
 from tests.lab.holding import HoldingConsumer
@@ -79,6 +80,19 @@ def test_every_send_is_durable_anycast_and_has_its_own_id() -> None:
         assert {"persistent": "true", "destination-type": "ANYCAST", "destination": "orders.in"}.items() <= (
             frame.headers.items()
         )
+
+
+def test_who_has_nothing_to_send_waits_for_the_broker_and_does_not_spin(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns, receive = [], StompClient.receive
+    monkeypatch.setattr(StompClient, "receive", lambda *words: turns.append(words) or receive(*words))
+    with door(Queue().answer) as address, Load(target(address), ["orders.in"], 500, consumers=0) as load:
+        load.wait_for(20)
+        load.pause_producing()
+        before = len(turns)
+        time.sleep(0.5)
+        assert len(turns) - before < 100
+        load.resume_producing()
+        load.wait_for(load.counts().sent + 20)
 
 
 def test_what_is_sent_first_is_consumed_and_judged_clean(tmp_path: Path) -> None:

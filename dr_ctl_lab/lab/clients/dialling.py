@@ -16,6 +16,7 @@ from dr_ctl.core.system import Event, beside, system
 from dr_ctl.stomp_io.connection import ConnectionLost
 from dr_ctl.stomp_io.dialect import Dialect
 from dr_ctl.stomp_io.knock import knock
+from dr_ctl.stomp_io.stream import connected
 from dr_ctl_lab.lab.clients.client import GREETING_S, Client, Speaks
 from dr_ctl_lab.lab.clients.stomp import HEART_BEATS, StompClient
 
@@ -73,8 +74,11 @@ class Opener:
             _, connection = knock(address, login, None, timeout_s=timeout_s, headers=self._headers)
             return StompClient(connection, self._dialect) if connection is not None else None
         try:
+            connected(
+                address, None, within_s=timeout_s
+            ).close()  # to learn that nobody listens costs the others far more
             return self._opened(speaks, address, login)
-        except ConnectionLost:
+        except (ConnectionLost, OSError):
             return None
 
     def close(self) -> None:
