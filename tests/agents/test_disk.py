@@ -15,7 +15,7 @@ from dr_ctl.core.model import Role
 from dr_ctl.settings.loader import load
 from tests.agents.test_monitor import REFUSED, Ticking, Watched, on_disk
 from tests.cli.conftest import Shell
-from tests.rpo.full import full_disk
+from tests.rpo.files import full_disk
 
 URLS = ("http://127.0.0.1:1/console/jolokia", "http://127.0.0.1:2/console/jolokia")
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -13,7 +13,7 @@ import pytest
 
 from dr_ctl_lab.lab.lab import Lab
 from tests.broker.driving import LONG_S, Operator, changed_settings
-from tests.rpo.usable import usable_files
+from tests.rpo.files import usable_files
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
 

@@ -22,12 +22,20 @@ def disk_that_takes_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda _file: None)
 
 
+# Histories of tests are small: what costs time is each task, and to compile what runs once.
+CONF = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     from dr_ctl.rpo.pipeline.session import session  # noqa: PLC0415 - the fast tests do without it
 
-    # Histories of tests are small: what costs time is each task, and the compiling of what runs once.
-    with session(master="local[2]", conf={"spark.sql.shuffle.partitions": "2"}, is_busy=False) as started:
+    with session(master="local[2]", conf=CONF, is_busy=False) as started:
         yield started
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import time
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ from dr_ctl.rpo.bounds.result import Bounds
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.rpo.history.writer import TAIL_EVERY_S, Writer
+from tests.rpo.clock import FixedClock
 from tests.rpo.fifo import at
 
 ONE, TWO = "orders-1", "orders-2"
@@ -25,25 +26,13 @@ def role(name: str, second: float, pair: str = ONE) -> Row:
 
 
 def outflow(second: float, depth: int, added: int, *, pair: str = ONE, start: str = "1", kind: str = "mixed") -> Row:
-    return Row(
-        site="london",
-        ts=at(second),
-        pair=pair,
-        kind=kind,
-        name="*",
-        depth=depth,
-        delivering=0,
-        added=added,
-        removed=added - depth,
-        start=start,
-    )
+    counted = {"depth": depth, "delivering": 0, "added": added, "removed": added - depth}
+    return Row(site="london", ts=at(second), pair=pair, kind=kind, name="*", start=start, **counted)
 
 
 def queue(second: float, name: str, depth: int, added: int, *, delivering: int = 0, pair: str = ONE) -> Row:
-    counted = {"depth": depth, "added": added, "removed": added - depth, "acked": added - depth}
-    return Row(
-        site="london", ts=at(second), pair=pair, kind="queue", name=name, delivering=delivering, start="1", **counted
-    )
+    told = outflow(second, depth, added, pair=pair, kind="queue")
+    return replace(told, name=name, acked=added - depth, delivering=delivering)
 
 
 def look(second: float, depth: int, added: int, *queues: Row, pair: str = ONE) -> list[Row]:
@@ -104,62 +93,20 @@ def test_a_look_at_the_outflow_alone_is_nearer_to_the_end(tmp_path: Path) -> Non
     assert at_once.lost.likely <= 4
 
 
-def test_what_was_consumed_is_told_by_the_look_at_the_queues(tmp_path: Path) -> None:
-    """The link stalls: most of what lies in the outflow are acknowledgements."""
-    looks = [look(s, 20 * s, 20 * s, queue(s, "orders", 1, 10 * s)) for s in range(11)]
-    write([row for each in looks for row in each], tmp_path)
-    write(look(10.25, 205, 205), tmp_path)
-
-    found = asked(tmp_path, 10.5)
-
-    # Each of the five that were put in since the queue was looked at may be a message, and one that was sent then.
-    assert found.lost.at_most == 1 + 20
-    assert found.lost.read_at == at(10)
-
-
 def test_what_the_monitor_had_not_written_whole_counts(tmp_path: Path) -> None:
     write(STEADY, tmp_path)
     clock = FixedClock(at(11))
     writer = Writer(tmp_path, clock=clock)
-    writer.add(look(10.5, 1, 105))
+    writer.add(look(10.5, 1, 105, queue(10.5, "orders", 1, 105)))
     clock.passed_s = TAIL_EVERY_S
-    writer.add(look(10.75, 2, 107))
+    writer.add(look(10.75, 2, 107, queue(10.75, "orders", 2, 107)))
 
     before = asked(tmp_path, 11)
     writer.flush()
 
-    assert before.lost.read_at == at(10.75)
+    assert (before.lost.read_at, [each.name for each in before.queues]) == (at(10.75), ["orders"])
     assert asked(tmp_path, 11).as_json() == before.as_json()
     assert list(tmp_path.rglob("_*")) == []
-
-
-def test_the_last_looks_at_queues_count_before_anything_is_written_whole(tmp_path: Path) -> None:
-    clock = FixedClock(at(0))
-    writer = Writer(tmp_path, clock=clock)
-    for s in (0, 5, 10):
-        clock.passed_s = float(s)
-        writer.add(look(s, 20 * s, 20 * s, queue(s, "orders", 1, 10 * s)))
-
-    before = asked(tmp_path, 10.5)
-    writer.flush()
-
-    assert [each.name for each in before.queues] == ["orders"]
-    assert asked(tmp_path, 10.5).as_json() == before.as_json()
-
-
-@dataclass
-class FixedClock:
-    moment: datetime
-    passed_s: float = 0.0
-
-    def now(self) -> datetime:
-        return self.moment
-
-    def monotonic(self) -> float:
-        return self.passed_s
-
-    def sleep(self, seconds: float) -> None:
-        self.passed_s += seconds
 
 
 def test_what_the_sum_says_is_said_once(tmp_path: Path) -> None:
@@ -174,49 +121,33 @@ def test_what_the_sum_says_is_said_once(tmp_path: Path) -> None:
     assert "at most 50 sent in the 4.0 s until" in of_two.findings[0].text
 
 
-@pytest.mark.parametrize("rows", [STEADY[:2], STEADY[:4]])
-def test_without_a_rate_what_came_since_is_not_known(tmp_path: Path, rows: list[Row]) -> None:
-    write(rows, tmp_path)
-
-    found = asked(tmp_path, 14)
-
-    assert (found.lost.at_most, found.duplicates.at_most) == (None, None)
-    assert found.lost.read_at == rows[-1].ts
-    assert ids(found) == ["DR-RPO-011"]
+STAYS = "waiting does not change this"
 
 
-def test_a_site_that_was_seen_down_sent_nothing_after_that(tmp_path: Path) -> None:
-    write([*STEADY, role("unknown", 11), role("down", 12), role("down", 17)], tmp_path)
+@pytest.mark.parametrize(
+    ("later", "now_s", "more", "lost", "because"),
+    [
+        ([role("unknown", 11), role("down", 12), role("down", 17)], 40, {}, 7 + came(2),
+         ("likely 7, at most 37, because 37 = 7 neither shipped nor consumed at the reading of "
+         "2026-03-01T12:00:10.000Z, + at most 30 sent in the 2.0 s until 2026-03-01T12:00:12.000Z, when it was "
+         f"seen down (assuming the highest rate of the last minutes); {STAYS}")),
+        ([], 60, {"down_at": at(20)}, 7 + came(10), "when it was seen down"),
+        ([role("unknown", 15)], 3600, {"silent_since": at(13)}, 7 + came(3),
+         "when its service had ended, by the operator's word"),
+    ],
+    ids=["seen down by the monitor", "seen down now", "ended by the operator's word"],
+)  # fmt: skip
+def test_a_site_sent_nothing_after_its_end(
+    tmp_path: Path, later: list[Row], now_s: float, more: dict[str, object], lost: int, because: str
+) -> None:
+    write([*STEADY, *later], tmp_path)
 
-    found = asked(tmp_path, 40)
+    found = asked(tmp_path, now_s, **more)
 
-    assert found.lost.at_most == 7 + came(2)
-    assert found.because == (
-        "likely 7, at most 37, because 37 = 7 neither shipped nor consumed at the reading of 2026-03-01T12:00:10.000Z, "
-        "+ at most 30 sent in the 2.0 s until 2026-03-01T12:00:12.000Z, when it was seen down (assuming the highest "
-        "rate of the last minutes); waiting does not change this"
-    )
-
-
-def test_who_looks_and_sees_it_down_ends_the_time_there(tmp_path: Path) -> None:
-    write(STEADY, tmp_path)
-
-    found = asked(tmp_path, 60, down_at=at(20))
-
-    assert found.lost.at_most == 7 + came(10)
+    assert found.lost.at_most == lost
     assert found.because is not None
-    assert "when it was seen down" in found.because
-    assert found.because.endswith("waiting does not change this")
-
-
-def test_the_operators_word_on_when_service_ended_bounds_the_time_that_nobody_saw(tmp_path: Path) -> None:
-    write([*STEADY, role("unknown", 15)], tmp_path)
-
-    found = asked(tmp_path, 3600, silent_since=at(13))
-
-    assert found.lost.at_most == 7 + came(3)
-    assert found.because is not None
-    assert "when its service had ended, by the operator's word" in found.because
+    assert because in found.because
+    assert STAYS in found.because
 
 
 def test_looks_by_a_clock_that_is_a_little_ahead_count_by_that_clock(tmp_path: Path) -> None:
@@ -246,26 +177,6 @@ def test_without_history_of_the_site_nothing_is_known(tmp_path: Path, rows: list
         "how much london takes with it is not known; accepting 1000 does not cover the unknown",
     )
     assert found.exceeds(None, "unknown") == ()
-
-
-def test_a_site_that_never_answered_is_not_an_empty_one(tmp_path: Path) -> None:
-    write([role("unknown", 0), role("sick", 5), role("down", 10)], tmp_path)
-
-    found = asked(tmp_path, 14, pairs=[ONE])
-
-    assert found.lost == found.duplicates
-    assert found.lost.at_most is None
-    assert ids(found) == ["DR-RPO-005"]
-
-
-def test_pairs_add_up_from_the_oldest_of_their_looks(tmp_path: Path) -> None:
-    write([*STEADY, *(replace(row, pair=TWO) for row in STEADY), *look(15, 1, 250)], tmp_path)
-
-    found = asked(tmp_path, 16)
-
-    # Five seconds lie before the last look at one: no burst, as ten show ten a second.
-    assert found.lost.at_most == (1 + 20) + (7 + came(6))
-    assert found.lost.read_at == at(10)
 
 
 def test_of_two_pairs_one_unread_makes_the_total_unknown_and_is_named(tmp_path: Path) -> None:
@@ -314,16 +225,6 @@ def test_what_queues_that_were_not_read_would_have_told_counts_as_either(
     assert (found.lost.at_most, found.duplicates.at_most) == (lost, duplicates)
 
 
-def test_a_silence_of_many_files_does_not_hide_the_last_look(tmp_path: Path) -> None:
-    write(STEADY, tmp_path)
-    for minute in range(1, 300):
-        write([role("down", 60 * minute + second, pair) for second in (0, 30) for pair in (ONE, TWO)], tmp_path)
-
-    found = asked(tmp_path, 60 * 300, pairs=[ONE])
-
-    assert found.lost.at_most == 7 + came(50)
-
-
 def test_a_long_history_is_not_read_to_its_beginning(tmp_path: Path) -> None:
     (whole,) = write(STEADY, tmp_path)
     raw = whole.read_bytes()
@@ -336,13 +237,15 @@ def test_a_long_history_is_not_read_to_its_beginning(tmp_path: Path) -> None:
     for minute in range(20):
         (folder / f"20260301T11{minute + 40}00-0.parquet").write_bytes(raw)
     write([*STEADY, *look(15, 0, 250)], tmp_path)
+    for minute in range(1, 100):  # nor does a silence of many files hide the last look
+        write([role("down", 60 * minute + second, pair) for second in (0, 30) for pair in (ONE, TWO)], tmp_path)
     began = time.process_time()
 
-    found = asked(tmp_path, 16)
+    found = asked(tmp_path, 60 * 100, pairs=[ONE])
 
     assert time.process_time() - began < 1
-    assert found.lost.at_most == 20
-    assert ids(found) == []  # none of the empty files of the days before was opened
+    assert found.lost.at_most == 3 * 150 + 40
+    assert ids(found) == ["DR-RPO-003"]  # none of the empty files of the days before was opened
 
 
 def looked(*rows: Row | list[Row]) -> list[Row]:
@@ -361,10 +264,21 @@ AFTER = [
 # Ten sent and eight consumed a second, and seven more for a queue that nobody read.
 UNREAD = [look(s, 25 * s, 9000 + 25 * s, queue(s, "orders.in", 300 + 2 * s, 5000 + 10 * s)) for s in (0, 5, 10)]
 ONE_SIDE = [replace(row, kind="mirror") if row.kind == "mixed" else row for row in STEADY]
+NEVER = [role("unknown", 0), role("sick", 5), role("down", 10)]
+# The link stalls: most of what lies in the outflow are acknowledgements.
+STALLED = [*(look(s, 20 * s, 20 * s, queue(s, "orders", 1, 10 * s)) for s in range(11)), look(10.25, 205, 205)]
+BOTH = looked(STEADY, [replace(row, pair=TWO) for row in STEADY], look(15, 1, 250))
 DOWN, NOT_DOWN = role("down", 12), role("unknown", 17)
 AT_REST = looked(*(look(s, 0, 100, queue(s, "orders.in", 0, 50)) for s in (0, 5, 10)))
 ANY = -1
 BY_HAND: dict[str, tuple[list[Row], float, dict[str, object], int | None, int | None, str]] = {
+    "without a rate": (STEADY[:2], 14, {}, None, None, "DR-RPO-011"),
+    "hardly a rate": (STEADY[:4], 14, {}, None, None, "DR-RPO-011"),
+    "a site that never answered is not an empty one": (NEVER, 14, {"pairs": [ONE]}, None, None, "DR-RPO-005"),
+    # Each of the five that were put in since the queue was looked at may be a message, and one that was sent then.
+    "what was consumed, by the queue": (looked(*STALLED), 10.5, {}, 1 + 20, ANY, ""),
+    # Five seconds lie before the last look at one of the pairs: no burst, as ten show ten a second.
+    "two pairs, from the oldest of their looks": (BOTH, 16, {}, (1 + 20) + (7 + came(6)), ANY, ""),
     # A second may lie on either side of a look.
     "the highest rate, not the last": (
         looked(look(0, 0, 0), look(5, 0, 500), look(10, 0, 505), look(15, 0, 510)), 16, {}, 505, ANY, ""),

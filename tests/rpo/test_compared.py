@@ -13,7 +13,7 @@ from dr_ctl.rpo.core.steps import METRICS
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from tests.rpo.fifo import at
-from tests.rpo.whole import course_of
+from tests.rpo.files import course_of
 
 BEYOND = (0, 2, 5, 1, 4, 4, 7, 3)
 """How many more copies than counters tell were seen at the other site, by look."""
@@ -30,7 +30,7 @@ def test_no_bound_is_below_what_is_likely(tmp_path: Path) -> None:
             Row(**told, kind="mirror", name="q", depth=0, added=removed + 10, removed=removed + 10, link=True),  # type: ignore[arg-type]
             Row(**told, kind="acks", name="q", depth=removed + beyond, added=removed, removed=0, link=True),  # type: ignore[arg-type]
         ]
-    course = course_of([str(path) for path in write(rows, tmp_path)])
+    course = course_of(write(rows, tmp_path))
 
     steps, now = course.steps(0), Now.of(course, 0)
 

@@ -1,4 +1,4 @@
-"""The estimate against simulated histories whose truth is known: figures, bounds, intervals."""
+"""The estimate against simulated histories whose truth is known: bounds, what is likely, intervals."""
 
 from __future__ import annotations
 
@@ -20,15 +20,14 @@ from dr_ctl.rpo.core.scope import BLOCKS
 from dr_ctl.rpo.core.steps import Steps
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
+from tests.rpo.files import course_of, usable_files
 from tests.rpo.simulator import EPOCH, EVERY_S, LOADS, STEP_S, STRETCHED, Load, Truth, history
-from tests.rpo.usable import usable_files
-from tests.rpo.whole import course_of
 
 METRICS = {"loss": ("loss", 1.0), "duplicates": ("duplicates", 1.0), "age_ms": ("age_s", 1000.0)}
 RESOLVED = 5
 """What happens within a few intervals between looks no history resolves: there the bound may be a multiple."""
-SLACK = {"loss": 2, "duplicates": 2, "age_s": 0.05}
-"""Below such figures a share says nothing: one message, one step of the simulator."""
+SLACK = {"loss": (2, 5), "duplicates": (2, 5), "age_ms": (50, 1000)}
+"""Below such figures a share says nothing: of the bound, and of what is likely."""
 
 
 @dataclass(frozen=True)
@@ -51,10 +50,10 @@ class Estimated:
 
 def estimated(rows: list[Row], folder: Path) -> Estimated:
     """Estimate many histories at once, each a pair of its own."""
-    return estimated_of([str(path) for path in write(rows, folder)])
+    return estimated_of(write(rows, folder))
 
 
-def estimated_of(paths: list[str]) -> Estimated:
+def estimated_of(paths: list[Path]) -> Estimated:
     """The same, from files that are there."""
     course = course_of(paths)
     found = Estimated({}, {}, {})
@@ -81,70 +80,112 @@ def _bounds(steps: Steps, at: list[int]) -> list[Bound]:
     return bounds
 
 
-def covered(bounds: list[Bound], truth: Truth) -> tuple[int, int, Truth]:
-    """How many moments of covered time there were, at how many the bound held, and the truth of that time."""
+def held_at(bounds: list[Bound], truth: Truth, scope: str) -> Truth:
+    """The truth of covered time, which is nearly all, and at nearly every moment of which the bound holds."""
     starts = [bound.from_s for bound in bounds]
-    moments = held = 0
-    inside = Truth()
+    held, inside = 0, Truth()
     for at_s, loss, duplicates, age_s in zip(truth.at_s, truth.loss, truth.duplicates, truth.age_s, strict=True):
         place = bisect_right(starts, at_s) - 1
         if place < 0 or at_s >= bounds[place].to_s:
             continue
         bound = bounds[place]
         age_holds = bound.age_s is None or age_s <= bound.age_s + STEP_S
-        moments += 1
         held += loss <= bound.loss and duplicates <= bound.duplicates and age_holds
+        inside.at_s.append(at_s)
         inside.loss.append(loss)
         inside.duplicates.append(duplicates)
         inside.age_s.append(age_s)
-    return moments, held, inside
+    assert len(inside.at_s) > 0.7 * len(truth.at_s), scope
+    assert held >= 0.99 * len(inside.at_s), (scope, held / len(inside.at_s))
+    return inside
 
 
-def simulated(lives: list[tuple[Load, int]], hours: float) -> tuple[list[Row], dict[str, Truth]]:
+def seldom(rows: list[Row], every_s: float) -> list[Row]:
+    """The same with looks at the queues no more often than that."""
+    return [row for row in rows if row.kind != "queue" or (row.ts - EPOCH).total_seconds() % every_s == 0]
+
+
+def check(
+    folder: Path,
+    lives: list[tuple[Load, int]],
+    hours: float,
+    *,
+    every_s: float = EVERY_S,
+    queues_s: float | None = None,
+    within: float = 0.35,
+) -> None:
+    """`within`: so near to the truth are nine in ten likely quantiles, where looks are not stretched."""
     rows: list[Row] = []
-    truths: dict[str, Truth] = {}
+    truths: dict[str, tuple[Load, Truth]] = {}
     for load, seed in lives:
         pair = f"{load.name}-{seed}"
-        told, truths[pair] = history(load, seed, hours=hours, pair=pair)
-        rows += told
-    return rows, truths
-
-
-def check(folder: Path, lives: list[tuple[Load, int]], hours: float) -> None:
-    rows, truths = simulated(lives, hours)
-
+        own, truth = history(load, seed, hours=hours, pair=pair, every_s=every_s, step_s=min(STEP_S, every_s))
+        rows += own if queues_s is None else seldom(own, queues_s)
+        truths[pair] = load, truth
     found = estimated(rows, folder)
 
-    loads = {f"{load.name}-{seed}": load for load, seed in lives}
-    ratios: list[float] = []
-    for scope, truth in truths.items():
-        moments, held, inside = covered(found.bounds[scope], truth)
-        assert moments > 0.7 * len(truth.at_s), scope
-        assert held >= 0.99 * moments, (scope, held / moments)
+    ratios, likely, far = list[float](), 0, []
+    for scope, (load, truth) in truths.items():
+        inside = held_at(found.bounds[scope], truth, scope)
+        interval_s = every_s * (1 + STRETCHED * (load.stretch > 0))
         for metric, (name, per) in METRICS.items():
+            slack, more = SLACK[metric]
             for probability in (0.95, 0.99):
-                said = (found.histograms[scope, metric].quantile(probability) or 0) / per
-                was = inside.quantile(name, probability)
-                assert said >= 0.95 * was - SLACK[name], (scope, metric, probability, said, was)
-                interval_s = EVERY_S * (1 + STRETCHED * (loads[scope].stretch > 0))
-                if was > RESOLVED * interval_s * (1 if name == "age_s" else loads[scope].rate):
-                    ratios.append(said / was)
+                bound, near = (
+                    each[scope, metric].quantile(probability) or 0 for each in (found.histograms, found.likely)
+                )
+                was = inside.quantile(name, probability) * per
+                assert bound >= 0.95 * was - slack, (scope, metric, probability, bound, was)
+                if was > RESOLVED * interval_s * (per if name == "age_s" else load.rate):
+                    ratios.append(bound / was)
+                if not load.stretch and was > more + load.rate * every_s * (name != "age_s"):
+                    likely += 1
+                    far += [(scope, metric, near, was)] if abs(near - was) > max(within * was, more) else []
+    assert len(far) <= 0.1 * likely, far
+    assert likely >= min(12, len(lives))
     above = sum(ratio > 1.35 for ratio in ratios) / len(ratios)
     print(
         f"{len(ratios)} figures of {len(truths)} histories: median {sorted(ratios)[len(ratios) // 2]:.2f} of the truth,"
     )
     print(f"lowest {min(ratios):.2f}, {above:.0%} more than 35 % above")
-    assert above <= 0.1
+    assert above <= 0.1 or queues_s is not None
 
 
-@pytest.mark.deep
-def test_figures_and_bounds_against_the_truth_of_a_few_histories(tmp_path: Path) -> None:
-    check(tmp_path, [(load, 1) for load in LOADS], hours=1.0)
+@pytest.mark.parametrize(
+    ("every_s", "queues_s", "within"),
+    [
+        (EVERY_S, None, 0.35),
+        pytest.param(10.0, None, 0.35, marks=pytest.mark.deep),
+        pytest.param(1.0, None, 0.15, marks=pytest.mark.deep),
+        pytest.param(0.25, None, 0.15, marks=pytest.mark.deep),
+        pytest.param(0.25, 5.0, 0.35, marks=pytest.mark.deep),
+    ],
+)
+def test_figures_and_bounds_against_the_truth_of_a_few_histories(
+    tmp_path: Path, every_s: float, queues_s: float | None, within: float
+) -> None:
+    loads = [load for load in LOADS if not load.stretch or every_s == EVERY_S]
+
+    check(tmp_path, [(load, 1) for load in loads], hours=1.0, every_s=every_s, queues_s=queues_s, within=within)
 
 
 @pytest.mark.chaos
 def test_figures_and_bounds_against_the_truth_of_many_histories(tmp_path: Path) -> None:
     check(tmp_path, [(load, seed) for load in LOADS for seed in range(10)], hours=3.0)
+
+
+@pytest.mark.parametrize("number", [1, *(pytest.param(each, marks=pytest.mark.deep) for each in (3, 6))])
+def test_looks_at_the_outflow_alone_make_no_bound_wrong_and_hardly_one_wider(tmp_path: Path, number: int) -> None:
+    rows, truth = history(LOADS[number], 2, hours=1.0, pair="p", every_s=STEP_S)
+    both = seldom(rows, 5)
+
+    found = estimated(both, tmp_path / "both")
+    every_5_s = estimated([row for row in both if (row.ts - EPOCH).total_seconds() % 5 == 0], tmp_path / "five")
+
+    held_at(found.bounds["p"], truth, "p")
+    for metric in ("loss", "duplicates"):
+        said, before = (each.histograms["p", metric].quantile(0.95) or 0 for each in (found, every_5_s))
+        assert truth.quantile(metric, 0.95) - 1 <= said <= 1.05 * before + 1
 
 
 INTERVALS = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
@@ -201,7 +242,7 @@ def test_intervals_hold_the_quantile_of_the_process(tmp_path: Path, load: Load, 
     """
     among = days(load, HISTORIES, tmp_path)
 
-    found = estimated_of([str(path) for path in usable_files(tmp_path)[0]])
+    found = estimated_of(usable_files(tmp_path)[0])
 
     wrong: list[str] = []
     for metric in METRICS:
@@ -228,7 +269,7 @@ def test_intervals_of_a_few_histories_hold_the_quantile_of_the_process(tmp_path:
     load = LOADS[3]
     among = days(load, 10, tmp_path)
 
-    found = estimated_of([str(path) for path in usable_files(tmp_path)[0]])
+    found = estimated_of(usable_files(tmp_path)[0])
 
     for name, value in PROCESS[load.name].items():
         of = held(found, among, "loss", INTERVALS[name], value)

@@ -8,43 +8,25 @@ import select
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pytest
 
 from dr_ctl.core.errors import EnvironmentFault, UsageError
-from dr_ctl.core.model import Finding
-from dr_ctl.rpo.core.facts import Made
-from dr_ctl.rpo.estimate.estimate import Make, estimate
+from dr_ctl.rpo.estimate.estimate import estimate
 from dr_ctl.rpo.estimate.request import Request, command
 from dr_ctl.rpo.estimate.result import EstimateAnswer, LossClass, LossLimit, Objectives, Verdict
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from tests.rpo import by_hand
+from tests.rpo.clock import FixedClock
 from tests.rpo.fifo import at
-from tests.rpo.torn import tear
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import SparkSession
+from tests.rpo.files import tear
 
 WITHIN_S = 90.0
-
-
-class FixedClock:
-    def __init__(self, now: datetime) -> None:
-        self._now = now
-
-    def now(self) -> datetime:
-        return self._now
-
-    def monotonic(self) -> float:
-        return 0.0
 
 
 def history(site: str = "01", looks: int = 13, pair: str = "orders-1", offset: float = 0) -> list[Row]:
@@ -63,25 +45,16 @@ def history(site: str = "01", looks: int = 13, pair: str = "orders-1", offset: f
     return rows
 
 
-def estimated(spark: SparkSession | None, root: Path, *, now_s: float = 120, **more: object) -> EstimateAnswer:
-    """By Spark, or by hand."""
-    make: Make = by_hand.made if spark is None else partial(made_in(), spark)
-    return estimate(Request(history=root, **more), make, clock=FixedClock(at(now_s)))  # type: ignore[arg-type]
+def estimated(root: Path, *, now_s: float = 120, **more: Any) -> EstimateAnswer:
+    return estimate(Request(history=root, **more), by_hand.made, clock=FixedClock(at(now_s)))
 
 
-def made_in() -> Callable[[SparkSession, Request, int], Made | Finding]:
-    from dr_ctl.rpo.pipeline.make import made  # noqa: PLC0415 - the fast tests do without Spark
-
-    return made
-
-
-@pytest.mark.spark
-def test_an_estimate_from_files_to_verdict(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_estimate_from_files_to_verdict(tmp_path: Path) -> None:
     (first, *_) = write(history(), tmp_path)
     first.with_name("torn.parquet").write_bytes(b"PAR1")
     objectives = Objectives(LossLimit(messages=1000, age_s=30), (LossClass(("audit.#",), LossLimit(messages=70)),))
 
-    answer = estimated(spark, tmp_path, objectives=objectives)
+    answer = estimated(tmp_path, objectives=objectives)
 
     data = answer.as_json()
     assert answer.estimate is not None
@@ -109,7 +82,7 @@ def test_an_estimate_from_files_to_verdict(spark: SparkSession, tmp_path: Path) 
 def test_two_pairs_that_are_looked_at_in_turn(tmp_path: Path) -> None:
     write([*history(), *history(pair="orders-2", offset=5)], tmp_path)
 
-    answer = estimated(None, tmp_path, now_s=1000)
+    answer = estimated(tmp_path, now_s=1000)
 
     assert answer.estimate is not None
     assert answer.estimate.total.loss.now == 120
@@ -122,7 +95,7 @@ def test_two_pairs_that_are_looked_at_in_turn(tmp_path: Path) -> None:
 def test_a_look_from_the_future_is_told_and_not_taken_for_a_fresh_one(tmp_path: Path) -> None:
     write(history(), tmp_path)
 
-    answer = estimated(None, tmp_path, now_s=60)
+    answer = estimated(tmp_path, now_s=60)
 
     assert [finding.id for finding in answer.findings] == ["DR-RPO-020"]
     assert "60 s in the future" in answer.findings[0].text
@@ -144,7 +117,7 @@ def test_a_file_that_is_torn_inside_is_named_and_left_out(tmp_path: Path) -> Non
 def test_a_window_leaves_out_what_lies_outside(tmp_path: Path) -> None:
     write(history(), tmp_path)
 
-    answer = estimated(None, tmp_path, until=at(60), now_s=60)
+    answer = estimated(tmp_path, until=at(60), now_s=60)
 
     assert answer.estimate is not None
     assert (answer.estimate.total.loss.now, answer.estimate.total.loss.max) == (0, 10)
@@ -154,7 +127,7 @@ def test_an_estimate_of_a_site_that_waits_says_whose_echoes_it_counts(tmp_path: 
     waits = [replace(row, site="02") for row in history() if row.kind == "mirror"]
     write([*history(), *waits], tmp_path)
 
-    of_waiting, of_serving = estimated(None, tmp_path, site="02"), estimated(None, tmp_path, site="01")
+    of_waiting, of_serving = estimated(tmp_path, site="02"), estimated(tmp_path, site="01")
 
     [finding] = [each for each in of_waiting.findings if each.id == "DR-RPO-023"]
     assert finding.text.startswith("01 serves, not 02: what 02 got to ship since then are echoes")
@@ -164,7 +137,7 @@ def test_an_estimate_of_a_site_that_waits_says_whose_echoes_it_counts(tmp_path: 
 def test_a_site_that_the_history_does_not_know(tmp_path: Path) -> None:
     write(history(), tmp_path)
 
-    answer = estimated(None, tmp_path, site="paris")
+    answer = estimated(tmp_path, site="paris")
 
     assert answer.estimate is None
     assert answer.verdict is Verdict.UNKNOWN

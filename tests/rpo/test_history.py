@@ -15,7 +15,7 @@ from dr_ctl.rpo.history import files as history
 from dr_ctl.rpo.history.files import SCHEMA, write
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.rpo.history.sources import Source
-from tests.rpo.usable import usable_files
+from tests.rpo.files import usable_files
 
 if TYPE_CHECKING:
     from pathlib import Path

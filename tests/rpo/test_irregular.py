@@ -19,10 +19,10 @@ import pytest
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from tests.rpo import fifo, simulator
+from tests.rpo.files import usable_files
 from tests.rpo.stepped import EVERY_S, Interval, Life, ordinary, shifted, weighted, within
 from tests.rpo.test_coverage import Bound, estimated_of
 from tests.rpo.test_estimate import estimated
-from tests.rpo.usable import usable_files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -164,7 +164,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
     root = tmp_path_factory.mktemp("irregular")
     _files(_lives(), root)
     files, findings = usable_files(root)
-    found = estimated_of([str(file) for file in files])
+    found = estimated_of(files)
     return Told(found.bounds, found.histograms, findings)
 
 
@@ -220,7 +220,7 @@ def test_sites_whose_names_are_numbers_stay_apart(tmp_path: Path) -> None:
     second.live(10, stalled=True)
     write([*first.rows(), *second.rows()], tmp_path)
 
-    answers = {site: estimated(None, tmp_path, site=site, now_s=100).estimate for site in ("01", "1")}
+    answers = {site: estimated(tmp_path, site=site, now_s=100).estimate for site in ("01", "1")}
 
     for site, life in (("01", first), ("1", second)):
         answer = answers[site]
@@ -248,7 +248,7 @@ def test_a_swapover_in_the_middle_does_not_mix_the_directions(tmp_path: Path) ->
     write(rows, tmp_path)
 
     for site, expected in served.items():
-        answer = estimated(None, tmp_path, site=site, now_s=300).estimate
+        answer = estimated(tmp_path, site=site, now_s=300).estimate
         assert answer is not None
         assert answer.window.covered_s == EVERY_S * len(expected)
         assert (answer.total.loss.max, answer.total.age_s.max, answer.total.duplicates.max) == tuple(
@@ -257,6 +257,6 @@ def test_a_swapover_in_the_middle_does_not_mix_the_directions(tmp_path: Path) ->
         intervals = within(expected)
         assert answer.total.loss.p50 == weighted(intervals, "loss", 0.5)
         assert answer.total.age_s.p95 == weighted(intervals, "age_s", 0.95)
-    unasked = estimated(None, tmp_path, now_s=300).estimate
+    unasked = estimated(tmp_path, now_s=300).estimate
     assert unasked is not None
     assert unasked.site == "london"

@@ -1,8 +1,13 @@
-"""The rows and the figures that Spark makes are those made by hand, row for row."""
+"""What Spark says is what is said by hand, row for row and figure for figure: of everything at once, and of hours that
+are kept, whatever came in between: files that are late, mended, torn, joined, gone or from the future; other versions
+beside this one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import shutil
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -10,10 +15,12 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 from dr_ctl.core.model import Finding
 from dr_ctl.rpo.core.calendar import HOUR
+from dr_ctl.rpo.core.facts import Made
 from dr_ctl.rpo.core.hour import Orders, hour, part
 from dr_ctl.rpo.core.rows import SCHEMA
 from dr_ctl.rpo.estimate.backtest import backtest
@@ -22,105 +29,353 @@ from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.estimate.result import LossClass, LossLimit, Objectives
 from dr_ctl.rpo.history.files import tables_of, write
 from dr_ctl.rpo.history.row import Row, micros
+from dr_ctl.rpo.history.upkeep import Upkeep
 from tests.rpo import by_hand
+from tests.rpo.clock import FixedClock
 from tests.rpo.fifo import FifoSite, at
-from tests.rpo.simulator import EPOCH, LOADS, history
-from tests.rpo.test_estimate import FixedClock
+from tests.rpo.files import tear
+from tests.rpo.simulator import LOADS, history
 
+HOUR_S = 3600
 OBJECTIVES = Objectives(
     LossLimit(1000, 60.0), (LossClass(("orders.#",), LossLimit(500)), LossClass(("a",), LossLimit(5)))
 )
-HOUR_S = 3600
+# Of a queue nobody looks for some minutes, of another any more, of a third before.
+UNREAD = {"a": range(200, 290), "b": range(301, 999), "orders.c": range(70)}
 
 
-def loads() -> Iterator[Row]:
-    """Every load of the simulator, each a pair of its own: as the mirror and Classic's outflows are."""
-    for load in LOADS:
-        yield from history(load, 3, hours=1.4, pair=load.name, every_s=10.0)[0]
-
-
-def outflows() -> Iterator[Row]:
-    """A pair for each way in which outflows carry queues: one for all, two for each, one for each and one for all
-    acknowledgements; for hours each stalls, and one is not looked at any more."""
+def lives() -> list[Row]:
+    """Five hours: outflows of all shapes, which stall for hours while queues come, go and come back, a restart, time
+    without looks, a pair that goes; and for two hours one that is looked at often, and one that restarts often."""
+    rows: list[Row] = []
+    for load in (LOADS[3], LOADS[6]):
+        rows += history(load, 4, hours=2, pair=load.name, every_s=20.0, step_s=5.0)[0]
+    rows = [replace(row, ts=row.ts + timedelta(hours=12)) for row in rows]
     for style in ("mixed", "split", "bridges"):
-        machine = FifoSite(style, style, ("a", "b", "orders.c"))  # type: ignore[arg-type]
-        for number in range(300):
+        machine = FifoSite(style, style, tuple(UNREAD))  # type: ignore[arg-type]
+        for number in range(330):
             now = 60.0 * number
             for queue in machine.queues:
                 machine.send(queue, now)
             machine.consume("b")
             for outflow in list(machine.outflows):
-                for _ in range(0 if 60 < number < 220 else 5):
+                for _ in range(0 if 100 < number < 230 else 5):
                     machine.ship(outflow)
-            if number == 250:
+            if number == 245:
                 machine.restart()
-            site = Row(site="london", ts=at(now), pair=style, kind="site", name="serving")
-            yield from [] if style == "split" and number > 280 else [site, *machine.look(now)]
+            looks = [row for row in machine.look(now) if row.kind != "queue" or number not in UNREAD[row.name]]
+            if not 260 < number < 275 and not (style == "split" and number > 290):
+                rows += [Row(site="london", ts=at(now), pair=style, kind="site", name="serving"), *looks]
+    return sorted(rows, key=lambda row: row.ts)
 
 
-def in_rows(table: Any) -> list[tuple[Any, ...]]:
-    whole = table if isinstance(table, pa.Table) else table.select(*SCHEMA.names).toArrow()
-    return sorted(map(str, by_hand.together([whole.select(SCHEMA.names).cast(SCHEMA)]).to_pylist()))  # type: ignore[arg-type]
+ROWS = lives()
+
+
+def append(root: Path, after_s: float, until_s: float) -> None:
+    write([row for row in ROWS if at(after_s) <= row.ts < at(until_s)], root)
+
+
+def asked(root: Path | str, **more: Any) -> Request:
+    return Request(history=root, site="london", objectives=OBJECTIVES, **more)
+
+
+def told(make: Make, request: Request) -> tuple[Any, ...]:
+    """The answer; and all rows behind it, where they are put together."""
+    asked_of = list[Made | Finding]()
+
+    def kept(request: Request, now_us: int) -> Made | Finding:
+        asked_of.append(make(request, now_us))
+        return asked_of[-1]
+
+    answer = estimate(request, kept, clock=FixedClock(at(90 * 86_400)), charted=True)
+    [made] = asked_of
+    assert isinstance(made, Made)
+    return answer.as_json(), answer.curves, [each.id for each in answer.findings], made.facts, rows_of(made)
+
+
+def rows_of(made: Made) -> list[str]:
+    table: Any = made.figures.args[0]  # type: ignore[attr-defined]
+    return in_rows(table if isinstance(table, pa.Table) else table.select(*SCHEMA.names).toArrow())
+
+
+def in_rows(table: pa.Table) -> list[str]:
+    return sorted(map(str, by_hand.together([table.select(SCHEMA.names).cast(SCHEMA)]).to_pylist()))
+
+
+def both(make: Make, root: Path | str, **more: Any) -> tuple[Any, ...]:
+    """By Spark, from hours that are kept, and by hand: the same."""
+    by_tables = told(make, asked(root, **{"store": True, **more}))
+
+    assert by_tables == told(by_hand.made, asked(root, **more))
+    return by_tables
+
+
+def of_the_past(make: Make, root: Path) -> dict[str, Any]:
+    found = backtest(asked(root), make, clock=FixedClock(at(90 * 86_400)))
+    assert found.backtest is not None
+    return found.as_json()
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(
-    ("life", "end"),
-    [(loads, EPOCH + timedelta(hours=1.5)), pytest.param(outflows, at(300 * 60), marks=pytest.mark.deep)],
-)
-def test_every_row_and_every_figure_is_the_one_made_by_hand(tmp_path: Path, make: Make, life: Any, end: Any) -> None:
-    rows = sorted(life(), key=lambda row: row.ts)
-    for number in range(0, len(rows), len(rows) // 7):
-        write(rows[number : number + len(rows) // 7], tmp_path)
-    asked = Request(history=str(tmp_path), site="london", objectives=OBJECTIVES)
+def test_what_is_kept_tells_what_all_rows_tell_hour_after_hour(tmp_path: Path, make: Make, summed: list[int]) -> None:
+    nobody_adds = tmp_path / "summary/aaaaaaaaaaaa-bbbbbbbbbbbb/site=london/hours/day=2026-03-01/part.parquet"
+    nobody_adds.parent.mkdir(parents=True)
+    nobody_adds.write_bytes(b"")
+    os.utime(nobody_adds, (at(-8 * 86_400).timestamp(),) * 2)
+    append(tmp_path, 0, 1.1 * HOUR_S)
+    both(make, tmp_path)
+    append(tmp_path, 1.1 * HOUR_S, 4 * HOUR_S)
+    late(tmp_path)
+    both(make, tmp_path)
+    both(make, tmp_path)
 
-    by_spark, in_hand = (each(asked, micros(end)) for each in (make, by_hand.made))
+    assert summed == [2, 4, 0]
+    assert not nobody_adds.exists()
 
-    assert not isinstance(by_spark, Finding)
-    assert not isinstance(in_hand, Finding)
-    assert in_rows(by_spark.figures.args[0]) == in_rows(in_hand.figures.args[0])  # type: ignore[attr-defined]
-    assert by_spark.facts == in_hand.facts
-    clock = FixedClock(end)
-    for more in ({}, {"since": rows[0].ts + timedelta(minutes=50), "horizon_s": 900.0}):
-        answers = [estimate(replace(asked, **more), each, charted=True, clock=clock) for each in (make, by_hand.made)]  # type: ignore[arg-type]
-        assert answers[0] == answers[1]
-    tests = [backtest(asked, each, clock=clock) for each in (make, by_hand.made)]
-    assert tests[0].as_json() == tests[1].as_json()
-    assert tests[0].backtest is not None
+
+@pytest.mark.spark
+def test_what_is_asked_otherwise_and_the_test_of_the_past_are_those_made_by_hand(tmp_path: Path, make: Make) -> None:
+    append(tmp_path, 0, 1.1 * HOUR_S)
+    torn(tmp_path)
+    append(tmp_path, 0, 0.5 * HOUR_S)
+
+    both(make, tmp_path.as_uri(), store=False, since=at(1000), horizon_s=900.0)
+
+    assert of_the_past(make, tmp_path) == of_the_past(by_hand.made, tmp_path)
+
+
+@pytest.mark.spark
+@pytest.mark.deep
+@pytest.mark.parametrize("at_once", [1_500_000, 400], ids=["", "some queues at a time"])
+def test_every_row_and_every_figure_is_the_one_made_by_hand(
+    tmp_path: Path, make: Make, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    from dr_ctl.rpo.pipeline import hours  # noqa: PLC0415 - the fast tests do without Spark
+
+    monkeypatch.setattr(hours, "AT_ONCE", at_once)
+    for load in LOADS:
+        write(history(load, 3, hours=1.4, pair=load.name, every_s=10.0)[0], tmp_path)
+    for number in range(6):
+        append(tmp_path, number * HOUR_S, (number + 1) * HOUR_S)
+
+    for more in ({}, {"since": at(3000), "horizon_s": 900.0}):
+        both(make, tmp_path, store=False, **more)
+
+    # In a test of the past parts leave out the same looks only where each has queues of every pair.
+    assert at_once == 400 or of_the_past(make, tmp_path) == of_the_past(by_hand.made, tmp_path)
 
 
 @pytest.mark.parametrize("cell_us", [0, 60_000_000])
 def test_an_hour_of_too_many_looks_is_the_same_in_parts(cell_us: int) -> None:
-    """Each part has all looks at outflows, and those at some of the queues."""
-    rows = [row for each in tables_of(sorted(outflows(), key=lambda row: row.ts)) for row in [each[1]]]
-    looks = pa.concat_tables(rows).sort_by("ts")
-    begin_us, end_us = (micros(pc_(looks["ts"]).as_py()) for pc_ in (pc.min, pc.max))
+    """Each part has all looks at outflows, and those at some of the queues of each pair."""
+    rows = [row for row in ROWS if row.pair in ("mixed", "split", "bridges")]
+    looks = pa.concat_tables(table for _, table in tables_of(rows)).sort_by("ts")
+    begin_us, end_us = (micros(each(looks["ts"]).as_py()) for each in (pc.min, pc.max))
     orders = Orders(begin_us, end_us + 1, begin_us, end_us + 1, classes=(("a",),), cell_us=cell_us)
     hour_us = begin_us - begin_us % HOUR
-    is_queue = pc.equal(looks["kind"], "queue")
-    outer = looks.filter(pc.invert(is_queue))
-    queues = looks.filter(is_queue)
-    own = [pa.concat_tables([outer, queues.filter(pc.equal(queues["name"], name))]) for name in ("a", "b", "orders.c")]
-
+    queues, outer = (looks.filter(kind) for kind in (pc.field("kind") == "queue", pc.field("kind") != "queue"))
+    names = queues["name"].unique().to_pylist()
+    own = [pa.concat_tables([outer, queues.filter(pc.field("name") == name)]) for name in names]
     parts = pa.concat_tables(part(each, hour_us, orders) for each in own)
 
     assert in_rows(hour(outer, hour_us, orders, begin_us, parts)) == in_rows(hour(looks, hour_us, orders, begin_us))
 
 
+@pytest.fixture(scope="module")
+def settled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Five hours in files."""
+    root = tmp_path_factory.mktemp("settled")
+    for number in range(5):
+        append(root, number * HOUR_S, (number + 1) * HOUR_S)
+    return root
+
+
+@pytest.fixture
+def root(settled: Path, tmp_path: Path, make: Make) -> Path:
+    """The same, summed up once."""
+    told(make, asked(settled, store=True))
+    shutil.copytree(settled, tmp_path / "history")
+    return tmp_path / "history"
+
+
+def late(root: Path) -> None:
+    """Looks of the third hour, of which somebody knows only now, and who saw another queue."""
+    begin, end = at(2.3 * HOUR_S), at(2.6 * HOUR_S)
+    rows = [row for row in ROWS if row.kind == "queue" and row.pair == "mixed" and begin <= row.ts < end]
+    write([replace(row, name="orders.late") for row in rows], root)
+
+
+def torn(root: Path) -> None:
+    (first, *_) = sorted(root.glob("date=*/site=*/*.parquet"))
+    first.write_bytes(first.read_bytes()[:-100])
+
+
+def gone(root: Path) -> None:
+    sorted(root.glob("date=*/site=*/*.parquet"))[1].unlink()
+
+
+def unfinished(root: Path) -> None:
+    (some, *_) = root.glob("summary/*/*/hours/*/*.parquet")
+    some.write_bytes(some.read_bytes()[:100])
+
+
+def twice(root: Path) -> None:
+    """A run that was cut off before its ledger, and one that comes twice."""
+    [hours] = root.glob("summary/*/*/hours/*/*.parquet")
+    shutil.copy(hours, hours.with_name("part-00000-again.parquet"))
+    for each in root.glob("summary/*/*/files/*.parquet"):
+        each.unlink()
+
+
+def joined(root: Path) -> None:
+    upkeep = Upkeep(root, keep_s=1e9)
+    while upkeep.step(at(8 * HOUR_S)):
+        pass
+
+
 @pytest.mark.spark
 @pytest.mark.deep
-def test_hours_of_too_many_looks_are_done_some_queues_at_a_time(
-    tmp_path: Path, make: Make, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("what", "is_other"),
+    [(late, True), (torn, True), (gone, True), (unfinished, False), (twice, False), (joined, False)],
+)
+def test_hours_whose_files_are_others_now_are_read_again(
+    root: Path, what: Callable[[Path], None], is_other: bool, make: Make, summed: list[int]
 ) -> None:
-    from dr_ctl.rpo.pipeline import hours  # noqa: PLC0415 - the fast tests do without Spark
+    before = told(make, asked(root))
 
-    rows = sorted(outflows(), key=lambda row: row.ts)
-    write(rows, tmp_path)
-    monkeypatch.setattr(hours, "AT_ONCE", len(rows) // 12)
-    asked, end = Request(history=str(tmp_path), site="london", objectives=OBJECTIVES), at(300 * 60)
+    what(root)
 
-    by_spark, in_hand = (each(asked, micros(end)) for each in (make, by_hand.made))
+    assert (both(make, root) != before) is is_other
+    both(make, root)
+    assert (summed[0], summed[-1]) == (0, 0)
+    assert 1 <= summed[1] <= 5
 
-    assert in_rows(by_spark.figures.args[0]) == in_rows(in_hand.figures.args[0])  # type: ignore[union-attr]
-    tests = [backtest(asked, each, clock=FixedClock(end)) for each in (make, by_hand.made)]
-    assert tests[0].as_json() == tests[1].as_json()
+
+@pytest.mark.spark
+@pytest.mark.deep
+def test_a_file_that_is_torn_inside_is_named_by_every_estimate_until_it_is_mended(root: Path, make: Make) -> None:
+    before = told(make, asked(root))
+    second = sorted(root.glob("date=*/site=*/*.parquet"))[1]
+    whole, times = second.read_bytes(), second.stat()
+
+    tear(second)
+    first, again = both(make, root), told(make, asked(root))
+    second.write_bytes(whole)
+    os.utime(second, ns=(times.st_atime_ns, times.st_mtime_ns + 1_000_000))
+
+    assert first == again
+    assert "DR-RPO-002" in first[2]
+    assert both(make, root) == before
+
+
+@pytest.mark.spark
+@pytest.mark.deep
+def test_what_is_asked_otherwise_is_told_otherwise(root: Path, make: Make) -> None:
+    others: list[dict[str, Any]] = [
+        {"exclude": ("orders.#",)},
+        {"since": at(1.6 * HOUR_S)},
+        {"until": at(3.4 * HOUR_S)},
+        {"horizon_s": 900.0},
+    ]
+    before = told(make, asked(root))
+
+    answers = [both(make, root, **other) for other in others]
+
+    assert before not in answers
+    assert answers[-1][0]["total"]["horizon"]["seconds"] == 900.0
+    assert told(make, asked(root)) == before
+
+
+@pytest.mark.spark
+@pytest.mark.deep
+@pytest.mark.parametrize("among_others", [False, True])
+def test_a_look_from_the_future_changes_no_figure(root: Path, make: Make, *, among_others: bool) -> None:
+    before = told(make, asked(root))
+    ahead = [replace(row, ts=row.ts + timedelta(days=400)) for row in ROWS[:9]]
+
+    if among_others:
+        last = [row for row in ROWS if at(5 * HOUR_S) <= row.ts < at(5 * HOUR_S + 1)]
+        [there] = write(last, root)
+        before = told(make, asked(root))
+        pq.write_table(pa.concat_tables([table for _, table in tables_of([*last, *ahead])]), there)
+    else:
+        write(ahead, root)
+
+    for store in (True, False):
+        data, curves, findings, *_ = told(make, asked(root, store=store))
+        assert (data, curves) == before[:2]
+        assert "DR-RPO-020" in findings
+
+
+@pytest.mark.spark
+@pytest.mark.deep
+def test_two_versions_side_by_side_leave_each_others_tables_alone(
+    root: Path, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dr_ctl.rpo.pipeline import hours, tables  # noqa: PLC0415 - the fast tests do without Spark
+
+    own = sorted(root.glob("summary/*/*/*/**/*.parquet"))
+
+    with monkeypatch.context() as other:
+        for module in (tables, hours):
+            other.setattr(module, "version", lambda: "0.0.9 (code aaaaaaaaaaaa)")
+        both(make, root)
+
+    two = sorted(root.glob("summary/*/*/*/**/*.parquet"))
+    assert len(two) == 2 * len(own)
+    assert set(own) < set(two)
+    both(make, root)
+    assert sorted(root.glob("summary/*/*/*/**/*.parquet")) == two
+
+
+@pytest.mark.spark
+@pytest.mark.deep
+def test_of_two_that_end_at_once_one_keeps_what_it_made(root: Path, make: Make) -> None:
+    """The other began before a late file came, and ends after the one that has read it."""
+    from dr_ctl.rpo.pipeline import make as module  # noqa: PLC0415 - the fast tests do without Spark
+
+    def meanwhile(gold: Any, *given: Any) -> None:
+        with pytest.MonkeyPatch.context() as first:
+            first.setattr(module.Gold, "keep", keep)
+            late(root)
+            both(make, root)
+        keep(gold, *given)
+
+    keep = module.Gold.keep
+    append(root, 5 * HOUR_S, 5.2 * HOUR_S)
+    with pytest.MonkeyPatch.context() as second:
+        second.setattr(module.Gold, "keep", meanwhile)
+        told(make, asked(root, store=True))
+
+    both(make, root)
+
+
+@pytest.mark.spark
+@pytest.mark.deep
+def test_days_that_are_over_are_one_file_each(tmp_path: Path, make: Make) -> None:
+    """Some looks a day for eleven weeks, from the middle of a month on; then the first days are removed."""
+    machine, rows = FifoSite("p", "mixed", ("a",)), list[Row]()
+    for number in range(11 * 7 * 8):
+        now = 86_400 * (number // 8 - 15) + 600.0 * (number % 8)
+        machine.send("a", now)
+        machine.consume("a")
+        for _ in range(0 if number % 100 > 90 else 3):
+            machine.ship(("mixed", "*"))
+        rows += [Row(site="london", ts=at(now), pair="p", kind="site", name="serving"), *machine.look(now)]
+    end_s = [1.6 * 86_400, 40.2 * 86_400, 62.0 * 86_400]
+    for from_s, until_s in zip([-1e7, *end_s], end_s, strict=False):
+        write([row for row in rows if at(from_s) <= row.ts < at(until_s)], tmp_path)
+        both(make, tmp_path)
+    both(make, tmp_path)
+
+    days = Counter(path.parent.name for path in tmp_path.glob("summary/*/*/hours/*/*.parquet"))
+    assert len(days) > 70
+    assert {count for day, count in days.items() if day < "day=2026-04-30"} == {1}
+    upkeep = Upkeep(tmp_path, keep_s=40 * 86_400)
+    while upkeep.step(at(end_s[-1])):
+        pass
+    both(make, tmp_path)
+    both(make, tmp_path)
+    assert min(path.name for path in tmp_path.glob("summary/*/*/hours/*")) >= "day=2026-03-22"

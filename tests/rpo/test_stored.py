@@ -16,7 +16,7 @@ from dr_ctl.rpo.estimate import request
 from dr_ctl.rpo.estimate.result import Estimate, EstimateAnswer, SeenWindow, Verdict
 from dr_ctl.rpo.estimate.stored import place, store, stored
 from dr_ctl.settings.model import Place
-from tests.rpo.usable import newest_first, usable_files
+from tests.rpo.files import newest_first, usable_files
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

@@ -34,10 +34,9 @@ from dr_ctl.rpo.history.store import Store
 from dr_ctl.rpo.history.upkeep import Upkeep
 from dr_ctl.settings.model import Place
 from tests.rpo import by_hand, object_store
-from tests.rpo.full import full_disk
+from tests.rpo.files import full_disk, tear
 from tests.rpo.object_store import KEYS, s3_server
 from tests.rpo.simulator import EPOCH, LOADS, history
-from tests.rpo.torn import tear
 
 Ask = Callable[[Request], dict[str, Any]]
 HOURS = 2.5
@@ -122,9 +121,8 @@ def asked(where: Path | Place, now: datetime = NOW) -> Bounds:
 
 def same(here: Any, there: Any) -> bool:
     """Whether two estimates say the same; when each was asked for is not of the history."""
-    told = [{**each.as_json(), "stale_s": None} for each in (here, there)]
-    ids = [[finding.id for finding in each.findings] for each in (here, there)]
-    return told[0] == told[1] and ids[0] == ids[1]
+    told = [({**each.as_json(), "stale_s": None}, [of.id for of in each.findings]) for each in (here, there)]
+    return told[0] == told[1]
 
 
 def test_what_is_written_here_is_in_the_store_with_the_hours_joined_and_the_last_hour_here_too(
@@ -177,8 +175,23 @@ def replace_near(place: Place, near: Path) -> Place:
     return Place(place.where, near)
 
 
+def test_an_estimate_lies_in_the_store_and_is_found_from_elsewhere(
+    tmp_path: Path, rows: list[Row], place: Place
+) -> None:
+    recorded(rows, place, tmp_path / "whole")
+    tidied(place)
+
+    there = estimate(Request(history=place.where, near=str(place.near), store=True), by_hand.made)
+
+    assert same(estimate(Request(history=str(tmp_path / "whole")), by_hand.made), there)
+    of_another_machine = stored(replace_near(place, tmp_path / "nothing here"), "london").stored
+    assert of_another_machine is not None
+    assert of_another_machine == stored(place, "london").stored
+
+
 @pytest.mark.spark
-def test_estimates_by_rows_and_by_summaries_are_the_same_and_are_found_from_elsewhere(
+@pytest.mark.deep
+def test_estimates_by_rows_and_by_summaries_are_the_same_from_a_store(
     tmp_path: Path, rows: list[Row], place: Place, make: Make
 ) -> None:
     recorded(rows, place, tmp_path / "whole")
@@ -190,9 +203,6 @@ def test_estimates_by_rows_and_by_summaries_are_the_same_and_are_found_from_else
     assert same(here, estimate(replace(request, store=False), make))
     assert (tmp_path / "store" / "summary").is_dir()
     assert not (place.near / "summary").exists()
-    of_another_machine = stored(replace_near(place, tmp_path / "nothing here"), "london").stored
-    assert of_another_machine is not None
-    assert of_another_machine == stored(place, "london").stored
 
 
 def test_nobody_waits_for_a_store_that_does_not_answer(

@@ -20,7 +20,7 @@ from dr_ctl.rpo.core.steps import Course, Figures, Steps
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from tests.rpo.fifo import FifoSite, Style, Truth, at
-from tests.rpo.whole import course_of
+from tests.rpo.files import course_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -50,8 +50,7 @@ def bounds(
     classes: tuple[tuple[str, ...], ...] = (("a.#",),),
     exclude: tuple[str, ...] = (),
 ) -> Bounds:
-    paths = [str(path) for path in write(rows, root)]
-    course = course_of(paths, classes=classes, exclude=exclude)
+    course = course_of(write(rows, root), classes=classes, exclude=exclude)
     found: Bounds = {}
     for number, name in enumerate(["total", *(f"class:{place}" for place in range(len(classes)))]):
         steps, now = course.steps(number), Now.of(course, number)

@@ -18,9 +18,7 @@ from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.newest import _begin_us, recent
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.rpo.history.upkeep import Upkeep
-from tests.rpo.full import full_disk
-from tests.rpo.torn import tear
-from tests.rpo.usable import newest_first, usable_files
+from tests.rpo.files import full_disk, newest_first, tear, usable_files
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

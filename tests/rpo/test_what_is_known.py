@@ -24,7 +24,7 @@ NOTHING_MAY_BE_LOST = Objectives(LossLimit(), (LossClass(("payments.#",), LossLi
 def asked(tmp_path: Path) -> Callable[..., EstimateAnswer]:
     def ask(rows: Iterable[Row], now_s: float, **more: object) -> EstimateAnswer:
         write(rows, tmp_path)
-        return estimated(None, tmp_path, now_s=now_s, **more)
+        return estimated(tmp_path, now_s=now_s, **more)
 
     return ask
 

@@ -14,8 +14,7 @@ from dr_ctl.rpo.history import writer as writing
 from dr_ctl.rpo.history.files import TAILS
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.rpo.history.writer import AGAIN_S, Writer
-from tests.rpo.full import full_disk
-from tests.rpo.usable import usable_files
+from tests.rpo.files import full_disk, usable_files
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 QUEUE = Row(site="london", ts=NOON, pair="orders-1", kind="queue", name="orders", depth=2, added=5, removed=3)

@@ -1,0 +1,61 @@
+"""The files of a history on this machine, as tests look into them and spoil them; and a disk that is full."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dr_ctl.core.model import Finding
+from dr_ctl.rpo.core.columns import READ, Columns
+from dr_ctl.rpo.core.cut import Outflows
+from dr_ctl.rpo.core.hour import Orders
+from dr_ctl.rpo.core.queues import Queues
+from dr_ctl.rpo.core.steps import Course
+from dr_ctl.rpo.history.files import listed_anew
+from dr_ctl.rpo.history.sources import Sources
+
+
+def usable_files(
+    root: Path, *, since: datetime | None = None, until: datetime | None = None
+) -> tuple[list[Path], list[Finding]]:
+    files, findings = listed_anew(lambda: Sources(root).usable(since=since, until=until))
+    return [each.path for each in files], findings
+
+
+def newest_first(root: Path, site: str) -> list[Path]:
+    return [each.path for each in Sources(root).newest_first(site)]
+
+
+def course_of(
+    paths: Sequence[Path], *, classes: tuple[tuple[str, ...], ...] = (), exclude: tuple[str, ...] = ()
+) -> Course:
+    """What files say as one series, without hours and rows that add up: for tests that look at single intervals."""
+    tables = [pq.ParquetFile(path).read(columns=[*READ]) for path in sorted(paths)]
+    rows = Columns.of(pa.concat_tables(tables))
+    flows = Outflows.of(rows)
+    mask_of = Orders(0, 0, 0, 0, exclude=exclude, classes=classes).mask
+    return Course(flows, Queues.of(rows, flows, mask_of, 1 + len(classes), (0, 1 << 62)))
+
+
+def tear(path: Path) -> None:
+    """Its footer stays whole, its pages do not."""
+    whole = path.read_bytes()
+    footer = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    path.write_bytes(whole[:4] + b"\xff" * (footer - 4) + whole[footer:])
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """Every write of this process beyond a few bytes of a file fails, as the kernel has it fail."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (16, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
