@@ -1,14 +1,18 @@
-"""The product against what the continuity plugin does by itself: late commands, late confirmations, deleted copies."""
+"""The product against what the continuity plugin does by itself: late commands, late confirmations, deleted copies. No
+move destroys a message that is staged and that nobody had yet, at either site."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dr_ctl.core.system import beside
+from dr_ctl.engine import runbook
 from dr_ctl.topologies.common.view import Peer
 from dr_ctl.topologies.continuity import copies, fence
 from dr_ctl.topologies.continuity.patience import PluginPatience
@@ -17,20 +21,43 @@ from dr_ctl_lab.twin.continuity import beans
 from dr_ctl_lab.twin.continuity.broker import ContinuityBroker
 from dr_ctl_lab.twin.faults import Fault, FaultKind, When
 from dr_ctl_lab.twin.kinds import CONTINUITY
+from dr_ctl_lab.twin.messages import Reason
+from dr_ctl_lab.twin.parts import Acceptor
 from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.patience import impatient
-from tests.twin.matrix import ACCEPTED, Judge, at_rest, done, lose_and_return, put, quick, serving, unprocessed
+from tests.twin.matrix import ACCEPTED, OPERATIONS, at_rest, done, nothing, put, quick, serving, take, unprocessed
 from tests.twin.plugin_subject import DEACTIVATE, PluginSubject
 from tests.twin.subject import until
 
 TOPOLOGY = CONTINUITY
+IN, OUT = "orders.in", "orders.out"
+TO_PARIS, TO_LONDON = (("swapover", "--to", site, "--yes") for site in ("paris", "london"))
 
 
 def plugin(twin: PlayedTwin, site: str) -> ContinuityBroker:
     broker = twin.host(site).broker
     assert isinstance(broker, ContinuityBroker)
     return broker
+
+
+def texts(ended: Ended, ident: str) -> list[str]:
+    return [each["text"] for each in ended.document["findings"] if each["id"] == ident]
+
+
+def at(twin: PlayedTwin, site: str, *queues: str) -> list[int]:
+    return PluginSubject(twin).depths_at(site, *queues)
+
+
+def staged(twin: PlayedTwin, site: str, queue: str = IN) -> int:
+    return len(plugin(twin, site).flows[queue].in_mirror.messages)
+
+
+def activations(twin: PlayedTwin) -> list[str]:
+    return [each.site for each in twin.changes() if each.operation.startswith("activateSite(")]
+
+
+# commands of the plugin's own
 
 
 @pytest.mark.parametrize("rounds", [1, pytest.param(4, marks=pytest.mark.chaos)])
@@ -50,53 +77,42 @@ def test_commands_of_an_outage_activate_nobody(twin: PlayedTwin, dr_ctl: Command
 
         done(dr_ctl("reinstate", lost, "--yes"))
 
-        assert serving(twin) == (left,)
-        assert plugin(twin, left).serves
+        assert (serving(twin), plugin(twin, left).serves) == ((left,), True)
         assert not plugin(twin, lost).service.activated
         lost, left = left, lost
 
 
-def test_a_command_that_comes_late_is_found_and_its_effect_taken_back(
-    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
+def late_command(twin: PlayedTwin) -> None:
+    with twin.still():
+        plugin(twin, "london").service.tell("deactivate-site")
+
+
+def deactivation_and_a_cut(twin: PlayedTwin) -> None:
+    """The other site cannot say that it has nothing left; each activation begins the wait for that anew."""
+    twin.cut()
+    with twin.still():
+        plugin(twin, "paris").service.deactivate()
+
+
+@pytest.mark.parametrize("late", [late_command, deactivation_and_a_cut])
+def test_what_deactivates_the_target_again_is_found_and_taken_back_once(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, late: Callable[[PlayedTwin], None]
 ) -> None:
-    impatient(monkeypatch, PluginPatience, watch_s=1.0)
+    impatient(monkeypatch, PluginPatience, watch_s=1.0, watch_at_most_s=3.0)
+    if late is deactivation_and_a_cut:
+        monkeypatch.setattr(fence, "WAITS_MS", dict.fromkeys(Peer, 1000))
 
     def tell() -> None:
         until(lambda: plugin(twin, "paris").serves)
-        with twin.still():
-            plugin(twin, "london").service.tell("deactivate-site")
+        late(twin)
 
-    late = beside(tell, "late")
-    ended = dr_ctl("swapover", "--to", "paris", "--yes")
-    late.result()
-
-    done(ended)
-    assert plugin(twin, "paris").serves
-    assert serving(twin) == ("paris",)
-    activations = [each for each in twin.changes() if each.operation.startswith("activateSite(")]
-    assert [each.site for each in activations] == ["paris", "paris"]
-
-
-def test_a_site_that_is_about_to_deliver_is_not_activated_over_and_over(
-    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each activation begins its wait for the other site anew, and tells that one to stop."""
-    monkeypatch.setattr(fence, "WAITS_MS", dict.fromkeys(Peer, 1000))
-    impatient(monkeypatch, PluginPatience, watch_s=1.0, watch_at_most_s=3.0)
-
-    def obey() -> None:
-        until(lambda: plugin(twin, "paris").serves)
-        twin.cut()  # so the other site cannot say that it has nothing left
-        with twin.still():
-            plugin(twin, "paris").service.deactivate()
-
-    late = beside(obey, "late")
-    dr_ctl("swapover", "--to", "paris", "--yes")
-    late.result()
+    telling = beside(tell, "late")
+    ended = dr_ctl(*TO_PARIS)
+    telling.result()
 
     until(lambda: plugin(twin, "paris").serves)
-    activations = [each for each in twin.changes() if each.operation.startswith("activateSite(")]
-    assert [each.site for each in activations] == ["paris", "paris"]
+    assert (activations(twin), serving(twin)) == (["paris", "paris"], ("paris",))
+    assert late is deactivation_and_a_cut or done(ended)
 
 
 def test_bridges_that_try_seldom_are_waited_for_and_taken_for_nothing_else(
@@ -105,10 +121,9 @@ def test_bridges_that_try_seldom_are_waited_for_and_taken_for_nothing_else(
     monkeypatch.setattr(beans, "INTERVAL", "3000")
     impatient(monkeypatch, PluginPatience, watch_intervals=1, watch_at_most_s=0.5)
 
-    ended = done(dr_ctl("swapover", "--to", "paris", "--yes"))
+    ended = done(dr_ctl(*TO_PARIS))
 
     assert "which could undo the activation: 0" in ended.err
-    assert serving(twin) == ("paris",)
 
 
 def test_clients_are_out_until_they_are_greeted_and_what_was_held_back_is_delivered_later(
@@ -117,221 +132,17 @@ def test_clients_are_out_until_they_are_greeted_and_what_was_held_back_is_delive
     """The other site never says that it has nothing left."""
     london = plugin(twin, "london").service
     tell = london.tell
+    monkeypatch.setattr(
+        london, "tell", lambda action, **more: action == "notif-outflow-exhausted" or tell(action, **more)
+    )
+    monkeypatch.setitem(fence.WAITS_MS, Peer.DRAINED, 3000)  # longer than the move itself may take
 
-    def all_but_that(action: str, **more: str) -> None:
-        if action != "notif-outflow-exhausted":
-            tell(action, **more)
-
-    monkeypatch.setattr(london, "tell", all_but_that)
-    # Longer than the move itself may take on a machine that has much to do.
-    monkeypatch.setitem(fence.WAITS_MS, Peer.DRAINED, 3000)
-
-    ended = done(dr_ctl("swapover", "--to", "paris", "--yes"))
+    ended = done(dr_ctl(*TO_PARIS))
 
     assert ended.document["data"]["outage_s"] < fence.WAITS_MS[Peer.DRAINED] / 1000
     page = Path(ended.document["data"]["report"]).read_text(encoding="utf-8")
     assert "when paris let them in" in page
     assert "What was held back there is delivered since" in page
-
-
-@pytest.mark.chaos
-@pytest.mark.parametrize("late_s", [0.5, 1.5])
-def test_confirmations_that_come_late_are_waited_for(
-    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, late_s: float
-) -> None:
-    impatient(monkeypatch, PluginPatience, window_s=2.2, watch_s=3.0)
-    for broker in twin.brokers(ContinuityBroker):
-        broker.confirm_s = late_s
-    with twin.load(100, work_ms=1) as traffic:
-        traffic.wait_for(50)
-        moved = dr_ctl("swapover", "--to", "paris", "--yes")
-        traffic.wait_for(traffic.counts().sent + 50)
-        verdict = traffic.stop()
-
-    done(moved)
-    assert verdict.clean
-    assert (verdict.lost, verdict.duplicates) == ((), ())
-
-
-def test_a_console_that_is_slower_than_the_first_look_of_a_drain_is_given_more_time(
-    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    impatient(monkeypatch, PluginPatience, look_s=0.05)
-    put(twin, "london", "orders.in", 3)
-    done(dr_ctl("fence", "london", "--yes"))
-    twin.host("paris").faults.add(Fault(FaultKind.LATE, When(changing=False), times=None, seconds=0.3))
-
-    done(dr_ctl("drain", "--to", "paris", "--yes"))
-
-
-def test_what_is_compared_by_count_only_is_refused_or_accepted_by_name_and_said_so(
-    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    put(twin, "london", "orders.in", 3)
-    twin.wait_mirrored()
-    monkeypatch.setattr(copies, "IDS_UP_TO", 2)
-
-    refused = dr_ctl("swapover", "--to", "paris", "--yes")
-
-    assert refused.code == 10, refused.document
-    assert "DR-CONT-014" in [each["id"] for each in refused.document["findings"] if each["severity"] == "error"]
-    assert not twin.changes()
-    accept = ("--accept-difference", "orders.in=0")
-    done(dr_ctl("fence", "london", "--yes"))
-    told = [
-        done(dr_ctl(*words, *accept)) for words in (("drain", "--to", "paris", "--yes"), ("verify", "--to", "paris"))
-    ]
-    for ended in told:
-        [finding] = [each for each in ended.document["findings"] if each["id"] == "DR-CONT-014"]
-        assert finding["text"].endswith("named: orders.in")
-        assert "is lost" in finding["remedy"]
-
-
-def test_equal_counts_hide_no_loss(twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Messages that could not be named, as many without a copy as with one that should be gone."""
-    put(twin, "london", "orders.in", 3)
-    twin.wait_mirrored()
-    london, paris = plugin(twin, "london"), plugin(twin, "paris")
-    with twin.still():
-        first, *_ = london.queues["orders.in"].live()
-        first.headers = {key: text for key, text in first.headers.items() if key != "_AMQ_DUPL_ID"}
-    done(dr_ctl("fence", "london", "--yes"))
-
-    ended = dr_ctl("drain", "--to", "paris", "--timeout", "1s", "--yes")
-
-    assert ended.code == 24, ended.document
-    assert "a count does not show what would be lost" in ended.document["summary"]
-    assert len(paris.flows["orders.in"].in_mirror.messages) == 3
-
-
-def test_a_deep_queue_that_was_moved_once_is_moved_back(
-    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(copies, "AT_ONCE", 5)
-    put(twin, "london", "orders.in", 40)
-
-    done(dr_ctl("swapover", "--to", "paris", "--yes"))
-    done(dr_ctl("swapover", "--to", "london", "--yes"))
-
-    pair = PluginSubject(twin)
-    assert pair.depths_at("london", "orders.in", "orders.in.in.mirror") == [40, 0]
-
-
-def ends_of(folder: Path, ended: Ended) -> dict[str, Any]:
-    """The evidence of each step, by its verb."""
-    lines = (folder / "state" / "runs" / ended.document["run"] / "journal.jsonl").read_text(encoding="utf-8")
-    told = [json.loads(line) for line in lines.splitlines()]
-    return {each["step"][3:]: each["evidence"] for each in told if each["kind"] == "step" and each["evidence"]}
-
-
-def test_what_came_back_to_where_it_was_is_removed_while_clients_are_served(
-    twin: PlayedTwin, dr_ctl: Command, tmp_path: Path
-) -> None:
-    put(twin, "london", "orders.in", 120)
-    done(dr_ctl("swapover", "--to", "paris", "--yes"))
-    twin.wait_mirrored()
-    with twin.load(100, work_ms=1, queues=["orders.out"]) as traffic:
-        traffic.wait_for(50)
-        back = done(dr_ctl("swapover", "--to", "london", "--yes"))
-        traffic.wait_for(traffic.counts().sent + 50)
-        verdict = traffic.stop()
-
-    ends = ends_of(tmp_path, back)
-    assert ends["catch-up"]["removed"] == 120
-    assert "orders.in" not in ends["drain"]["removed"]
-    assert PluginSubject(twin).depths_at("london", "orders.in", "orders.in.in.mirror") == [120, 0]
-    assert verdict.clean
-    assert not verdict.redelivered
-
-
-def test_what_was_answered_and_not_removed_is_not_said_to_be(twin: PlayedTwin, dr_ctl: Command, tmp_path: Path) -> None:
-    put(twin, "london", "orders.in", 20)
-    done(dr_ctl("swapover", "--to", "paris", "--yes"))
-    twin.wait_mirrored()
-    twin.host("london").faults.add(Fault(FaultKind.IDLE, When(operation="removeMessages"), times=2))
-
-    back = done(dr_ctl("swapover", "--to", "london", "--yes"))
-
-    ends = ends_of(tmp_path, back)
-    assert ends["catch-up"]["removed"] == 0
-    assert ends["drain"]["removed"] == {"orders.in": 20}
-
-
-def test_what_a_return_brings_stands_in_the_result_that_its_journal_seals(
-    twin: PlayedTwin, dr_ctl: Command, tmp_path: Path
-) -> None:
-    lose_and_return(twin, dr_ctl)
-
-    told = done(dr_ctl("reinstate", "london", "--yes")).document
-
-    sealed = json.loads((tmp_path / "state" / "runs" / told["run"] / "result.json").read_text(encoding="utf-8"))
-    assert told["data"]["residue"] == {"messages": 1, "acknowledgements": 1, "duplicates_at_most": 1}
-    assert sealed["data"]["residue"] == told["data"]["residue"]
-
-
-def test_a_copy_that_the_plugin_deleted_refuses_the_move_and_is_named(twin: PlayedTwin, dr_ctl: Command) -> None:
-    put(twin, "london", "orders.in", 3)
-    pair = PluginSubject(twin)
-    with pair.client("london") as client:
-        client.subscribe("orders.in")
-        held = client.message()
-        client.confirmed("DISCONNECT")
-    pair.staged("orders.in", 2)
-
-    ended = dr_ctl("swapover", "--to", "paris", "--yes")
-
-    assert ended.code == 20, ended.document
-    [finding] = [each for each in ended.document["findings"] if each["id"] == "DR-CONT-013"]
-    assert held.headers["_AMQ_DUPL_ID"] in finding["text"]
-    assert serving(twin) == ("london",)
-    assert pair.depths_at("london", "orders.in") == [3]
-
-
-def without_its_store(twin: PlayedTwin, site: str) -> None:
-    twin.kill(site)
-    with twin.still():
-        for queue in twin.host(site).broker.queues.values():
-            queue.messages.clear()
-    twin.start(site)
-
-
-def test_copies_stay_where_the_site_that_is_left_came_back_without_its_store(twin: PlayedTwin, dr_ctl: Command) -> None:
-    """Nobody consumed these messages, and their last copies wait at the other site."""
-    put(twin, "london", "orders.in", 5)
-    twin.wait_mirrored()
-    without_its_store(twin, "london")
-    pair = PluginSubject(twin)
-    done(dr_ctl("activate", "london", "--yes"))
-
-    refused = dr_ctl("swapover", "--to", "paris", "--yes")
-
-    [finding] = [each for each in refused.document["findings"] if each["id"] == "DR-CONT-019"]
-    assert (refused.code, serving(twin)) == (20, ("london",))
-    assert pair.depths_at("paris", "orders.in.in.mirror") == [5]
-
-    words = finding["remedy"].split()
-    accepted = words[words.index("--accept-difference") :][:2]
-    done(dr_ctl("swapover", "--to", "paris", "--yes", accepted[0], accepted[1].rstrip(":")))
-
-    assert len(unprocessed(twin)) == 5
-    assert pair.depths_at("paris", "orders.in") == [5]
-
-
-def test_a_return_delivers_what_nothing_proves_and_says_so(twin: PlayedTwin, dr_ctl: Command) -> None:
-    put(twin, "london", "orders.in", 5)
-    twin.wait_mirrored()
-    twin.kill("london")
-    plugin(twin, "paris").full.add("orders.in")  # its queue takes nothing of what is staged
-    done(dr_ctl("failover", "--to", "paris", "--yes", *ACCEPTED))
-    with twin.still():
-        for queue in twin.host("london").broker.queues.values():
-            queue.messages.clear()
-    twin.start("london")
-
-    back = done(dr_ctl("reinstate", "london", "--yes"))
-
-    assert "orders.in: 5" in next(each["text"] for each in back.document["findings"] if each["id"] == "DR-CONT-019")
-    assert len(unprocessed(twin)) == 5
 
 
 def test_both_sites_inactive_is_said_and_activate_repairs_it(twin: PlayedTwin, dr_ctl: Command) -> None:
@@ -341,52 +152,341 @@ def test_both_sites_inactive_is_said_and_activate_repairs_it(twin: PlayedTwin, d
 
     done(dr_ctl("activate", "london", "--yes"))
 
-    assert plugin(twin, "london").serves
     assert dr_ctl("status").document["summary"] == "london serves"
 
 
-MEETS = [
-    ("paris", Fault(FaultKind.ERROR, When(operation="activateSite"), times=None), (20, 22)),
-    ("paris", Fault(FaultKind.IDLE, When(operation="activateSite")), (0,)),
-    ("london", Fault(FaultKind.IDLE, When(operation="deactivateSite"), times=None), (20,)),
-]
-MEETS_TOO = [
-    ("paris", Fault(FaultKind.UNANSWERED, When(operation="activateSite")), (0,)),
-    ("paris", Fault(FaultKind.DIES_AFTER, When(operation="activateSite"), back_after_s=0.2), (0, 20, 22, 23)),
-    ("paris", Fault(FaultKind.DIES_BEFORE, When(operation="activateSite"), back_after_s=0.2), (0, 20, 22, 23)),
-    ("london", Fault(FaultKind.RESET, When(operation="deactivateSite")), (20,)),
-    ("london", Fault(FaultKind.UNANSWERED, When(operation="deactivateSite")), (0,)),
-    ("london", Fault(FaultKind.DIES_AFTER, When(operation="deactivateSite"), back_after_s=0.2), (0, 20, 22, 23)),
-]
+# copies, by id and by count
 
 
-@pytest.mark.parametrize(
-    ("site", "fault", "codes"),
-    [*MEETS, *(pytest.param(*each, marks=pytest.mark.chaos) for each in MEETS_TOO)],
-    ids=lambda told: f"{told.when.operation} {told.kind.value}" if isinstance(told, Fault) else "",
-)
-def test_whatever_the_call_meets_that_opens_or_closes_a_site_its_end_is_said(
-    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, site: str, fault: Fault, codes: tuple[int, ...]
+def test_a_console_that_is_slower_than_the_first_look_of_a_drain_is_given_more_time(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    judge = Judge(twin, monkeypatch)
-    before = at_rest(twin)
-    twin.host(site).faults.add(fault)
+    impatient(monkeypatch, PluginPatience, look_s=0.05)
+    put(twin, "london", IN, 3)
+    done(dr_ctl("fence", "london", "--yes"))
+    twin.host("paris").faults.add(Fault(FaultKind.LATE, When(changing=False), times=None, seconds=0.3))
 
-    with quick(monkeypatch), monkeypatch.context() as patch:
-        impatient(patch, activate_s=2.0)  # it is tried again after half a second
-        ended = dr_ctl("swapover", "--to", "paris", "--yes")
+    done(dr_ctl("drain", "--to", "paris", "--yes"))
 
-    twin.host(site).faults.clear()
-    until(lambda: all(twin.host(each).broker.alive for each in twin.sites))
-    assert judge.twice == []
-    assert ended.code in codes, ended.document
-    match ended.code:
-        case 0:
-            assert (serving(twin), plugin(twin, "paris").serves) == (("paris",), True)
-        case 20:
-            assert (serving(twin), plugin(twin, "london").serves) == (("london",), True)
-            assert fault.kind in (FaultKind.DIES_AFTER, FaultKind.DIES_BEFORE) or at_rest(twin) == before
-        case 23:
-            assert serving(twin) == ()
-        case _:
-            assert "look at" in ended.document["summary"], ended.document
+
+def test_what_is_compared_by_count_only_is_refused_or_accepted_by_name_and_said_so(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(twin, "london", IN, 3)
+    twin.wait_mirrored()
+    monkeypatch.setattr(copies, "IDS_UP_TO", 2)
+
+    refused = dr_ctl(*TO_PARIS)
+
+    assert (refused.code, twin.changes()) == (10, []), refused.document
+    assert texts(refused, "DR-CONT-014") != []
+    accept = ("--accept-difference", f"{IN}=0")
+    done(dr_ctl("fence", "london", "--yes"))
+    for words in (("drain", "--to", "paris", "--yes"), ("verify", "--to", "paris")):
+        ended = done(dr_ctl(*words, *accept))
+        [finding] = [each for each in ended.document["findings"] if each["id"] == "DR-CONT-014"]
+        assert (finding["text"].endswith(f"named: {IN}"), "is lost" in finding["remedy"]) == (True, True)
+
+
+def test_equal_counts_hide_no_loss(twin: PlayedTwin, dr_ctl: Command) -> None:
+    """Messages that could not be named, as many without a copy as with one that should be gone."""
+    put(twin, "london", IN, 3)
+    twin.wait_mirrored()
+    with twin.still():
+        first, *_ = plugin(twin, "london").queues[IN].live()
+        first.headers = {key: text for key, text in first.headers.items() if key != "_AMQ_DUPL_ID"}
+    done(dr_ctl("fence", "london", "--yes"))
+
+    ended = dr_ctl("drain", "--to", "paris", "--timeout", "1s", "--yes")
+
+    assert (ended.code, staged(twin, "paris")) == (24, 3), ended.document
+    assert "a count does not show what would be lost" in ended.document["summary"]
+
+
+@pytest.mark.parametrize(("count", "idle"), [(120, 0), (20, 2)], ids=["removed", "answered and not removed"])
+def test_what_came_back_to_where_it_was_is_removed_while_clients_are_served(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, count: int, idle: int
+) -> None:
+    """However deep; what was not removed then is once they are out."""
+    monkeypatch.setattr(copies, "AT_ONCE", 20)
+    put(twin, "london", IN, count)
+    done(dr_ctl(*TO_PARIS))
+    twin.wait_mirrored()
+    if idle:
+        twin.host("london").faults.add(Fault(FaultKind.IDLE, When(operation="removeMessages"), times=idle))
+
+    back = done(dr_ctl(*TO_LONDON))
+
+    lines = (tmp_path / "state" / "runs" / back.document["run"] / "journal.jsonl").read_text(encoding="utf-8")
+    steps = [each for each in map(json.loads, lines.splitlines()) if each["kind"] == "step" and each["evidence"]]
+    ends: dict[str, Any] = {each["step"][3:]: each["evidence"] for each in steps}
+    assert ends["catch-up"]["removed"] == (0 if idle else count)
+    assert ends["drain"]["removed"].get(IN) == (count if idle else None)
+    assert at(twin, "london", IN, f"{IN}.in.mirror") == [count, 0]
+
+
+def test_a_copy_that_the_plugin_deleted_refuses_the_move_and_is_named(twin: PlayedTwin, dr_ctl: Command) -> None:
+    put(twin, "london", IN, 3)
+    pair = PluginSubject(twin)
+    with pair.client("london") as client:
+        client.subscribe(IN)
+        held = client.message()
+        client.confirmed("DISCONNECT")
+    pair.staged(IN, 2)
+
+    ended = dr_ctl(*TO_PARIS)
+
+    assert (ended.code, serving(twin), at(twin, "london", IN)) == (20, ("london",), [3]), ended.document
+    assert held.headers["_AMQ_DUPL_ID"] in texts(ended, "DR-CONT-013")[0]
+
+
+def empty(twin: PlayedTwin, site: str) -> None:
+    """It comes back without its store."""
+    twin.kill(site)
+    with twin.still():
+        for queue in twin.host(site).broker.queues.values():
+            queue.messages.clear()
+    twin.start(site)
+
+
+def test_copies_stay_where_the_site_that_is_left_came_back_without_its_store(twin: PlayedTwin, dr_ctl: Command) -> None:
+    """Nobody consumed these messages, and their last copies wait at the other site."""
+    put(twin, "london", IN, 5)
+    twin.wait_mirrored()
+    empty(twin, "london")
+    done(dr_ctl("activate", "london", "--yes"))
+
+    refused = dr_ctl(*TO_PARIS)
+
+    [finding] = [each for each in refused.document["findings"] if each["id"] == "DR-CONT-019"]
+    assert (refused.code, serving(twin), staged(twin, "paris")) == (20, ("london",), 5)
+    words = finding["remedy"].split()
+    option, difference = words[words.index("--accept-difference") :][:2]
+    done(dr_ctl(*TO_PARIS, option, difference.rstrip(":")))
+    assert (len(unprocessed(twin)), at(twin, "paris", IN)) == (5, [5])
+
+
+def test_a_return_delivers_what_nothing_proves_and_says_so(twin: PlayedTwin, dr_ctl: Command) -> None:
+    put(twin, "london", IN, 5)
+    twin.wait_mirrored()
+    twin.kill("london")
+    plugin(twin, "paris").full.add(IN)  # its queue takes nothing of what is staged
+    done(dr_ctl("failover", "--to", "paris", "--yes", *ACCEPTED))
+    empty(twin, "london")
+
+    back = done(dr_ctl("reinstate", "london", "--yes"))
+
+    assert (f"{IN}: 5" in texts(back, "DR-CONT-019")[0], len(unprocessed(twin))) == (True, 5)
+
+
+# what is staged, and nobody had
+
+
+@pytest.fixture
+def brief(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The runbooks with a catch-up that does not wait for long, but for longer than what is stuck is given."""
+    mine = tmp_path / "runbooks"
+    mine.mkdir()
+    for path in runbook.files(runbook.shipped()):
+        (mine / path.name).write_text(path.read_text().replace("{within: 1m}", "{within: 1s}"))
+    with monkeypatch.context() as patch:
+        patch.setattr(runbook, "shipped", lambda: mine)
+        yield
+
+
+def delivers_again(twin: PlayedTwin) -> None:
+    """There is room again at London."""
+    broker = plugin(twin, "london")
+    with twin.still():
+        broker.full.clear()
+        broker.changed.notify_all()
+
+
+@pytest.fixture
+def had(twin: PlayedTwin, dr_ctl: Command) -> set[str]:
+    """London serves, and its address takes nothing of what was written at Paris; who the messages are."""
+    done(dr_ctl(*TO_PARIS))
+    put(twin, "paris", IN, 10)
+    twin.wait_mirrored()
+    plugin(twin, "london").full.add(IN)
+    moved = done(dr_ctl(*TO_LONDON))
+    assert staged(twin, "london") == 10
+    assert texts(moved, "DR-CONT-018") == [f"staged at london and not taken by its queues: {IN}: 10"]
+    return unprocessed(twin)
+
+
+@pytest.mark.usefixtures("brief")
+def test_an_address_that_takes_nothing_is_no_queue_that_has_it_already(
+    twin: PlayedTwin, dr_ctl: Command, had: set[str]
+) -> None:
+    refused = dr_ctl(*TO_PARIS)
+
+    assert (refused.code, serving(twin), unprocessed(twin)) == (10, ("london",), had), refused.document
+    assert f"london still delivers 10 staged message(s) of {IN}" in refused.document["summary"]
+    assert texts(refused, "DR-CONT-017") == [f"staged at london and not taken by its queues: {IN}: 10"]
+    delivers_again(twin)
+    done(dr_ctl(*TO_PARIS))
+    assert unprocessed(twin) == had
+
+
+def test_step_by_step_what_was_never_delivered_refuses_the_drain_and_is_named(
+    twin: PlayedTwin, dr_ctl: Command, had: set[str]
+) -> None:
+    done(dr_ctl("fence", "london", "--yes"))
+
+    ended = dr_ctl("drain", "--to", "paris", "--yes")
+
+    assert (ended.code, unprocessed(twin)) == (10, had), ended.document
+    assert f"staged at london and never delivered there: {IN}: 10" in texts(ended, "DR-CONT-017")[0]
+    assert dr_ctl("verify", "--to", "paris").code != 0
+    delivers_again(twin)
+    done(dr_ctl("activate", "london", "--yes"))
+    until(lambda: staged(twin, "london") == 0)
+    twin.wait_mirrored()
+    done(dr_ctl(*TO_PARIS))
+    assert unprocessed(twin) == had
+
+
+def test_what_arrives_behind_the_fence_was_never_delivered_either(twin: PlayedTwin, dr_ctl: Command) -> None:
+    """A person moves the service with the plugin's console while the link is cut."""
+    done(dr_ctl(*TO_PARIS))
+    twin.cut()
+    until(lambda: not plugin(twin, "paris").attached)
+    put(twin, "paris", IN, 30)
+    with twin.still():
+        plugin(twin, "paris").keep_clients_out()
+        plugin(twin, "london").service.activate(1)
+    until(lambda: plugin(twin, "london").serves)
+    done(dr_ctl("fence", "london", "--yes"))
+    twin.heal()
+    twin.wait_mirrored()
+
+    ended = dr_ctl("drain", "--to", "paris", "--yes")
+
+    assert (ended.code, len(unprocessed(twin)), texts(ended, "DR-CONT-017") != []) == (10, 30, True), ended.document
+
+
+@pytest.fixture
+def staged_again(twin: PlayedTwin) -> None:
+    """What clients of London have consumed comes back to be delivered there once more, and Paris keeps its copies: what
+    a waiting site does that is started again while it holds messages."""
+    put(twin, "london", IN, 3)
+    twin.wait_mirrored()
+    london = plugin(twin, "london")
+    with twin.still():
+        flow = london.flows[IN]
+        for message in list(flow.queue.live()):
+            flow.queue.remove(message, Reason.NORMAL)
+            flow.in_mirror.add(replace(message, number=london.next_number(), address=flow.in_mirror.address))
+        london.changed.notify_all()
+    assert staged(twin, "london") == staged(twin, "paris") == 3
+
+
+@pytest.mark.usefixtures("staged_again")
+def test_what_a_queue_refuses_that_takes_what_others_send_it_had_before(twin: PlayedTwin, dr_ctl: Command) -> None:
+    with twin.load(100, queues=[IN]) as traffic:
+        traffic.wait_for(20)
+        ended = done(dr_ctl(*TO_PARIS))
+        traffic.wait_for(traffic.counts().sent + 20)
+        verdict = traffic.stop()
+
+    assert f"refused there, for they were delivered before: {IN}: 3" in ended.err
+    assert (verdict.clean, verdict.unexpected) == (True, ())  # none of the three was delivered again
+    assert staged(twin, "paris") == 0
+
+
+@pytest.mark.usefixtures("staged_again", "brief")
+@pytest.mark.parametrize("why", ["FAIL", "BLOCK", "DROP", "idle", "unread"])
+def test_what_a_queue_refuses_that_is_idle_or_may_be_full_stays_where_it_is(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    if why in ("FAIL", "BLOCK", "DROP"):
+        plugin(twin, "london").full.add(IN)
+        plugin(twin, "london").when_full = why
+    if why == "unread":
+        monkeypatch.setattr("dr_ctl_lab.twin.artemis.beans.SETTINGS", "another()")
+
+    with twin.load(100, queues=[OUT if why == "idle" else IN]) as traffic:
+        traffic.wait_for(1)
+        refused = dr_ctl(*TO_PARIS)
+        verdict = traffic.stop()
+
+    assert (refused.code, texts(refused, "DR-CONT-017") != [], verdict.clean) == (10, True, True), refused.document
+    assert ("whether it refuses them was not read" in refused.document["summary"]) == (why == "unread")
+    assert staged(twin, "london") == staged(twin, "paris") == 3
+
+
+@pytest.mark.usefixtures("brief")
+@pytest.mark.parametrize("site", [pytest.param("london", marks=pytest.mark.deep), "paris"])
+@pytest.mark.parametrize(
+    "operation",
+    # Two of these are parts of the others.
+    [
+        *("swapover", "failback", "failover", "unfence"),
+        *(pytest.param(each, marks=pytest.mark.deep) for each in ("activate", "reinstate")),
+    ],
+)
+def test_whatever_is_done_while_an_address_takes_nothing_every_message_lies_somewhere(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, operation: str, site: str
+) -> None:
+    OPERATIONS[operation].before(twin, dr_ctl)
+    before = unprocessed(twin)
+    plugin(twin, site).full.add(IN)
+
+    with quick(monkeypatch):
+        dr_ctl(*OPERATIONS[operation].words, "--yes")
+        dr_ctl(*TO_LONDON)
+
+    at_rest(twin)
+    assert before
+    assert before <= unprocessed(twin)
+
+
+# queues that vanish
+
+
+def test_a_queue_that_vanishes_behind_the_fence_undoes_the_run(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Deleted with its last consumer, while copies of it at the other site have lost their acknowledgements."""
+    nothing(twin, dr_ctl)
+    london = plugin(twin, "london")
+    with monkeypatch.context() as patch:
+        patch.setattr(london, "removed", lambda *_: None)  # the acknowledgements are lost
+        for _ in range(2):
+            take(twin, "london", IN)
+    deactivate = london.service.deactivate
+    monkeypatch.setattr(london.service, "deactivate", lambda: (deactivate(), london.destroy_queue(IN))[0])
+
+    ended = dr_ctl(*TO_PARIS)
+
+    assert (ended.code, ended.document["data"]["undone"], serving(twin)) == (20, True, ("london",)), ended.document
+    assert (texts(ended, "DR-CONT-005") != [], staged(twin, "paris")) == (True, 2)
+
+
+@pytest.mark.parametrize(("site", "codes"), [("london", (20, 24)), ("paris", (20, 23))])
+def test_a_queue_that_vanishes_in_the_middle_of_a_return_ends_it_in_words(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, site: str, codes: tuple[int, ...]
+) -> None:
+    """At the serving site what the plugin leaves of its flow is put back by the bean that it has then, unless something
+    of the residue was staged there by then: that was not compared, and stays held."""
+    impatient(monkeypatch, compared_s=0.3, undo_s=1.0)
+    OPERATIONS["reinstate"].before(twin, dr_ctl)
+    paris = plugin(twin, "paris")
+    opens = paris.open_door
+
+    def with_its_last_consumer(acceptor: Acceptor) -> None:
+        opens(acceptor)
+        if acceptor.name == "mirror":
+            plugin(twin, site).destroy_queue(OUT, with_takers=True)
+
+    monkeypatch.setattr(paris, "open_door", with_its_last_consumer)
+
+    ended = dr_ctl("reinstate", "london", "--timeout", "3s", "--yes")
+
+    assert (ended.code in codes, serving(twin)) == (True, ("paris",)), ended.document
+    assert ended.document["data"]["undone"] is (ended.code != 23)
+    assert site == "london" or "was deleted at paris meanwhile" in ended.document["summary"]
+    if ended.code == 23:
+        kept = paris.queues[f"{OUT}.in.mirror"]
+        assert (kept.paused, len(kept.messages) > 0) == (True, True)

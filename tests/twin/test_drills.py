@@ -1,40 +1,43 @@
-"""What a night is like: something is broken, the first screen is read, what it names is typed, and it ends well."""
+"""What a night is like: something is broken, the first screen is read, what it names is typed, and it ends well; and
+the figures on it: no bound is below what any reading shows, and every command says the same."""
 
 from __future__ import annotations
 
 import itertools
 import re
 import shlex
-from dataclasses import dataclass, replace
+from contextlib import closing
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-import tests.patience
+from dr_ctl.agents.monitor import Monitor
+from dr_ctl.application import health
 from dr_ctl.cli.app import run
-from dr_ctl.cli.session import Time
 from dr_ctl.core.clock import SystemClock, stamp
+from dr_ctl.core.patience import Patience
 from dr_ctl.core.system import system
-from dr_ctl.rpo.core.quantities import Quantity
-from dr_ctl.rpo.estimate.result import EstimateAnswer, Verdict
-from dr_ctl.rpo.estimate.stored import store
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
-from dr_ctl.settings.model import Place
+from dr_ctl.settings.loader import load
+from dr_ctl.topologies import registry
 from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.twin.messages import Message
 from dr_ctl_lab.twin.site import PAIR
+from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.documents import no_none
-from tests.patience import impatient
-from tests.rpo.test_stored import answer
-from tests.twin.matrix import put, serving, take
+from tests.patience import impatient, time_now
+from tests.twin.matrix import ACCEPTED, done, put, serving
 from tests.twin.subject import until
 
-COMMAND = re.compile(r"`dr-ctl ([^`]+)`")
-
-
-DOUBLES = "--accept-duplicates 100000"
+README = Path(__file__).parents[2] / "README.md"
+COMMAND, NUMBER = re.compile(r"`dr-ctl ([^`]+)`"), re.compile(r"\d+(?:\.\d+)?")
+LOST, DUPLICATES = 30, 40
+DISASTER = ("plan", "failover", "--to", "paris", "--as-if-lost", "london")
 
 
 @dataclass(frozen=True)
@@ -52,9 +55,6 @@ class Screen:
         under = itertools.takewhile(lambda line: line.startswith("      "), lines[at + 1 :])
         return next(line for line in under if line.startswith("      -> "))
 
-    def names(self, within: str | None = None) -> list[str]:
-        return COMMAND.findall(self.out if within is None else within)
-
 
 @dataclass
 class Person:
@@ -63,9 +63,9 @@ class Person:
     twin: PlayedTwin
     capture: pytest.CaptureFixture[str]
 
-    def types(self, words: str, *more: str) -> Screen:
+    def types(self, words: str) -> Screen:
         self.capture.readouterr()
-        code = run([*shlex.split(words), *more], Time(SystemClock(), tests.patience.PATIENCE))
+        code = run(shlex.split(words), time_now())
         told = self.capture.readouterr()
         no_none(told.out + told.err)
         return Screen(code, told.out, told.err)
@@ -73,179 +73,205 @@ class Person:
 
 @pytest.fixture
 def person(
-    twin: PlayedTwin,
-    dr_ctl: Command,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    twin: PlayedTwin, dr_ctl: Command, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Person:
     monkeypatch.setenv("NO_COLOR", "1")
     impatient(monkeypatch, rates_s=0.05)
     return Person(twin, capsys)
 
 
-def recorded(twin: PlayedTwin, role: str, *, ago_s: float, link: bool = True, rate: float = 10.0) -> datetime:
-    """A minute of looks at London, the last so long ago; gives the moment of the last."""
+def history(twin: PlayedTwin) -> Path:
+    return Path(twin.settings_path).parent / "history"
+
+
+def recorded(twin: PlayedTwin, role: str, *, ago_s: float) -> datetime:
+    """A minute of looks at London, ten messages a second, the last so long ago; gives the moment of the last."""
     last = system().now() - timedelta(seconds=ago_s)
     rows = []
     for number in range(13):
-        at = last - timedelta(seconds=5 * (12 - number))
-        added = int(rate * 5 * number)
-        more = {"pair": PAIR, "delivering": 0, "start": "1"}
+        at, added = last - timedelta(seconds=5 * (12 - number)), 50 * number
+        more: dict[str, Any] = {"ts": at, "pair": PAIR, "delivering": 0, "start": "1", "depth": 0}
         rows.append(Row(site="london", ts=at, kind="site", name=role))
-        rows.append(
-            Row(site="london", ts=at, kind="mixed", name="*", depth=0, added=added, removed=added, link=link, **more)
-        )
+        rows.append(Row(site="london", kind="mixed", name="*", added=added, removed=added, link=True, **more))
         for queue in ("orders.in", "orders.out"):
-            held = {"depth": 0, "added": added // 2, "removed": added // 2, "acked": added // 2}
-            rows.append(Row(site="london", ts=at, kind="queue", name=queue, **held, **more))
-    write(rows, Path(twin.settings_path).parent / "history")
+            held = {"added": added // 2, "removed": added // 2, "acked": added // 2}
+            rows.append(Row(site="london", kind="queue", name=queue, **held, **more))
+    write(rows, history(twin))
     return last
 
 
 def test_london_is_killed_and_a_limit_was_given(person: Person) -> None:
+    accepting = "failover --to paris --yes --accept-loss 100 --accept-duplicates 100000"
     last = recorded(person.twin, "serving", ago_s=240)
     person.twin.kill("london")
 
     first = person.types("status")
-    asked = person.types(first.names(first.remedy("DR-ROLE-016"))[0])
-    agreed = person.types(f"failover --to paris --yes --accept-loss 100 {DOUBLES}")
-    ended = person.types(
-        f"failover --to paris --yes --accept-loss 100 {DOUBLES} --silent-since {stamp(last + timedelta(seconds=1))} "
-        "--reason 'the pager'"
-    )
+    asked = person.types(COMMAND.findall(first.remedy("DR-ROLE-016"))[0])
+    agreed = person.types(accepting)
+    moment = stamp(last + timedelta(seconds=1))
+    ended = person.types(f"{accepting} --silent-since {moment} --reason 'the pager'")
 
     assert f"nobody is served; london was last seen to serve at {stamp(last)}" in first.out
     assert re.search(r"It is refused without .*--accept-loss \d+.*likely \d+, at most \d+", first.remedy("DR-ROLE-016"))
-    assert asked.code == 11
+    assert (asked.code, agreed.code) == (11, 11)
     assert "Whoever owns that limit decides" in asked.remedy("DR-LOSS-001")
-    assert agreed.code == 11
     assert "With 100 accepted london must have ended by" in agreed.remedy("DR-LOSS-001")
     assert "--silent-since T --reason TEXT" in agreed.remedy("DR-LOSS-001")
     assert (ended.code, serving(person.twin)) == (0, ("paris",)), ended.out
     assert "Second copy: none until london is taken in again" in ended.out
-    assert person.types("status").out.splitlines()[-1] == "paris serves"
-
-
-def estimated(twin: PlayedTwin) -> None:
-    """London is estimated to miss what the settings allow, which is no message."""
-    made = answer(lost=7).estimate
-    assert made is not None
-    figures = replace(made.total, duplicates=Quantity(now=3, p99=4), drain_s=Quantity(now=0.25, p99=2))
-    made = replace(made, total=figures, verdict=Verdict.MISSED)
-    store(
-        Place.at(Path(twin.settings_path).parent / "history"),
-        EstimateAnswer(made),
-        system().now() - timedelta(seconds=90),
-    )
-
-
-def test_what_is_at_stake_stands_on_one_screen_in_four_figures(person: Person) -> None:
-    recorded(person.twin, "serving", ago_s=90)
-    estimated(person.twin)
-
-    lines = person.types("status").out.splitlines()
-
-    [at] = [number for number, line in enumerate(lines) if line.startswith("if london died now: ")]
-    assert re.match(r"if london died now: likely \d+, at most \d+ message\(s\) may be lost, the oldest ", lines[at])
-    assert re.search(r"\(reading of 1 min 3\d(\.\d)? s ago\)$", lines[at])
-    assert re.fullmatch(
-        r"estimate of london, 1 min 3\d s old: p99 of all readings: messages lost 9, age of the oldest 1\.50 s, "
-        r"duplicates 4, drain 2\.00 s; objectives missed: 9 message\(s\) lost where 0 are allowed",
-        lines[at + 1],
-    )
-
-
-def test_a_lost_site_has_one_price_before_and_after(person: Person) -> None:
-    recorded(person.twin, "serving", ago_s=90)
-    estimated(person.twin)
-    person.twin.kill("london")
-    price = (
-        r"likely \d+, at most 1[01]\d\d message\(s\) may be lost, the oldest of them up to 1 min 3\d s old, "
-        r"likely \d+, at most 1[01]\d\d duplicate"
-    )
-
-    refused = person.types("failover --to paris --yes")
-    dry = person.types(f"failover --to paris --accept-loss 2000 {DOUBLES} --dry-run")
-    planned = person.types(f"plan failover --to paris --accept-loss 2000 {DOUBLES}")
-    ended = person.types(f"failover --to paris --accept-loss 2000 {DOUBLES} --yes")
-
-    assert refused.code == 11
-    assert re.search(r"DR-LOSS-001  up to 1[01]\d\d message\(s\) may be lost, the objectives allow 0; ", refused.out)
-    assert re.search(price, refused.out)
-    assert refused.out.count("neither shipped nor consumed at the reading of") == 1
-    for screen in (dry, planned, ended):
-        assert len(re.findall(price, screen.out)) == 1
-        assert "if london died" not in screen.out + screen.err
-    assert (dry.code, planned.code, ended.code) == (0, 0, 0)
 
 
 def test_what_was_sick_a_moment_ago_is_refused_as_sick_and_a_word_on_it_is_told_back(
     person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     last = recorded(person.twin, "sick", ago_s=10)
-    settings = Path(person.twin.settings_path)
-    port = person.twin.host("london").broker.console_port
+    settings, port = Path(person.twin.settings_path), person.twin.host("london").broker.console_port
     away = settings.with_name("away.yaml")  # what stands there is no management: nothing is known of the site
     away.write_text(settings.read_text(encoding="utf-8").replace(f":{port}/console/jolokia", f":{port}/"), "utf-8")
     monkeypatch.setenv("DR_CTL_CONFIG", str(away))
-    for site in ("london", "paris"):
-        person.twin.cut(site)
-    until(lambda: not any(person.twin.host(site).broker.attached for site in ("london", "paris")))
+    person.twin.cut()
+    until(lambda: not any(person.twin.host(site).broker.attached for site in person.twin.sites))
 
     asked = person.types("failover --to paris --dry-run")
+    powered_off = "--presume-down london --reason 'powered off' --accept-loss 5000 --accept-duplicates 100000"
+    ended = person.types(f"failover --to paris --yes {powered_off}")
 
     assert asked.code == 12
     assert f"; it was sick, and so alive, at {stamp(last)}" in asked.out
     assert "End that process for certain, or cut its host off; only then:" in asked.remedy("DR-ALIVE-002")
-    powered_off = f"--presume-down london --reason 'powered off' --accept-loss 5000 {DOUBLES}"
-    ended = person.types(f"failover --to paris --yes {powered_off}")
     assert (ended.code, serving(person.twin)[-1]) == (0, "paris")
     assert f"london was sick, and so alive, at {stamp(last)}: that it serves nobody now rests on your word" in ended.out
 
 
-def test_a_site_that_is_back_says_why_it_still_ships_and_what_of_it_came_twice(person: Person) -> None:
-    london, paris = (person.twin.host(site).broker for site in ("london", "paris"))
-    put(person.twin, "london", "orders.in", 3)
-    person.twin.wait_mirrored()
-    person.twin.cut("london")
-    until(lambda: not london.attached)
-    take(person.twin, "london", "orders.in")
+def test_each_line_of_the_picture_in_the_readme_is_printed_in_that_order(person: Person) -> None:
+    """Whatever the figures, and the space that sets lines apart."""
+    shown = README.read_text("utf-8").partition("```text\n")[2].partition("```")[0]
+    commands = [part.splitlines() for part in shown.split("$ dr-ctl ")[1:]]
+
+    def plain(line: str) -> str:
+        return NUMBER.sub("N", line).strip()
+
+    assert len(commands) == 3
+    for words, *lines in commands:
+        ended = person.types(words)
+        printed = iter([plain(line) for line in (ended.err + ended.out).splitlines()])
+
+        assert ended.code == 0, words
+        assert [line for line in map(plain, lines) if line and line not in printed] == [], words
+
+
+def test_a_debt_is_a_warning_and_a_forgotten_one_is_critical(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    twin.kill("london")
+    done(dr_ctl("failover", "--to", "paris", *ACCEPTED, "--yes"))
+    twin.start("london")
+
+    def problems(word: str) -> set[str]:
+        told = dr_ctl("check", "--within", "30s").document["data"]["problems"]
+        return {each["health"] for each in told if each["text"].startswith(f"{word} since")}
+
+    assert problems("owed") == {"warning"}
+    monkeypatch.setattr(health, "OVERDUE", timedelta(0))
+    assert problems("overdue") == {"critical"}
+
+
+# what the outflow says of a loss, and what a reading of both sites shows
+
+
+def watched(twin: PlayedTwin) -> None:
+    clock, installation = SystemClock(), load(Path(twin.settings_path))
+    with (
+        closing(registry.opened(installation, clock, Patience(), installation.file.parent)) as topology,
+        closing(Monitor(installation, topology, clock, every_s=1)) as monitor,
+    ):
+        for _ in range(5):
+            monitor.sample()
+
+
+def alone(twin: PlayedTwin, site: str, queue: str, count: int) -> None:
+    """Messages that the link does not bring to the other site, as where a filter keeps them back."""
+    broker = twin.host(site).broker
+    with twin.still():
+        for _ in range(count):
+            message = Message(broker.next_number(), queue, b"", text=True, headers={}, timestamp_ms=broker.now_ms())
+            broker.queue(queue).add(message)
+
+
+def test_a_failover_does_not_say_none_where_a_reading_shows_some(twin: PlayedTwin, dr_ctl: Command) -> None:
+    put(twin, "london", "orders.in", 20)
+    twin.wait_mirrored()
+    alone(twin, "london", "orders.out", LOST)
+    alone(twin, "paris", "orders.in", DUPLICATES)
+    watched(twin)
+
+    before = [dr_ctl("status"), dr_ctl(*DISASTER), dr_ctl("validate", "--for", "failover")]
+    twin.kill("london")
+    failover = ("failover", "--to", "paris")
+    after = [
+        dr_ctl(*failover, "--dry-run"),
+        dr_ctl(*failover, "--yes", "--accept-loss", "0", "--accept-duplicates", "0"),
+        dr_ctl(*failover, "--yes", *ACCEPTED),
+    ]
+
+    for ended in (*before, *after):
+        bounds = ended.document["data"]["bounds"]
+        assert (bounds["lost"]["at_most"], bounds["duplicates"]["at_most"]) == (None, None)
+        assert f"at least {LOST}: orders.out: {LOST} at london, 0 at paris" in bounds["lost"]["because"]
+        text = next(each["text"] for each in ended.document["findings"] if each["id"] == "DR-PARITY-001")
+        assert f"orders.in: 20 at london, {20 + DUPLICATES} at paris" in text
+        assert f"orders.out: {LOST} at london, 0 at paris" in text
+    assert ([each.code for each in after], serving(twin)) == ([11, 11, 0], ("paris",))
+
+
+def test_every_command_has_one_figure_of_one_reading(twin: PlayedTwin, dr_ctl: Command) -> None:
+    recorded(twin, "serving", ago_s=90)
+
+    told: dict[str, Ended] = {words[0]: dr_ctl(*words) for words in (("status",), ("check",), ("validate",), DISASTER)}
+
+    assert len({each.document["data"]["bounds"]["duplicates"]["read_at"] for each in told.values()}) == 1
+    validated = told["validate"].document
+    at_most = validated["data"]["bounds"]["lost"]["at_most"]
+    assert at_most > 900
+    assert f"at most {at_most} message(s) may be lost" in validated["data"]["operations"]["failover"]["verdict"]
+    for each in validated["findings"]:
+        assert "may be lost" not in each["text"] or f"up to {at_most} message(s)" in each["text"]
+
+
+def test_a_lost_site_has_one_price_before_and_after(person: Person) -> None:
+    recorded(person.twin, "serving", ago_s=90)
     person.twin.kill("london")
-    assert person.types("failover --to paris --yes --accept-loss unknown --accept-duplicates unknown").code == 0
-    for _ in range(2):  # the first was done at London already, and nobody could tell
-        take(person.twin, "paris", "orders.in")
-    person.twin.heal()
-    person.twin.start("london")
-    until(lambda: paris.attached and paris.even)
+    accepting = "--accept-loss 2000 --accept-duplicates 100000"
+    price = (
+        r"likely \d+, at most 1[01]\d\d message\(s\) may be lost, the oldest of them up to 1 min 3\d s old, "
+        r"likely \d+, at most 1[01]\d\d duplicate"
+    )
 
-    first = person.types("status")
-    taken_in = person.types("reinstate london --yes")
+    refused = person.types("failover --to paris --yes")
+    screens = [
+        person.types(f"{words} {accepting}")
+        for words in ("failover --to paris --dry-run", "plan failover --to paris", "failover --to paris --yes")
+    ]
 
-    assert "paris keeps it out on purpose until `dr-ctl reinstate london`; it grows by echoes of what" in first.out
-    assert "the link is down" not in first.out
-    assert taken_in.code == 0
-    assert "0 message(s) and 2 acknowledgement(s), 1 of these written since it is back" in taken_in.err
-    assert "; 1 message(s) done at london before the loss were not here any more: each was known" in taken_in.err
-    assert "; 1 acknowledgement(s) that london wrote since it is back are echoes, harmless" in taken_in.err
-    assert "keeps it out" not in person.types("status").out
-    [report] = re.findall(r"report: (\S+)", taken_in.out)
-    assert "none; no delivery for" in Path(report).read_text(encoding="utf-8")
+    assert refused.code == 11
+    assert re.search(r"DR-LOSS-001  up to 1[01]\d\d message\(s\) may be lost, the objectives allow 0; ", refused.out)
+    for screen in screens:
+        assert (screen.code, len(re.findall(price, screen.out))) == (0, 1), screen.out
 
 
-def test_the_return_says_what_it_is_made_of(person: Person) -> None:
-    said = " ".join(person.types("failback --help").out.split())
+def test_without_a_link_status_says_since_when_and_shows_no_old_estimate(person: Person) -> None:
+    twin = person.twin
+    twin.cut("london")
+    until(lambda: not twin.host("london").broker.attached)
+    put(twin, "london", "orders.in", 12)
+    last = system().now() - timedelta(minutes=11)
+    more: dict[str, Any] = {"pair": PAIR, "start": "1", "added": 0, "removed": 0, "depth": 0, "link": True}
+    write([Row(site="london", ts=last, kind="mixed", name="*", **more)], history(twin))
+    watched(twin)
 
-    assert "take it in (as `reinstate`), ask, then move the service back to it (as `swapover`)" in said
+    lines = person.types("status").out.splitlines()
 
-
-@pytest.mark.parametrize("saved", [False, True])
-def test_a_reason_is_kept_in_the_journal(person: Person, saved: bool) -> None:
-    more = ""
-    if saved:
-        path = Path(person.twin.settings_path).with_name("plan.json")
-        assert person.types(f"plan swapover --to paris --out {path}").code == 0
-        more = f" --plan {path}"
-
-    assert person.types(f"swapover --to paris --yes --reason rehearsal{more}").code == 0
-    [journal] = Path(person.twin.settings_path).parent.parent.glob("state/runs/*/journal.jsonl")
-    assert '"reason":"rehearsal"' in journal.read_text(encoding="utf-8").splitlines()[0]
+    [headline] = [line for line in lines if line.startswith("nothing has reached paris")]
+    assert headline.startswith(f"nothing has reached paris since {stamp(last)}; if london died now: ")
+    assert "12 message(s) may be lost" in headline
+    assert not [line for line in lines if line.startswith(("if london died", "estimate of"))]
