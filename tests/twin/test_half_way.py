@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from dr_ctl_lab.twin.mirror.outflow import Event
 from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.simulated import interrupt
-from tests.twin.matrix import ACCEPTED, Died, done, put
+from tests.twin.matrix import ACCEPTED, Died, done, put, take
 from tests.twin.subject import Client, until
 
 DONE, NEVER = 12, 3
@@ -55,10 +54,13 @@ class Consumer:
 
 
 class Half:
-    """London is back, and its link stops after so many events; `stopped` is called once it does."""
+    """London is back, and its link stops after so many events; `stopped` is called once it does. The commands that
+    follow are typed beside a consumer at Paris."""
 
-    def __init__(self, twin: PlayedTwin, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.twin, self.left = twin, HALF
+    def __init__(
+        self, twin: PlayedTwin, dr_ctl: Command, consumer: Consumer, patch: pytest.MonkeyPatch, left: int = HALF
+    ) -> None:
+        self.twin, self.dr_ctl, self.consumer, self.left = twin, dr_ctl, consumer, left
         self.stopped: Callable[[], object] = lambda: None
         apply = MirrorBroker.apply
 
@@ -70,28 +72,44 @@ class Half:
                     twin.cut("london", "hang")
                     self.stopped()
 
-        monkeypatch.setattr(MirrorBroker, "apply", applied)
-        monkeypatch.setattr(way, "AT_ONCE", 1)
+        patch.setattr(MirrorBroker, "apply", applied)
+        patch.setattr(way, "AT_ONCE", 1)
+        twin.heal()
+        twin.start("london")
+        until(lambda: twin.host("paris").broker.attached)
 
-    def wait(self) -> None:
-        until(lambda: self.left <= 0)
+    def returns(self, *words: str) -> Ended:
+        return self.dr_ctl("reinstate", "london", "--yes", *words)
 
-    def heal(self) -> None:
+    def dies(self) -> None:
+        """The process ends once half of it is in."""
+
+        def die(*_: Any) -> None:
+            until(lambda: self.left <= 0)
+            raise Died
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(reinstate, "until_all", die)
+            with pytest.raises(Died):
+                self.returns()
+
+    def next_one_succeeds(self, *words: str) -> None:
+        """And brings nothing that London had done."""
         self.twin.heal()
+        done(self.returns(*words))
+        until(lambda: len(self.consumer.got) == NEVER)
+        assert not {f"message {number}" for number in range(DONE)} & {*self.consumer.got}
 
 
 @pytest.fixture
 def consumer(twin: PlayedTwin, dr_ctl: Command) -> Iterator[Consumer]:
-    """London was lost with messages that it had done and some that it had not, and is back; Paris serves."""
-    _settings(twin, stall="1500ms")
+    """London was lost with messages that it had done and some that it had not; Paris serves."""
+    drains(twin, stall="1500ms")
     twin.cut("london")
     until(lambda: not twin.host("london").broker.attached)
     put(twin, "london", "orders.in", DONE + NEVER)
-    broker = twin.host("london").broker
-    with twin.still():
-        queue = broker.queues["orders.in"]
-        for message in list(queue.live())[:DONE]:
-            broker.remove(queue, message)
+    for _ in range(DONE):
+        take(twin, "london", "orders.in")
     twin.kill("london")
     until(lambda: not twin.host("paris").broker.attached)
     done(dr_ctl("failover", "--to", "paris", "--yes", *ACCEPTED))
@@ -100,128 +118,73 @@ def consumer(twin: PlayedTwin, dr_ctl: Command) -> Iterator[Consumer]:
     client.end()
 
 
-def _settings(twin: PlayedTwin, **drain: str) -> None:
+@pytest.fixture
+def half(twin: PlayedTwin, dr_ctl: Command, consumer: Consumer, monkeypatch: pytest.MonkeyPatch) -> Half:
+    return Half(twin, dr_ctl, consumer, monkeypatch)
+
+
+def drains(twin: PlayedTwin, **limits: str) -> None:
     told = yaml.safe_load(twin.settings_path.read_text(encoding="utf-8"))
-    told["drain"] = {**told.get("drain", {}), **drain}
-    twin.settings_path.write_text("# A twin.\n" + json.dumps(told), encoding="utf-8")
+    told["drain"] = {**told.get("drain", {}), **limits}
+    twin.settings_path.write_text(json.dumps(told), encoding="utf-8")
 
 
-def back(twin: PlayedTwin, monkeypatch: pytest.MonkeyPatch) -> Half:
-    half = Half(twin, monkeypatch)
-    twin.heal()
-    twin.start("london")
-    until(lambda: twin.host("paris").broker.attached)
-    return half
+def stalls(half: Half) -> tuple[Ended, int]:
+    return half.returns(), 24
 
 
-def first(got: list[str]) -> list[str]:
-    """Of what was delivered, what London had done."""
-    return [body for body in got if body in {f"message {number}" for number in range(DONE)}]
-
-
-def told_of_it(ended: Ended) -> None:
-    assert "DR-RETURN-006" in ended.told, ended.document
-    assert ended.document["data"]["left"] == {"taken_out": {NAME: HALF}, "duplicates_at_most": 0}
-
-
-def next_one_succeeds(half: Half, consumer: Consumer, dr_ctl: Command, *words: str) -> None:
-    half.heal()
-    ended = dr_ctl("reinstate", "london", "--yes", *words)
-    assert ended.code == 0, ended.document
-    until(lambda: len(consumer.got) == NEVER)
-    assert first(consumer.got) == []
-
-
-def stalls(half: Half, dr_ctl: Command) -> Ended:
-    ended = dr_ctl("reinstate", "london", "--yes")
-    assert ended.code == 24, ended.document
-    return ended
-
-
-def is_interrupted(half: Half, dr_ctl: Command) -> Ended:
+def is_interrupted(half: Half) -> tuple[Ended, int]:
     half.stopped = lambda: interrupt(signal.SIGINT)
-    ended = dr_ctl("reinstate", "london", "--yes")
-    assert ended.code == 130, ended.document
-    return ended
+    return half.returns(), 130
 
 
-@contextmanager
-def killed(half: Half, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The process ends once half of it is in."""
-
-    def dies(*_: Any) -> None:
-        half.wait()
-        raise Died
-
-    with monkeypatch.context() as patch:
-        patch.setattr(reinstate, "until_all", dies)
-        yield
-
-
-def is_aborted(half: Half, dr_ctl: Command) -> Ended:
-    with killed(half, pytest.MonkeyPatch()), pytest.raises(Died):
-        dr_ctl("reinstate", "london", "--yes")
-    ended = dr_ctl("abort", "--yes")
-    assert ended.code == 0, ended.document
-    return ended
+def is_aborted(half: Half) -> tuple[Ended, int]:
+    half.dies()
+    return half.dr_ctl("abort", "--yes"), 0
 
 
 @pytest.mark.parametrize("ends", [stalls, is_interrupted, is_aborted])
 def test_what_came_in_ahead_of_its_acknowledgement_is_taken_out(
-    twin: PlayedTwin,
-    dr_ctl: Command,
-    consumer: Consumer,
-    monkeypatch: pytest.MonkeyPatch,
-    ends: Callable[[Half, Command], Ended],
+    twin: PlayedTwin, half: Half, ends: Callable[[Half], tuple[Ended, int]]
 ) -> None:
-    half = back(twin, monkeypatch)
+    ended, code = ends(half)
 
-    ended = ends(half, dr_ctl)
-
-    told_of_it(ended)
+    assert (ended.code, "DR-RETURN-006" in ended.told) == (code, True), ended.document
+    assert ended.document["data"]["left"] == {"taken_out": {NAME: HALF}, "duplicates_at_most": 0}
     assert not any(queue.paused for queue in twin.host("paris").broker.queues.values())
     system().sleep(0.2)  # whoever has it now gets it at once
-    assert consumer.got == []
-    next_one_succeeds(half, consumer, dr_ctl)
-    assert "DR-RECONCILE-003" in dr_ctl("status").told
+    assert half.consumer.got == []
+    half.next_one_succeeds()
+    assert "DR-RECONCILE-003" in half.dr_ctl("status").told
 
 
-def test_what_cannot_be_named_is_counted(
-    twin: PlayedTwin, dr_ctl: Command, consumer: Consumer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    half = back(twin, monkeypatch)
+def test_what_cannot_be_named_is_counted(half: Half, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dr_ctl.topologies.mirror.origins.RESIDUE_UP_TO", 1)
 
-    ended = stalls(half, dr_ctl)
+    ended = half.returns()
 
-    assert "DR-RETURN-007" in ended.told
+    assert (ended.code, "DR-RETURN-007" in ended.told) == (24, True), ended.document
     assert ended.document["data"]["left"] == {"taken_out": {}, "duplicates_at_most": HALF}
-    until(lambda: len(consumer.got) == HALF)
+    until(lambda: len(half.consumer.got) == HALF)
 
 
 def test_pauses_that_a_return_holds_are_not_lifted_while_its_way_is_open(
-    twin: PlayedTwin,
-    dr_ctl: Command,
-    consumer: Consumer,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
+    half: Half, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    half = back(twin, monkeypatch)
-    with killed(half, pytest.MonkeyPatch()), pytest.raises(Died):
-        dr_ctl("reinstate", "london", "--yes")
+    half.dies()
     monkeypatch.setenv("DR_CTL_STATE_DIR", str(tmp_path / "another state"))
     broken = ("--break-lock", "--reason", "its process is gone")
 
-    ended = dr_ctl("unfence", "paris", "--yes", *broken)
+    ended = half.dr_ctl("unfence", "paris", "--yes", *broken)
 
     assert (ended.code, ended.document["findings"][0]["id"]) == (10, "DR-UNFENCE-002"), ended.document
-    next_one_succeeds(half, consumer, dr_ctl, *broken)
+    half.next_one_succeeds(*broken)
 
 
 def test_a_residue_that_moves_is_not_timed_out(
     twin: PlayedTwin, dr_ctl: Command, consumer: Consumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _settings(twin, timeout="300ms", stall="600ms")
+    drains(twin, timeout="300ms", stall="600ms")
     apply = MirrorBroker.apply
 
     def slow(broker: MirrorBroker, event: Event) -> None:
@@ -230,7 +193,5 @@ def test_a_residue_that_moves_is_not_timed_out(
             broker.changed.wait(0.05)
 
     monkeypatch.setattr(MirrorBroker, "apply", slow)
-    half = back(twin, monkeypatch)
-    half.left = -1
 
-    next_one_succeeds(half, consumer, dr_ctl)
+    Half(twin, dr_ctl, consumer, monkeypatch, left=-1).next_one_succeeds()
