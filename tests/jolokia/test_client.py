@@ -7,6 +7,7 @@ import gzip
 import inspect
 import json
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -291,31 +292,21 @@ def test_a_request_is_written_as_jolokia_reads_it(act: Callable[[Wire], object],
     assert body(act) == [told]
 
 
-@pytest.mark.parametrize("bean", ["", "broker", "a:b", "broker=a", "*:*"])
 @pytest.mark.parametrize(
-    "build",
+    ("build", "why"),
     [
-        lambda bean: Read(bean, ("X",)),
-        Search,
-        lambda bean: Ask(bean, Listing.PREPARED),
-        lambda bean: Change(bean, "pause()"),
+        *((partial(build, bean), "not the name of a bean")
+          for bean in ("", "broker", "a:b", "broker=a", "*:*")
+          for build in (lambda bean: Read(bean, ("X",)), Search, lambda bean: Ask(bean, Listing.PREPARED),
+                        lambda bean: Change(bean, "pause()"))),
+        (lambda: Read(BEAN, ()), "name the attributes to read"),
+        *((partial(Change, BEAN, operation), "lacks its signature")
+          for operation in ("", "pause", "pause(", "pause() ", "pause(java lang)", "a b()", "pause()()")),
     ],
-    ids=["read", "search", "ask", "change"],
-)
-def test_a_request_without_a_bean_cannot_be_built(build: Callable[[str], object], bean: str) -> None:
-    with pytest.raises(ValueError, match="not the name of a bean"):
-        build(bean)
-
-
-def test_a_read_names_its_attributes() -> None:
-    with pytest.raises(ValueError, match="name the attributes to read"):
-        Read(BEAN, ())
-
-
-@pytest.mark.parametrize("operation", ["", "pause", "pause(", "pause() ", "pause(java lang)", "a b()", "pause()()"])
-def test_a_change_carries_its_signature(operation: str) -> None:
-    with pytest.raises(ValueError, match="lacks its signature"):
-        Change(BEAN, operation)
+)  # fmt: skip
+def test_a_request_that_is_none_cannot_be_built(build: Callable[[], object], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        build()
 
 
 @pytest.mark.parametrize("operation", ["pause()", "createQueue(java.lang.String,boolean)", "x([Ljava.lang.String;)"])

@@ -39,16 +39,15 @@ def depth(url: str, verify: bool | str, cert: tuple[str, str] | None = None) -> 
     return told[0]
 
 
-def test_an_authority_that_is_named_is_trusted(certificate: tuple[Path, Path]) -> None:
+def test_an_authority_that_is_named_is_trusted_and_no_other(certificate: tuple[Path, Path], tmp_path: Path) -> None:
     with served(certificate) as url:
         assert depth(url, str(certificate[0])) == {"Depth": 7}
-
-
-def test_an_authority_that_nobody_named_is_not(certificate: tuple[Path, Path]) -> None:
-    with served(certificate) as url, pytest.raises(Unreachable, match="TLS failed") as caught:
-        depth(url, verify=True)
-
+        with pytest.raises(Unreachable, match="TLS failed") as caught:
+            depth(url, verify=True)
+        with pytest.raises(NotConnected, match="a file that TLS needs cannot be used") as missing:
+            depth(url, str(tmp_path / "none.pem"))
     assert not caught.value.refused
+    assert missing.value.remedy.startswith("Name PEM files")
 
 
 def test_whom_this_machine_trusts_is_trusted(certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,8 +70,3 @@ def test_who_is_asked_for_a_certificate_shows_its_own(certificate: tuple[Path, P
         assert depth(url, cert, (cert, key)) == {"Depth": 7}
         with pytest.raises(Unreachable):
             depth(url, cert)
-
-
-def test_a_file_that_is_missing_makes_one_place_unreachable(certificate: tuple[Path, Path], tmp_path: Path) -> None:
-    with served(certificate) as url, pytest.raises(NotConnected, match="a file that TLS needs cannot be used"):
-        depth(url, str(tmp_path / "none.pem"))
