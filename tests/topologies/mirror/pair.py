@@ -1,6 +1,6 @@
-"""Two mirrored brokers in memory whose management answers as the real one's does: look, break.
+"""A broker of a mirrored pair in memory whose management answers as the real one does, or as a test says.
 
-Bodies of requests go in, answers come out, as measured on the brokers: what the pure half of a topology is shown.
+Bodies of requests go in, answers come out, as measured on brokers: what the pure half of a topology is shown.
 """
 
 from __future__ import annotations
@@ -14,9 +14,6 @@ from dr_ctl.jolokia.client import Answer, Reader, Wire, _answers
 from dr_ctl.jolokia.http import HttpReply
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.common.names import OUTFLOW_PREFIX
-from dr_ctl.topologies.common.view import Config
-from dr_ctl.topologies.mirror.look import look
-from dr_ctl.topologies.mirror.view import MirrorSeen
 
 PAIR = "orders-1"
 NO_BEAN = "javax.management.InstanceNotFoundException"
@@ -62,7 +59,6 @@ class Management:
     connections: list[dict[str, Any]] = field(default_factory=list)
     consumers: list[dict[str, Any]] = field(default_factory=list)
     instead: dict[str, Any] = field(default_factory=dict)
-    messages: dict[str, list[tuple[str, int]]] = field(default_factory=dict)  # of a queue: where born, which number
     acks: int = 0  # of what the outflow holds
 
     def __post_init__(self) -> None:
@@ -110,9 +106,7 @@ class Management:
             named = {canonical(name_of(self.broker, each)): {"Name": each, **told} for each, told in rows.items()}
             return self._matched(kind, named, names)
         if bean == beans.documents(self.broker):
-            own = {each: told for each, told in self.queues.items() if beans.parts(each)["queue"].startswith("dr-ctl.")}
-            named = {each: {"Name": beans.parts(each)["queue"], **told} for each, told in own.items()}
-            return self._matched("documents", named, names)
+            return self._matched("documents", {}, names)
         outflows = {each: told for each, told in self.queues.items() if told is self.outflow}
         queues = {beans.all_queues(self.broker): self.queues, beans.outflows(self.broker): outflows}
         if bean in queues:
@@ -133,16 +127,14 @@ class Management:
             "listConsumers": lambda: json.dumps({"data": self.consumers, "count": len(self.consumers)}),
             "listPreparedTransactionDetailsAsJSON": lambda: "",
             "listLockCoordinatorsAsJSON": lambda: "[]",
-            "browse": lambda: [_message(*each) for each in self.messages.get(beans.parts(bean)["queue"], [])],
-            "countMessages": lambda: self.acks if "NOT NULL" in arguments[0] else self._messages_left(),
-            "canInvoke": lambda: True,
+            "browse": list,
+            "countMessages": lambda: (
+                self.acks if "NOT NULL" in arguments[0] else int(self.outflow["MessageCount"]) - self.acks
+            ),
         }
         if verb in listings:
             return self._told(verb, listings[verb]())
         return self.instead.get(verb, failed(f"No operation {operation} found on MBean {bean}"))
-
-    def _messages_left(self) -> int:
-        return int(self.outflow["MessageCount"]) - self.acks
 
     def _matched(self, kind: str, rows: Mapping[str, Mapping[str, Any]], names: Sequence[str]) -> Any:
         """What a pattern matched: attributes that a bean lacks are left out."""
@@ -159,11 +151,6 @@ def _asked(row: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     """The attributes of one bean; one that it lacks is an error in its place."""
     missing = {".error": True, "error_type": NO_ATTRIBUTE, "error": "No such attribute"}
     return {name: row.get(name, missing) for name in names}
-
-
-def _message(born: str, number: int) -> dict[str, Any]:
-    ids = {"StringProperties": {"x-opt-amq-bkr-id": born}, "LongProperties": {"x-opt-amq-mr-id": number}}
-    return {"messageID": str(number), "protocol": "CORE", **ids}
 
 
 class _Direct:
@@ -206,21 +193,9 @@ def consumer(queue: str, port: int, *, client: str = "billing", holds: int = 0) 
     }
 
 
-def mirrored_pair() -> tuple[Management, Management]:
+def broker_of(site: str) -> Management:
     """London serves, Paris waits; the same two queues at both."""
-    london = Management("london", "paris", open=True)
-    paris = Management("paris", "london", open=False)
-    for broker in (london, paris):
-        broker.queue("orders.in", MessageCount=3, MessagesAdded=3)
-        broker.queue("orders.audit")
-    return london, paris
-
-
-def observed(*brokers: Management, clients: tuple[str, ...] = ("clients",)) -> MirrorSeen:
-    """What a look at them tells."""
-    config = Config(clients, ("mirror",), None)
-    views = {
-        each.site: {PAIR: look(each.reader(), pair=PAIR, site=each.site, config=config, broker=each.broker)}
-        for each in brokers
-    }
-    return MirrorSeen(views)
+    broker = Management(site, {"london": "paris", "paris": "london"}[site], open=site == "london")
+    broker.queue("orders.in", MessageCount=3, MessagesAdded=3)
+    broker.queue("orders.audit")
+    return broker

@@ -18,7 +18,7 @@ from dr_ctl.topologies.common.view import Config, Connection, Consumer
 from dr_ctl.topologies.mirror.look import Size, look, look_again, look_at_flow, look_at_rights
 from dr_ctl.topologies.mirror.origins import browsed
 from dr_ctl.topologies.mirror.view import BrokerView
-from tests.topologies.mirror.pair import NO_BEAN, PAIR, Management, connection, consumer, failed, mirrored_pair
+from tests.topologies.mirror.pair import NO_BEAN, PAIR, Management, broker_of, connection, consumer, failed
 
 CONFIG = Config(("clients",), ("mirror",), None)
 MISSING = {".error": True, "error_type": "javax.management.AttributeNotFoundException", "error": "No such attribute"}
@@ -30,7 +30,7 @@ SPOIL = Callable[[Management], object]
 
 @pytest.fixture
 def london() -> Management:
-    return mirrored_pair()[0]
+    return broker_of("london")
 
 
 def seen(broker: Management, config: Config = CONFIG) -> BrokerView:
@@ -132,7 +132,7 @@ def test_a_figure_that_is_not_told_is_an_error_and_never_zero(london: Management
 @NO_NUMBER
 def test_pending_acknowledgements_that_are_not_told_are_an_error(london: Management, told: object) -> None:
     london.server["PendingMirrorAcks"] = told
-    view = seen(mirrored_pair()[0])
+    view = seen(broker_of("london"))
     for asked in (lambda: seen(london), lambda: flow(london, view)):
         with pytest.raises(BadValue, match="PendingMirrorAcks"):
             asked()

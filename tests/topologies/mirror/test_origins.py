@@ -14,7 +14,7 @@ from dr_ctl.jolokia.errors import BadValue
 from dr_ctl.topologies.common.residue import Residue
 from dr_ctl.topologies.mirror.look import look
 from dr_ctl.topologies.mirror.origins import RESIDUE_UP_TO, Browsed, browsed, residue
-from tests.topologies.mirror.pair import PAIR, Management, mirrored_pair
+from tests.topologies.mirror.pair import PAIR, Management, broker_of
 from tests.topologies.mirror.views import broker, outflow, with_queue
 
 LONDON = broker("london", outflow("london"))
@@ -39,7 +39,7 @@ def event(queue: str, text: str, *, born: str | None = None) -> dict[str, Any]:
 
 
 def holding(*rows: dict[str, Any], acks: int, counted: int | None = None) -> tuple[Management, Any]:
-    london, _ = mirrored_pair()
+    london = broker_of("london")
     london.instead["browse"] = {"value": list(rows), "status": 200}
     london.outflow["MessageCount"], london.acks = len(rows) if counted is None else counted, acks
     view = look(london.reader(), pair=PAIR, site="london", config=LONDON.config, broker=london.broker)

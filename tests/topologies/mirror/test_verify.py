@@ -21,7 +21,7 @@ from dr_ctl.topologies.common.gate import Sample
 from dr_ctl.topologies.mirror.access import Observer
 from dr_ctl.topologies.mirror.verifier import MirrorVerifier
 from dr_ctl.topologies.mirror.view import BrokerView
-from tests.topologies.mirror.pair import _message, mirrored_pair
+from tests.topologies.mirror.pair import broker_of
 from tests.topologies.mirror.views import PAIR, broker, outflow, queue, with_queue
 
 Look = BrokerView | TimedOut
@@ -47,6 +47,11 @@ class Hand:
         return self.now_s
 
 
+def _message(born: str, number: int) -> dict[str, Any]:
+    ids = {"StringProperties": {"x-opt-amq-bkr-id": born}, "LongProperties": {"x-opt-amq-mr-id": number}}
+    return {"messageID": str(number), "protocol": "CORE", **ids}
+
+
 @dataclass
 class Scripted:
     """One broker whose looks are given, the last of them again and again; `browsed` are the ids of its messages."""
@@ -69,7 +74,7 @@ class Scripted:
         return told
 
     def reader(self) -> Reader:
-        broker = next(each for each in mirrored_pair() if each.site == self.site)
+        broker = broker_of(self.site)
         rows = [_message("born", number) for number in self.browsed]
         rows += [{**_message("born", 0), "protocol": "unheard of"}] * self.unnamed
         broker.instead["browse"] = {"value": rows, "status": 200}
