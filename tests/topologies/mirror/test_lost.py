@@ -14,6 +14,7 @@ from dr_ctl.core.errors import Unreachable
 from dr_ctl.core.model import Severity
 from dr_ctl.core.patience import Patience
 from dr_ctl.engine import runbook
+from dr_ctl.engine.lease import LockDocument
 from dr_ctl.engine.plan import Ask, Call
 from dr_ctl.engine.ports import Move
 from dr_ctl.engine.runbook import RunbookStep
@@ -142,6 +143,7 @@ TWO_DOORS = otherwise(OPEN, acceptors=(*OPEN.acceptors, door("mqtt", 1883, start
 CUT = seen(otherwise(LONDON, "orders.in", "orders.audit"), PARIS)  # by the run itself, behind its fence
 HELD = seen(LONDON, otherwise(SERVING, "orders.in"))
 OPENED = seen(otherwise(LONDON, "orders.in"), otherwise(PARIS, acceptors=doors("paris", serving=True)))
+LOCK = LockDocument(7, "a run", paused={"a run": ("orders.in",)}).to_text()
 NARROW = Queues(include=("orders.#", "brief"), exclude=("orders.audit",))
 ALL_IN, AUDIT = "; ".join(f"paris pause {name}" for name in ("orders.in", "orders.audit")), "paris resume orders.audit"
 IN, STRUCK = "paris resume orders.in", f"paris strike {FENCE}; paris strike {QUARANTINE}"
@@ -166,6 +168,10 @@ SHUT_AGAIN = f"paris close mirror; paris write {FENCE}; paris write {QUARANTINE}
         ("swapover", "drain", CUT, BOTH, "london resume orders.in; london resume orders.audit", None),
         ("swapover", "activate", OPENED, BOTH, "london resume orders.in", "paris close clients"),
         ("failover", "activate", OPENED, BOTH, "", "paris close clients"),
+        # At the target a run's pauses are lifted, and nobody else's.
+        ("swapover", "activate", seen(OPEN, otherwise(PARIS, "orders.in")), None, "paris open clients", None),
+        ("swapover", "activate", seen(OPEN, otherwise(PARIS, "orders.in", documents={"dr-ctl.lock.paris.7": LOCK})),
+         None, "paris open clients; paris resume orders.in", None),
         # A lost site that is closed is not fenced; what stands is neither written again nor struck by the undo.
         ("failover", "fence", LOST, None, f"paris write {FENCE}", f"paris strike {FENCE}"),
         ("failover", "fence", seen(LONDON, PARIS), None, "", ""),

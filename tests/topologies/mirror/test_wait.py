@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,9 +10,9 @@ import pytest
 
 from dr_ctl.core.errors import TimedOut
 from dr_ctl.core.patience import Patience
-from dr_ctl.engine.outcome import Outcome
+from dr_ctl.engine.outcome import Done, Outcome
 from dr_ctl.topologies.mirror.drafts.shipping import LINK_RESTARTS
-from dr_ctl.topologies.mirror.links import Flows, Mender, Movement, PairWait
+from dr_ctl.topologies.mirror.links import Flows, Mender, Movement, PairWait, until_all
 from dr_ctl.topologies.mirror.look import Flow
 from dr_ctl.topologies.mirror.patience import MirrorPatience
 
@@ -38,7 +38,19 @@ class World:
     site, restarts = "london", 0
 
     def __init__(self) -> None:
-        self.now_s = 0.0
+        self.now_s, self.observer, self.told = 0.0, self, list[Any]()
+
+    def together(self, ask: Callable[[Any], Any], of: Sequence[Any]) -> list[Any]:
+        return [ask(each) for each in of]
+
+    def waiting(self, about: str, depth: int | None, why_not_moving: str | None) -> None:
+        self.told.append(depth)
+
+    def sample(self, evidence: Any) -> None:
+        """Of each poll."""
+
+    def wait(self, seconds: float) -> None:
+        self.now_s += seconds
 
     def monotonic(self) -> float:
         return self.now_s
@@ -57,7 +69,7 @@ class World:
 
 class UntilEmpty(PairWait):
     def ended(self, now: Flows, hand: Any) -> Outcome | None:
-        return None
+        return Done("empty") if self.left(now) == 0 else None
 
 
 def wait(world: Any) -> UntilEmpty:
@@ -85,6 +97,24 @@ def test_what_keeps_it_from_ending_is_said(first: Flow, then: Any, says: str | N
     world.now_s += 2.0
     one.look({"london": then, "paris": flow()}, world)
     assert one.why({"london": then, "paris": flow()}, world) == says
+
+
+def test_a_pair_that_has_ended_is_not_asked_any_more_and_what_a_silent_broker_holds_is_never_zero() -> None:
+    world: Any = World()
+    asked = list[str]()
+
+    def flows(site: str, pair: str) -> Flow:
+        asked.append(pair)
+        if (site, pair) == ("paris", "b") and world.now_s < 1:
+            raise TimedOut("no answer")
+        return flow(0 if pair == "a" or world.now_s > 2 else 5, 5)
+
+    def broker(site: str, pair: str) -> Any:
+        return SimpleNamespace(site=site, pair=pair, names=world.names, flow=lambda timeout_s: flows(site, pair))
+
+    waits = [UntilEmpty((broker("london", pair), broker("paris", pair)), world, world) for pair in "ab"]
+    assert until_all(world, waits, world, "under way", 1.0) is None
+    assert (asked.count("a"), world.told) == (2, [None, 10, 10, 0])
 
 
 def tended(mender: Mender, world: Any, at_s: float, london: Flow) -> None:
