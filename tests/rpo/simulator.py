@@ -103,13 +103,13 @@ def history(  # noqa: PLR0915 - one step of a life after the other
         if now >= next_look:
             ts = EPOCH + timedelta(seconds=now)
             told = {"site": site, "ts": ts, "pair": pair, "start": str(start)}
-            rows.append(Row(**told, kind="site", name="serving"))  # type: ignore[arg-type]
+            rows.append(Row(**told, kind="site", name="serving"))
             counted = {"added": put - base_put, "removed": out - base_out, "link": now >= outage_until}
-            rows.append(Row(**told, kind="mixed", name="*", depth=depth, **counted))  # type: ignore[arg-type]
+            rows.append(Row(**told, kind="mixed", name="*", depth=depth, **counted))
             gone = consumed - base_consumed
             counted = {"depth": sent - consumed, "added": sent - base_sent, "removed": gone, "acked": gone}
             counted["oldest_ms"] = int(1000 * (now - times[bisect_right(ends, consumed)])) if sent > consumed else None
-            rows.append(Row(**told, kind="queue", name="orders", **counted))  # type: ignore[arg-type]
+            rows.append(Row(**told, kind="queue", name="orders", **counted))
             next_look = now + every_s + min(load.stretch * depth, STRETCHED * every_s)
         _record(truth, now, sent, consumed, shipped, acked, ends, times)
         arrivals = _poisson(chance, load.rate * mood * step_s)

@@ -7,15 +7,12 @@ the counters at both ends say, and `FifoSite` knows them message by message.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from dr_ctl.rpo.history.row import Row
 from tests.rpo.fifo import FifoSite, Truth
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from dr_ctl.rpo.history.row import Row
 
 EVERY_S = 10
 QUEUE, OUTFLOW = "orders", ("mixed", "*")
@@ -81,7 +78,7 @@ class Life:
 
 def ordinary(pair: str, **more: object) -> Life:
     """Traffic, a stall of four intervals, catching up, silence, traffic."""
-    life = Life(pair, **more)  # type: ignore[arg-type]
+    life = Life(pair, **more)
     life.live(6)
     life.live(4, stalled=True)
     life.live(8)

@@ -50,9 +50,7 @@ def looks(*, stalls: bool = True, quick: int = 20) -> list[Row]:
 def estimated(folder: Path, rows: list[Row], objectives: Objectives | None = OBJECTIVES) -> Estimate:
     write(rows, folder)
     asked = Request(history=str(folder), site="london", objectives=objectives)
-    found = estimate(asked, by_hand.made, clock=FixedClock(at(END_S + 60))).estimate
-    assert found is not None
-    return found
+    return estimate(asked, by_hand.made, clock=FixedClock(at(END_S + 60))).estimate
 
 
 def test_the_queues_in_which_most_was_likely_lost_are_told_with_their_share(tmp_path: Path) -> None:

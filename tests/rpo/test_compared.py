@@ -25,10 +25,10 @@ def test_no_bound_is_below_what_is_likely(tmp_path: Path) -> None:
         told = {"site": "london", "ts": at(5 * number), "pair": "orders-1", "start": "1"}
         removed = 5600 + 3 * number
         rows += [
-            Row(**told, kind="site", name="serving"),  # type: ignore[arg-type]
-            Row(**told, kind="queue", name="q", depth=10, added=removed + 10, removed=removed, acked=removed),  # type: ignore[arg-type]
-            Row(**told, kind="mirror", name="q", depth=0, added=removed + 10, removed=removed + 10, link=True),  # type: ignore[arg-type]
-            Row(**told, kind="acks", name="q", depth=removed + beyond, added=removed, removed=0, link=True),  # type: ignore[arg-type]
+            Row(**told, kind="site", name="serving"),
+            Row(**told, kind="queue", name="q", depth=10, added=removed + 10, removed=removed, acked=removed),
+            Row(**told, kind="mirror", name="q", depth=0, added=removed + 10, removed=removed + 10, link=True),
+            Row(**told, kind="acks", name="q", depth=removed + beyond, added=removed, removed=0, link=True),
         ]
     course = course_of(write(rows, tmp_path))
 

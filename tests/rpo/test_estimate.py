@@ -37,10 +37,10 @@ def history(site: str = "01", looks: int = 13, pair: str = "orders-1", offset: f
         told = {"ts": at(n * 10 + offset), "pair": pair}
         of_broker = {**told, "site": site, "depth": put - shipped, "added": put, "removed": shipped, "start": "1"}
         rows += [
-            Row(**told, site=site, kind="site", name="serving"),  # type: ignore[arg-type]
-            Row(**told, site="02", kind="site", name="standby"),  # type: ignore[arg-type]
-            Row(**of_broker, kind="mirror", name="*", link=True),  # type: ignore[arg-type]
-            Row(**{**of_broker, "depth": put, "removed": 0}, kind="queue", name="audit.a"),  # type: ignore[arg-type]
+            Row(**told, site=site, kind="site", name="serving"),
+            Row(**told, site="02", kind="site", name="standby"),
+            Row(**of_broker, kind="mirror", name="*", link=True),
+            Row(**{**of_broker, "depth": put, "removed": 0}, kind="queue", name="audit.a"),
         ]
     return rows
 
@@ -57,7 +57,6 @@ def test_an_estimate_from_files_to_verdict(tmp_path: Path) -> None:
     answer = estimated(tmp_path, objectives=objectives)
 
     data = answer.as_json()
-    assert answer.estimate is not None
     assert (data["site"], data["read_at"], data["stale_s"]) == ("01", "2026-03-01T12:02:00.000Z", 0.0)
     assert data["window"] == {
         "from": "2026-03-01T12:00:00.000Z",
@@ -84,7 +83,6 @@ def test_two_pairs_that_are_looked_at_in_turn(tmp_path: Path) -> None:
 
     answer = estimated(tmp_path, now_s=1000)
 
-    assert answer.estimate is not None
     assert answer.estimate.total.loss.now == 120
     assert answer.estimate.total.loss.max == 120
     assert [flow.figures.loss.max for flow in answer.estimate.flows] == [60, 60]
@@ -119,7 +117,6 @@ def test_a_window_leaves_out_what_lies_outside(tmp_path: Path) -> None:
 
     answer = estimated(tmp_path, until=at(60), now_s=60)
 
-    assert answer.estimate is not None
     assert (answer.estimate.total.loss.now, answer.estimate.total.loss.max) == (0, 10)
 
 
@@ -187,7 +184,6 @@ def started(tmp_path: Path) -> subprocess.Popen[str]:
     environment = {**os.environ, "TMPDIR": str(tmp_path / "scratch")}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     worker = subprocess.Popen(command(), **pipes, text=True, env=environment)
-    assert worker.stdin is not None
     worker.stdin.write(Request(history=tmp_path / "history").to_json() + "\n")
     worker.stdin.close()
     worker.stdin = None  # nothing is flushed to it any more

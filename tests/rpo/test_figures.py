@@ -64,8 +64,6 @@ def test_the_upper_end_is_open_where_too_few_excursions_stand_behind_it() -> Non
 
     assert with_excursions(3) == (0, None)
     told = with_excursions(20)
-    assert told is not None
-    assert told[1] is not None
     assert told[0] < told[1]
     # Nothing ever rose above it: nobody knows how high it would.
     assert interval(histogram([[0] * 40] * 24), 0.5) == (0, None)
@@ -111,10 +109,6 @@ def test_blocks_that_differ_make_the_interval_wide() -> None:
 
     narrow, wide = interval(histogram(alike), 0.95), interval(histogram(differing), 0.95)
 
-    assert narrow is not None
-    assert wide is not None
-    assert narrow[1] is not None
-    assert wide[1] is not None
     assert narrow[0] <= 57 <= narrow[1]
     assert wide[1] - wide[0] > narrow[1] - narrow[0]
 

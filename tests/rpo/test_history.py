@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta, timezone
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -16,9 +16,6 @@ from dr_ctl.rpo.history.files import SCHEMA, write
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.rpo.history.sources import Source
 from tests.rpo.files import usable_files
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

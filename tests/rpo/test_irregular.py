@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import random
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dr_ctl.core.model import Finding
+from dr_ctl.rpo.core.histogram import Histogram
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from tests.rpo import fifo, simulator
@@ -23,14 +26,6 @@ from tests.rpo.files import usable_files
 from tests.rpo.stepped import EVERY_S, Interval, Life, ordinary, shifted, weighted, within
 from tests.rpo.test_coverage import Bound, estimated_of
 from tests.rpo.test_estimate import estimated
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from dr_ctl.core.model import Finding
-    from dr_ctl.rpo.core.histogram import Histogram
-
 
 Intervals = dict[tuple[float, float], Interval]
 NOON_S = (fifo.EPOCH - simulator.EPOCH).total_seconds()
@@ -224,7 +219,6 @@ def test_sites_whose_names_are_numbers_stay_apart(tmp_path: Path) -> None:
 
     for site, life in (("01", first), ("1", second)):
         answer = answers[site]
-        assert answer is not None
         assert (answer.site, [flow.site for flow in answer.flows]) == (site, [site])
         assert answer.total.loss.max == max(each.loss for each in life.intervals)
         assert answer.total.age_s.max == max(each.age_s for each in life.intervals)
@@ -249,7 +243,6 @@ def test_a_swapover_in_the_middle_does_not_mix_the_directions(tmp_path: Path) ->
 
     for site, expected in served.items():
         answer = estimated(tmp_path, site=site, now_s=300).estimate
-        assert answer is not None
         assert answer.window.covered_s == EVERY_S * len(expected)
         assert (answer.total.loss.max, answer.total.age_s.max, answer.total.duplicates.max) == tuple(
             max(getattr(each, name) for each in expected) for name in ("loss", "age_s", "duplicates")
@@ -258,5 +251,4 @@ def test_a_swapover_in_the_middle_does_not_mix_the_directions(tmp_path: Path) ->
         assert answer.total.loss.p50 == weighted(intervals, "loss", 0.5)
         assert answer.total.age_s.p95 == weighted(intervals, "age_s", 0.95)
     unasked = estimated(tmp_path, now_s=300).estimate
-    assert unasked is not None
     assert unasked.site == "london"

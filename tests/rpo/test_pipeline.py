@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ OBJECTIVES = Objectives(
 UNREAD = {"a": range(200, 290), "b": range(301, 999), "orders.c": range(70)}
 
 
+@cache
 def lives() -> list[Row]:
     """Five hours: outflows of all shapes, which stall for hours while queues come, go and come back, a restart, time
     without looks, a pair that goes; and for two hours one that is looked at often, and one that restarts often."""
@@ -52,7 +54,7 @@ def lives() -> list[Row]:
         rows += history(load, 4, hours=2, pair=load.name, every_s=20.0, step_s=5.0)[0]
     rows = [replace(row, ts=row.ts + timedelta(hours=12)) for row in rows]
     for style in ("mixed", "split", "bridges"):
-        machine = FifoSite(style, style, tuple(UNREAD))  # type: ignore[arg-type]
+        machine = FifoSite(style, style, tuple(UNREAD))
         for number in range(330):
             now = 60.0 * number
             for queue in machine.queues:
@@ -69,11 +71,8 @@ def lives() -> list[Row]:
     return sorted(rows, key=lambda row: row.ts)
 
 
-ROWS = lives()
-
-
 def append(root: Path, after_s: float, until_s: float) -> None:
-    write([row for row in ROWS if at(after_s) <= row.ts < at(until_s)], root)
+    write([row for row in lives() if at(after_s) <= row.ts < at(until_s)], root)
 
 
 def asked(root: Path | str, **more: Any) -> Request:
@@ -95,7 +94,7 @@ def told(make: Make, request: Request) -> tuple[Any, ...]:
 
 
 def rows_of(made: Made) -> list[str]:
-    table: Any = made.figures.args[0]  # type: ignore[attr-defined]
+    table: Any = made.figures.args[0]
     return in_rows(table if isinstance(table, pa.Table) else table.select(*SCHEMA.names).toArrow())
 
 
@@ -169,7 +168,7 @@ def test_every_row_and_every_figure_is_the_one_made_by_hand(
 @pytest.mark.parametrize("cell_us", [0, 60_000_000])
 def test_an_hour_of_too_many_looks_is_the_same_in_parts(cell_us: int) -> None:
     """Each part has all looks at outflows, and those at some of the queues of each pair."""
-    rows = [row for row in ROWS if row.pair in ("mixed", "split", "bridges")]
+    rows = [row for row in lives() if row.pair in ("mixed", "split", "bridges")]
     looks = pa.concat_tables(table for _, table in tables_of(rows)).sort_by("ts")
     begin_us, end_us = (micros(each(looks["ts"]).as_py()) for each in (pc.min, pc.max))
     orders = Orders(begin_us, end_us + 1, begin_us, end_us + 1, classes=(("a",),), cell_us=cell_us)
@@ -202,7 +201,7 @@ def root(settled: Path, tmp_path: Path, make: Make) -> Path:
 def late(root: Path) -> None:
     """Looks of the third hour, of which somebody knows only now, and who saw another queue."""
     begin, end = at(2.3 * HOUR_S), at(2.6 * HOUR_S)
-    rows = [row for row in ROWS if row.kind == "queue" and row.pair == "mixed" and begin <= row.ts < end]
+    rows = [row for row in lives() if row.kind == "queue" and row.pair == "mixed" and begin <= row.ts < end]
     write([replace(row, name="orders.late") for row in rows], root)
 
 
@@ -293,10 +292,10 @@ def test_what_is_asked_otherwise_is_told_otherwise(root: Path, make: Make) -> No
 @pytest.mark.parametrize("among_others", [False, True])
 def test_a_look_from_the_future_changes_no_figure(root: Path, make: Make, *, among_others: bool) -> None:
     before = told(make, asked(root))
-    ahead = [replace(row, ts=row.ts + timedelta(days=400)) for row in ROWS[:9]]
+    ahead = [replace(row, ts=row.ts + timedelta(days=400)) for row in lives()[:9]]
 
     if among_others:
-        last = [row for row in ROWS if at(5 * HOUR_S) <= row.ts < at(5 * HOUR_S + 1)]
+        last = [row for row in lives() if at(5 * HOUR_S) <= row.ts < at(5 * HOUR_S + 1)]
         [there] = write(last, root)
         before = told(make, asked(root))
         pq.write_table(pa.concat_tables([table for _, table in tables_of([*last, *ahead])]), there)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,9 +23,6 @@ from dr_ctl.rpo.ledgers.exports import SCHEMA
 from dr_ctl.rpo.ledgers.files import first_bad, ledgers
 from dr_ctl.rpo.ledgers.reconcile import Reconciled, reconcile_in
 from dr_ctl.rpo.ledgers.transforms import KINDS
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 BEGIN = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -55,7 +52,7 @@ def as_parquet(events: Iterable[Event], path: Path) -> str:
     return str(path)
 
 
-def reconciled(spark: SparkSession, books: Iterable[Iterable[Event]], folder: Path, *more: str) -> Reconciled:
+def reconciled(spark: Any, books: Iterable[Iterable[Event]], folder: Path, *more: str) -> Reconciled:
     """Of ledgers of both kinds, in turn."""
     told = [(as_lines, as_parquet)[n % 2]([*book], folder / f"{n}.ledger") for n, book in enumerate(books)]
     (folder / "scratch").mkdir()
@@ -70,7 +67,7 @@ def ids(of: Reconciled) -> dict[str, set[tuple[str, str]]]:
         assert named == sorted({*named})
         assert (len(named), stat.S_IMODE(each.file.stat().st_mode)) == (each.count, 0o600)
         told[kind] = {*named}
-    return told  # type: ignore[return-value]
+    return told
 
 
 def judged(books: list[list[Event]]) -> dict[str, set[tuple[str, str]]]:
@@ -169,7 +166,7 @@ DEEP = pytest.mark.deep
     [(lives, 0), *(pytest.param(make, seed, marks=DEEP) for make in (lives, wild) for seed in range(1, 7))],
 )
 def test_what_became_of_each_message(
-    spark: SparkSession, tmp_path: Path, make: Callable[[int], list[list[Event]]], seed: int
+    spark: Any, tmp_path: Path, make: Callable[[int], list[list[Event]]], seed: int
 ) -> None:
     books = make(seed)
 
@@ -205,7 +202,7 @@ BOOKS: dict[str, tuple[list[str], float | None, dict[str, set[str]], list[str]]]
 @pytest.mark.spark
 @pytest.mark.parametrize(("books", "looked_s", "expected", "findings"), BOOKS.values(), ids=BOOKS)
 def test_what_became_of_a_few_messages(
-    spark: SparkSession,
+    spark: Any,
     tmp_path: Path,
     books: list[str],
     looked_s: float | None,
@@ -258,7 +255,7 @@ BROWSED = {
 
 
 def stored(folder: Path, told: str, **more: str | None) -> list[tuple[str, str, str]]:
-    [ledger] = ledgers([told], folder, **more)  # type: ignore[arg-type]
+    [ledger] = ledgers([told], folder, **more)
     rows = pq.read_table(ledger.paths[0]).to_pylist()
     return [(row["queue"], row["id"], row["site"]) for row in rows]
 
@@ -330,9 +327,7 @@ GOOD = '{"id": "m", "queue": "q", "event": "sent", "site": "s", "ts": "2026-03-0
 
 
 @pytest.mark.spark
-def test_a_torn_last_line_is_left_out_and_named_and_one_in_the_middle_ends_it(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_torn_last_line_is_left_out_and_named_and_one_in_the_middle_ends_it(spark: Any, tmp_path: Path) -> None:
     ledger = tmp_path / "l.jsonl"
     ledger.write_text(GOOD + GOOD[:30])
 
@@ -399,7 +394,7 @@ def test_what_is_no_ledger_is_refused_with_its_place(
 
 
 @pytest.mark.spark
-def test_moments_may_be_words_or_times_and_not_both_in_one_ledger(spark: SparkSession, tmp_path: Path) -> None:
+def test_moments_may_be_words_or_times_and_not_both_in_one_ledger(spark: Any, tmp_path: Path) -> None:
     words = tmp_path / "words"
     words.mkdir()
     columns = {"id": "m1", "queue": "orders", "event": "consumed", "site": "paris", "ts": "2026-03-02T12:00:09Z"}
@@ -415,7 +410,7 @@ def test_moments_may_be_words_or_times_and_not_both_in_one_ledger(spark: SparkSe
 
 
 @pytest.mark.spark
-def test_the_plan_has_no_python_and_moves_each_message_once(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_plan_has_no_python_and_moves_each_message_once(spark: Any, tmp_path: Path) -> None:
     from dr_ctl.rpo.ledgers import transforms as r  # noqa: PLC0415 - the fast tests do without Spark
 
     told = as_parquet(events("m1 sent 0"), tmp_path / "l.parquet")
@@ -488,9 +483,7 @@ def test_an_exports_moment_is_told_and_a_snapshots_is_between_its_answers(tmp_pa
 
 
 @pytest.mark.spark
-def test_what_was_consumed_in_the_second_of_a_snapshot_or_sent_in_it_was_not_missed(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_what_was_consumed_in_the_second_of_a_snapshot_or_sent_in_it_was_not_missed(spark: Any, tmp_path: Path) -> None:
     begin = int(BEGIN.timestamp())
     (tmp_path / "browse.json").write_text(json.dumps({**BROWSED, "value": [], "timestamp": begin + 10}))
     lines = [GOOD.replace('"m"', f'"{ident}"').replace("sent", event).replace("12:00:00", second)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -26,9 +26,6 @@ from dr_ctl.rpo.estimate.result import (
     verdict_of,
 )
 from dr_ctl.rpo.pipeline.make import reading
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 UNLIKELY = dict.fromkeys(("now", "p50", "p95", "p99", "max"))
