@@ -60,30 +60,25 @@ def test_it_is_told_by_its_environment_and_its_input(tmp_path: Path) -> None:
     assert json.loads(document) == {**FACTS, "run": "20261121T020000Z", "hook": "tell"}
 
 
-def test_one_that_does_not_read_its_input_is_well(tmp_path: Path) -> None:
-    script(tmp_path, "exec 0<&-; exit 0")
-
-    assert isinstance(run(tmp_path), Done)
-
-
-def test_no_shell_comes_between(tmp_path: Path) -> None:
-    assert isinstance(run(tmp_path, "/bin/sh", "-c", 'test "$0" = "a b;c*"', "a b;c*"), Done)
-
-
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "words", "refusal"),
     [
-        ("echo first; echo no route; exit 3", "hook tell ended with 3: no route"),
-        ("kill -9 $$", "hook tell ended with -9"),
+        ("exec 0<&-; exit 0", (), None),  # it does not read its input
+        ("", ("/bin/sh", "-c", 'test "$0" = "a b;c*"', "a b;c*"), None),  # no shell comes between
+        ("echo first; echo no route; exit 3", (), "hook tell ended with 3: no route"),
+        ("kill -9 $$", (), "hook tell ended with -9"),
+        ("", ("./is-not-there",), "hook tell could not be started: "),
+        ("", ("./dr-ctl.yaml",), "hook tell could not be started: "),
     ],
 )
-def test_one_that_fails_is_refused_with_its_last_words(tmp_path: Path, text: str, says: str) -> None:
+def test_one_that_fails_or_cannot_be_started_is_refused_with_its_last_words(
+    tmp_path: Path, text: str, words: tuple[str, ...], refusal: str | None
+) -> None:
     script(tmp_path, text)
-
-    outcome = run(tmp_path)
-
-    assert isinstance(outcome, Refused)
-    assert outcome.text == says
+    outcome = run(tmp_path, *words)
+    assert isinstance(outcome, Done if refusal is None else Refused), outcome
+    assert refusal is None or outcome.text.startswith(refusal)
+    assert not words or refusal is None or words[0] in outcome.text
 
 
 def test_one_that_takes_too_long_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
@@ -103,18 +98,6 @@ def test_one_that_takes_too_long_is_ended_with_all_that_it_started(tmp_path: Pat
         time.sleep(0.01)
     else:
         assert not Path(f"/proc/{child}").exists()
-
-
-@pytest.mark.parametrize("words", [("./is-not-there",), ("./hook.sh",)])
-def test_one_that_cannot_be_started_is_refused(tmp_path: Path, words: tuple[str, ...]) -> None:
-    (tmp_path / "hook.sh").write_text("#!/bin/sh\n", encoding="utf-8")
-    os.chmod(tmp_path / "hook.sh", 0o600)  # noqa: PTH101
-
-    outcome = run(tmp_path, *words)
-
-    assert isinstance(outcome, Refused)
-    assert outcome.text.startswith("hook tell could not be started: ")
-    assert words[0] in outcome.text
 
 
 def test_one_that_the_settings_do_not_have_is_refused(tmp_path: Path) -> None:

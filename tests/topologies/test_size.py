@@ -21,7 +21,7 @@ from dr_ctl.topologies.continuity import copies, procedure
 from dr_ctl.topologies.continuity.view import ContinuitySeen, SiteView
 from tests.topologies.continuity.views import broker, flow, queue, seen
 
-FEW, MANY = 1_000, 10_000
+FEW, MANY = 500, 5_000
 QUADRATIC = MANY / FEW * 4  # a hundred, where the time grows with the square
 RECIPE = procedure.open_.recipe(Queues(), Drain(), Patience())
 
