@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import ssl
 import threading
 from typing import TYPE_CHECKING
 
@@ -19,21 +20,24 @@ CONNECTED = encode("CONNECTED", {"version": "1.2", "server": "door/1"})
 
 
 @contextlib.contextmanager
-def door(answer: Callable[[Frame], Answer], *, port: int = 0) -> Iterator[Address]:
+def door(answer: Callable[[Frame], Answer], *, tls: ssl.SSLContext | None = None) -> Iterator[Address]:
     """Serve every connection with `answer`: what to send for each frame that came; None hangs up."""
-    listener = socket.create_server(("127.0.0.1", port))
+    listener = socket.create_server(("127.0.0.1", 0))
     threads: list[threading.Thread] = []
     socks: list[socket.socket] = []
 
+    def secured(sock: socket.socket) -> socket.socket:
+        return tls.wrap_socket(sock, server_side=True) if tls is not None else sock
+
     def serve(sock: socket.socket) -> None:
         reader = FrameReader()
-        with sock, contextlib.suppress(OSError, NotStomp):
-            while data := sock.recv(65536):
+        with sock, contextlib.suppress(OSError, NotStomp), secured(sock) as talk:
+            while data := talk.recv(65536):
                 for frame in reader.feed(data):
                     replies = answer(frame)
                     if replies is None:
                         return
-                    sock.sendall(b"".join(replies))
+                    talk.sendall(b"".join(replies))
 
     def accept() -> None:
         with contextlib.suppress(OSError):
@@ -46,7 +50,7 @@ def door(answer: Callable[[Frame], Answer], *, port: int = 0) -> Iterator[Addres
     accepting = threading.Thread(target=accept, daemon=True)
     accepting.start()
     try:
-        yield Address("127.0.0.1", listener.getsockname()[1])
+        yield Address("127.0.0.1", listener.getsockname()[1], tls=tls is not None)
     finally:
         with contextlib.suppress(OSError):
             listener.shutdown(socket.SHUT_RDWR)
