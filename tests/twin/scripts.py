@@ -61,11 +61,7 @@ def _outage(chance: random.Random) -> Sequence[str]:
     rest = [
         [],
         [_whoever(chance) + f"failover --to WAITING --yes {accepted}"],
-        [
-            _whoever(chance) + f"failover --to WAITING --yes {accepted}",
-            "work 10",
-            "well",
-        ],
+        [_whoever(chance) + f"failover --to WAITING --yes {accepted}", "work 10", "well"],
         ["well"],
         [
             _whoever(chance) + f"failover --to WAITING --yes {_accepting(chance, ('unknown', '100000'))}",

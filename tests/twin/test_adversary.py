@@ -121,12 +121,7 @@ def judged(steps: Sequence[str], play: Callable[[Sequence[str]], None]) -> None:
 
 @pytest.mark.parametrize(("topology", "seed", "steps"), CASES)
 def test_an_adversary_finds_nothing_on_a_twin(
-    topology: str,
-    seed: int,
-    steps: int,
-    tmp_path: Path,
-    typed: Callable[..., Ended],
-    monkeypatch: pytest.MonkeyPatch,
+    topology: str, seed: int, steps: int, tmp_path: Path, typed: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hurry(monkeypatch)
     count = iter(range(1000))
@@ -143,12 +138,7 @@ def test_an_adversary_finds_nothing_on_a_twin(
 @pytest.mark.chaos
 @pytest.mark.parametrize(("topology", "seed", "steps"), REAL)
 def test_an_adversary_finds_nothing_on_real_brokers(
-    topology: str,
-    seed: int,
-    steps: int,
-    tmp_path: Path,
-    typed: Callable[..., Ended],
-    monkeypatch: pytest.MonkeyPatch,
+    topology: str, seed: int, steps: int, tmp_path: Path, typed: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", PATH)
     with besieged(Lab.up(tmp_path / "lab", topology=topology), typed, tmp_path / "siege") as siege:

@@ -36,9 +36,7 @@ def test_it_begins_with_one_site_closed_by_roles_and_by_a_pause_that_lasts(pair:
 def test_diverts_and_bridges_say_how_they_were_made(pair: BridgesSubject) -> None:
     told = pair.read("london", pair.server("london"), "DivertNames", "BridgeNames")
     divert = pair.ask(
-        "london",
-        type="read",
-        mbean=f'{pair.address("london", IDS)},subcomponent=diverts,divert="divert.{IDS}"',
+        "london", type="read", mbean=f'{pair.address("london", IDS)},subcomponent=diverts,divert="divert.{IDS}"'
     )["value"]
     bridge = pair.ask("london", type="read", mbean=pair.bridge("london", IN))["value"]
 

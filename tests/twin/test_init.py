@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -116,27 +116,54 @@ def test_what_real_brokers_say_is_written_down(
     judged(real, *begun(real, inside, tmp_path, monkeypatch))
 
 
-def test_a_file_that_is_there_stays(
-    twin: PlayedTwin, inside: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "begun.yaml").write_text("mine\n", encoding="utf-8")
-
-    ended, out = begun(twin, inside, tmp_path, monkeypatch)
-
-    assert (ended.code, out.read_text(encoding="utf-8")) == (2, "mine\n")
+def a_file_is_there(twin: PlayedTwin, out: Path, _: pytest.MonkeyPatch) -> tuple[str, ...]:
+    del twin
+    out.write_text("mine\n", encoding="utf-8")
+    return ()
 
 
-def test_a_wrong_password_writes_nothing(
-    twin: PlayedTwin, inside: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def its_password_is_wrong(twin: PlayedTwin, _: Path, patch: pytest.MonkeyPatch) -> tuple[str, ...]:
     for site in twin.sites:
-        monkeypatch.setenv(f"{site.upper()}_PASSWORD", "wrong")
-    urls = [f"{site}={broker['jolokia']}" for site, broker in brokers(twin.settings_path).items()]
+        path = twin.settings_path.parent / brokers(twin.settings_path)[site]["password"]["file"]
+        path.write_text("wrong", encoding="utf-8")
+    return ()
 
-    ended = inside("init", *urls, "--out", str(tmp_path / "begun.yaml"))
 
-    assert (ended.code, (tmp_path / "begun.yaml").exists()) == (22, False)
-    assert ended.document["findings"][0]["id"] == "DR-INIT-001"
+def one_is_down(twin: PlayedTwin, _: Path, patch: pytest.MonkeyPatch) -> tuple[str, ...]:
+    twin.kill("paris")
+    return ()
+
+
+def another_topology(twin: PlayedTwin, _: Path, patch: pytest.MonkeyPatch) -> tuple[str, ...]:
+    return ("--topology", CONTINUITY)
+
+
+@pytest.mark.parametrize(
+    ("but", "code", "ident", "remedy"),
+    [
+        (a_file_is_there, 2, "DR-USAGE", ""),
+        (its_password_is_wrong, 22, "DR-INIT-001", ""),
+        (one_is_down, 22, "DR-INIT-001", "Start the broker of http://127.0.0.1:"),
+        (another_topology, 22, "DR-INIT-001", "Leave `--topology` out"),
+    ],
+)
+def test_what_cannot_be_told_writes_nothing(
+    twin: PlayedTwin,
+    inside: Command,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    but: Callable[[PlayedTwin, Path, pytest.MonkeyPatch], tuple[str, ...]],
+    code: int,
+    ident: str,
+    remedy: str,
+) -> None:
+    more = but(twin, tmp_path / "begun.yaml", monkeypatch)
+
+    ended, out = begun(twin, inside, tmp_path, monkeypatch, *more)
+
+    first = ended.document["findings"][0]
+    assert (ended.code, first["id"], remedy in first["remedy"]) == (code, ident, True), ended.document
+    assert (out.read_text(encoding="utf-8") if out.exists() else None) == ("mine\n" if but is a_file_is_there else None)
 
 
 @pytest.mark.parametrize(
@@ -146,6 +173,7 @@ def test_a_wrong_password_writes_nothing(
         (("http://one:8161/jolokia",), "two addresses are needed"),
         (("a=http://one:8161/j", "b=http://two:8161/j", "c=http://three:8161/j"), "3 site(s) were named"),
         (("http://one:8161/j", "http://two:8161/j"), "there is no password for the brokers of one"),
+        (("a=http://one:8161/j", "b=http://one:8161/j/"), "an address stands twice"),
     ],
 )
 def test_what_is_missing_is_said(
@@ -158,14 +186,6 @@ def test_what_is_missing_is_said(
     assert (ended.code, why in ended.document["summary"]) == (2, True), ended.document["summary"]
 
 
-def test_one_broker_is_no_pair(inside: Command, tmp_path: Path) -> None:
-    urls = [f"{site}=http://one:8161/console/jolokia{end}" for site, end in (("london", ""), ("paris", "/"))]
-
-    ended = inside("init", *urls, "--out", str(tmp_path / "begun.yaml"))
-
-    assert (ended.code, "an address stands twice" in ended.document["summary"]) == (2, True), ended.document
-
-
 @pytest.mark.parametrize("topology", [*TOPOLOGIES])
 def test_without_addresses_the_example_of_a_topology_is_written(inside: Command, tmp_path: Path, topology: str) -> None:
     out = tmp_path / "begun.yaml"
@@ -173,30 +193,6 @@ def test_without_addresses_the_example_of_a_topology_is_written(inside: Command,
     ended = inside("init", "--topology", topology, "--out", str(out))
 
     assert (ended.code, load(out).settings.topology) == (0, topology)
-
-
-def test_a_site_that_is_down_is_told_and_nothing_is_guessed(
-    twin: PlayedTwin, inside: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    twin.kill("paris")
-
-    ended, out = begun(twin, inside, tmp_path, monkeypatch)
-
-    assert (ended.code, out.exists()) == (22, False)
-    assert "no broker answers" in ended.document["findings"][0]["text"]
-    assert (
-        f"Start the broker of {brokers(twin.settings_path)['paris']['jolokia']} first"
-        in (ended.document["findings"][0]["remedy"])
-    )
-
-
-def test_a_topology_that_does_not_join_them_is_not_asked_for_again(
-    twin: PlayedTwin, inside: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ended, out = begun(twin, inside, tmp_path, monkeypatch, "--topology", CONTINUITY)
-
-    assert (ended.code, out.exists()) == (22, False)
-    assert "Leave `--topology` out" in ended.document["findings"][0]["remedy"]
 
 
 def test_all_examples_are_written_where_nothing_is_yet(inside: Command, tmp_path: Path) -> None:

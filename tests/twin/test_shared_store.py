@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,6 @@ import yaml
 
 from dr_ctl.core.errors import Between
 from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.outcome import Outcome
-from dr_ctl.engine.plan import Call
-from dr_ctl.topologies.common.sender import Sender
 from dr_ctl.topologies.sharedstore.access import Access
 from dr_ctl.topologies.sharedstore.acts import activate
 from dr_ctl.topologies.sharedstore.view import BrokerView
@@ -26,12 +22,11 @@ from dr_ctl_lab.twin.kinds import SHARED_STORE
 from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.patience import impatient
-from tests.twin.matrix import Died, done, nothing, serving, unprocessed
+from tests.twin.matrix import ACCEPTED, at_calls, dies, done, nothing, serving, unprocessed
 from tests.twin.subject import until
 
 TOPOLOGY = SHARED_STORE
-
-SWAPOVER = ("swapover", "--to", "paris", "--yes")
+SWAPOVER, BACK = (("swapover", "--to", site, "--yes") for site in ("paris", "london"))
 FAILOVER = ("failover", "--to", "paris", "--yes")
 SLOW_S = 1.5
 
@@ -44,21 +39,18 @@ def slowly(twin: PlayedTwin) -> None:
         paris.work(twin.clock.now_s() + SLOW_S)
 
 
-def given_up(monkeypatch: pytest.MonkeyPatch, then: Callable[[], None]) -> None:
-    """Have something happen as soon as London has given up the store."""
-    post = Sender._post
-
-    def posted(sender: Sender, calls: Sequence[Call]) -> Sequence[Outcome]:
-        outcomes = post(sender, calls)
-        if any(call.goal is Goal.HAND_OVER for call in calls):
-            then()
-        return outcomes
-
-    monkeypatch.setattr(Sender, "_post", posted)
+def lives_on(twin: PlayedTwin, seconds: float) -> None:
+    """Each process is there for so long after it was told to stop, as a JVM is."""
+    for broker in twin.brokers(SharedStoreBroker):
+        broker.lives_on_s = seconds
 
 
 def ids(ended: Ended) -> list[str]:
     return [each["id"] for each in ended.document["findings"]]
+
+
+def finding(ended: Ended, ident: str) -> dict[str, str]:
+    return next(each for each in ended.document["findings"] if each["id"] == ident)
 
 
 def test_a_failover_gives_who_waits_its_moment_and_then_has_nothing_to_do(twin: PlayedTwin, dr_ctl: Command) -> None:
@@ -70,8 +62,7 @@ def test_a_failover_gives_who_waits_its_moment_and_then_has_nothing_to_do(twin: 
 
     ended = done(dr_ctl(*FAILOVER))
 
-    assert (serving(twin), ended.document["debts"]) == (("paris",), [])
-    assert had <= unprocessed(twin)
+    assert (serving(twin), ended.document["debts"], had <= unprocessed(twin)) == (("paris",), [], True)
 
 
 def test_a_failover_waits_until_the_store_is_taken_and_owes_a_fence_until_the_lost_site_waits(
@@ -81,7 +72,7 @@ def test_a_failover_waits_until_the_store_is_taken_and_owes_a_fence_until_the_lo
     slowly(twin)
     twin.kill("london")
 
-    ended = done(dr_ctl(*FAILOVER, "--accept-loss", "unknown", "--accept-duplicates", "unknown"))
+    ended = done(dr_ctl(*FAILOVER, *ACCEPTED))
 
     assert serving(twin) == ("paris",)
     assert {(each["kind"], each["site"]) for each in ended.document["debts"]} == {("fence", "london")}
@@ -91,50 +82,35 @@ def test_a_failover_waits_until_the_store_is_taken_and_owes_a_fence_until_the_lo
     assert serving(twin) == ("paris",)
 
 
-@pytest.mark.parametrize("words", [SWAPOVER, ("activate", "paris", "--yes")])
+@pytest.mark.parametrize("words", [SWAPOVER[:-1], ("activate", "paris")])
 def test_a_run_that_dies_as_the_store_is_given_up_goes_on_and_starts_who_ended(
-    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+    twin: PlayedTwin, dr_ctl: Command, words: tuple[str, ...]
 ) -> None:
     nothing(twin, dr_ctl)
     had = unprocessed(twin)
-    if words != SWAPOVER:
+    if words[0] == "activate":
         done(dr_ctl("fence", "london", "--yes"))
         done(dr_ctl("drain", "--to", "paris", "--yes"))
     slowly(twin)
-
-    def die() -> None:
-        raise Died
-
-    with monkeypatch.context() as patch:
-        given_up(patch, die)
-        with pytest.raises(Died):
-            dr_ctl(*words)
+    dies(dr_ctl, *words, once=Goal.HAND_OVER)
     assert serving(twin) == ()
 
     done(dr_ctl("resume", "--yes"))
 
-    assert serving(twin) == ("paris",)
-    assert had <= unprocessed(twin)
+    assert (serving(twin), had <= unprocessed(twin)) == (("paris",), True)
     assert all(each.running for each in twin.brokers(SharedStoreBroker))
-
-
-def lives_on(twin: PlayedTwin, seconds: float) -> None:
-    """Each process is there for so long after it was told to stop, as a JVM is."""
-    with twin.still():
-        for broker in twin.brokers(SharedStoreBroker):
-            broker.lives_on_s = seconds
 
 
 def test_a_process_that_lives_on_after_its_stop_is_waited_for_and_started(twin: PlayedTwin, dr_ctl: Command) -> None:
     nothing(twin, dr_ctl)
     lives_on(twin, 3.0)
 
-    there = dr_ctl(*SWAPOVER)
-    assert (there.code, "DR-STORE-010" in ids(there)) == (0, False)
+    there = done(dr_ctl(*SWAPOVER))
+
+    assert "DR-STORE-010" not in ids(there)
     assert all(each.running for each in twin.brokers(SharedStoreBroker))
     assert there.document["data"]["outage_s"] < 3.0
-
-    assert dr_ctl("swapover", "--to", "london", "--yes").code == 0
+    done(dr_ctl(*BACK))
     assert serving(twin) == ("london",)
 
 
@@ -145,26 +121,10 @@ def test_a_process_that_is_not_seen_to_end_is_said_and_no_move_goes_back_to_it(
     nothing(twin, dr_ctl)
     lives_on(twin, 3600.0)
 
-    there = dr_ctl(*SWAPOVER)
-    back = dr_ctl("swapover", "--to", "london", "--yes")
+    there, back = dr_ctl(*SWAPOVER), dr_ctl(*BACK)
 
     assert (there.code, "DR-STORE-010" in ids(there)) == (0, True)
-    assert (back.code, "DR-STORE-004" in ids(back)) == (10, True)
-    assert serving(twin) == ("paris",)
-
-
-def told_process(twin: PlayedTwin, *, without: str) -> None:
-    """Take a command of the brokers' processes out of the settings; `state` takes all of it."""
-    document: dict[str, Any] = yaml.safe_load(twin.settings_path.read_text())
-    for site in document["sites"].values():
-        for broker in site["brokers"]:
-            del broker["process"][without]
-            broker["process"] = broker["process"] if without != "state" else None
-    twin.settings_path.write_text(json.dumps(document))
-
-
-def finding(ended: Ended, ident: str) -> dict[str, str]:
-    return next(each for each in ended.document["findings"] if each["id"] == ident)
+    assert (back.code, "DR-STORE-004" in ids(back), serving(twin)) == (10, True, ("paris",))
 
 
 def test_a_target_that_ends_as_the_store_is_given_up_is_started_by_the_run(
@@ -173,10 +133,10 @@ def test_a_target_that_ends_as_the_store_is_given_up_is_started_by_the_run(
     nothing(twin, dr_ctl)
     had = unprocessed(twin)
     with monkeypatch.context() as patch:
-        given_up(patch, lambda: twin.kill("paris"))
+        at_calls(patch, Goal.HAND_OVER, lambda: twin.kill("paris"))
         ended = done(dr_ctl(*SWAPOVER))
 
-    assert (serving(twin), "DR-RUN-001" in ids(ended), "DR-STORE-010" in ids(ended)) == (("paris",), False, False)
+    assert (serving(twin), {"DR-RUN-001", "DR-STORE-010"} & {*ids(ended)}) == (("paris",), set())
     assert had <= unprocessed(twin)
 
 
@@ -185,14 +145,9 @@ def test_a_target_whose_process_ends_between_the_check_and_the_handover_gets_no_
 ) -> None:
     nothing(twin, dr_ctl)
     may_not = activate._may_not
+    monkeypatch.setattr(activate, "_may_not", lambda *words: (twin.kill("paris"), may_not(*words))[1])
 
-    def killed(*words: Any) -> str | None:
-        twin.kill("paris")
-        return may_not(*words)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(activate, "_may_not", killed)
-        ended = dr_ctl(*SWAPOVER)
+    ended = dr_ctl(*SWAPOVER)
 
     assert (ended.code, serving(twin)) == (20, ("london",)), ended.told
 
@@ -200,11 +155,15 @@ def test_a_target_whose_process_ends_between_the_check_and_the_handover_gets_no_
 def test_a_store_that_nobody_takes_ends_with_a_command_that_helps(
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """No command of the settings starts a broker."""
     impatient(monkeypatch, activate_s=0.2, store_starts_s=0.2, store_ends_s=0.2)
-    told_process(twin, without="start")
+    document: dict[str, Any] = yaml.safe_load(twin.settings_path.read_text())
+    for site in document["sites"].values():
+        del site["brokers"][0]["process"]["start"]
+    twin.settings_path.write_text(json.dumps(document))
     slowly(twin)
     with monkeypatch.context() as patch:
-        given_up(patch, lambda: twin.kill("paris"))
+        at_calls(patch, Goal.HAND_OVER, lambda: twin.kill("paris"))
         stranded = dr_ctl(*SWAPOVER)
     shown = dr_ctl("status")
 
@@ -222,19 +181,16 @@ def test_two_dead_processes_are_no_answer_and_the_command_that_is_named_starts_o
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     impatient(monkeypatch, store_starts_s=0.2)
-    had = unprocessed(twin)
     for site in twin.sites:
         twin.kill(site)
 
     shown = dr_ctl("status")
     told = finding(shown, "DR-STORE-012")
-    command = told["remedy"].split("`")[1]
 
     assert (shown.code, ids(shown)) == (22, ["DR-STORE-012"])
     assert told["text"].count("its process does not run") == 2
-    subprocess.run(["/bin/sh", "-c", command], check=True, timeout=30)
+    subprocess.run(["/bin/sh", "-c", told["remedy"].split("`")[1]], check=True, timeout=30)
     until(lambda: serving(twin) == ("london",))
-    assert had == unprocessed(twin)
 
 
 def test_while_a_broker_takes_the_store_nobody_is_told_to_fail_over(
@@ -257,7 +213,7 @@ def test_while_a_broker_takes_the_store_nobody_is_told_to_fail_over(
 
 
 def test_what_is_kept_under_state_is_for_one_user_alone(
-    twin: PlayedTwin, dr_ctl: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    dr_ctl: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state = tmp_path / "deep" / "state"
     monkeypatch.setenv("DR_CTL_STATE_DIR", str(state))
