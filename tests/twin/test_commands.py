@@ -15,10 +15,9 @@ from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.rehearsal import ANY_FIGURE
 from dr_ctl_lab.twin.continuity.broker import ContinuityBroker
 from dr_ctl_lab.twin.faults import Faults
-from dr_ctl_lab.twin.kinds import BRIDGES, CONTINUITY, MIRROR, SHARED_STORE
+from dr_ctl_lab.twin.kinds import CONTINUITY
 from tests.conftest import Command
 from tests.patience import impatient
-from tests.twin.conftest import OTHERS
 from tests.twin.matrix import ACCEPTED, done, serving
 from tests.twin.subject import until
 
@@ -71,30 +70,6 @@ def test_a_failover_brings_no_more_twice_than_it_said_however_many_acknowledgeme
     assert at_most is not None, moved.document
     assert LEFT <= len(verdict.duplicates) <= at_most, at_most
     assert "DR-RPO-022" in [each["id"] for each in moved.document["findings"]]
-
-
-@pytest.mark.parametrize(
-    "topology",
-    # One store has one lock, which one broker holds.
-    [MIRROR, *(pytest.param(each, marks=pytest.mark.deep) for each in OTHERS if each != SHARED_STORE)],
-)
-def test_several_pairs_move_together(
-    tmp_path: Path, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, topology: str
-) -> None:
-    pairs = ("orders-1", "orders-2")
-    with PlayedTwin.up(tmp_path / "two", pairs=pairs, topology=topology) as two:
-        monkeypatch.setenv("DR_CTL_CONFIG", str(two.settings_path))
-        with two.load(100, pair="orders-1") as first, two.load(100, pair="orders-2") as second:
-            second.wait_for(20)
-            told = dr_ctl("status").document
-            moved = done(dr_ctl("swapover", "--to", "paris", "--yes"))
-            second.wait_for(second.counts().sent + 20)
-            verdicts = [traffic.stop() for traffic in (first, second)]
-
-    units = two.queues if topology == BRIDGES else pairs
-    assert told["data"]["pairs"] == [{"name": name, "serving": "london"} for name in units]
-    assert [pair["serving"] for pair in moved.document["data"]["pairs"]] == ["paris", "paris"]
-    assert all(verdict.clean for verdict in verdicts)
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from dr_ctl.stomp_io.address import Login
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.document_queue import UPDATE_FILTERED
@@ -122,23 +120,6 @@ def test_operations_that_cannot_be_called_are_refused_in_the_same_words(pair: Pl
     assert call(server, "listConnections(java.lang.String,int,int)", "", 1, 10)["status"] == 500
     bad = call(pair.at("london", "orders.in"), "countMessages(java.lang.String)", "a = = 'b'")
     assert "AMQ229020: Invalid filter: a = = 'b'" in bad["error"]
-
-
-@pytest.mark.parametrize(
-    ("body", "said"),
-    [
-        ("{nope", "Invalid JSON request"),
-        ("3", "Invalid JSON Request"),
-        ('{"type": "zork"}', "No type with name 'zork' exists"),
-        ('[{"type": "version"}, {"type": "zork"}]', "No type with name 'zork' exists"),
-    ],
-)
-def test_what_is_no_request_is_refused_like_one(pair: PluginSubject, body: str, said: str) -> None:
-    told = pair.post("london", body, raw=True)
-
-    assert told.status_code == 200
-    assert told.json()["status"] == 400
-    assert told.json()["error"].startswith(f"{ILLEGAL} : {said}")
 
 
 def test_a_wrong_login_gets_nothing_however_often(pair: PluginSubject) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from dr_ctl.engine.goals import Goal
+from dr_ctl.topologies.common.verifier import Verifier
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.classic.broker import ClassicBroker
 from dr_ctl_lab.twin.classic.sharedstore.broker import SharedStoreBroker
@@ -198,3 +199,15 @@ def test_the_judge_notes_each_queue_that_is_open_at_both_sites(
         paris.note(request, 200)
 
     assert (before, {f"paris/orders-1 {name}" for name in twin.queues} <= set(judge.twice)) == ([], True)
+
+
+@pytest.mark.parametrize("topology", [MIRROR, BRIDGES, BROKERSYNC, FANOUT])
+def test_a_source_that_somebody_opens_once_the_gate_holds_stays_the_only_one(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verify, judge = Verifier.verify, Judge(twin, monkeypatch)
+    monkeypatch.setattr(Verifier, "verify", lambda *words: (verify(*words), twin.open_clients("london"))[0])
+
+    ended = dr_ctl(*TO_PARIS, "--yes")
+
+    assert (ended.code, judge.twice, serving(twin)) == (20, [], ("london",)), ended.document
