@@ -60,7 +60,7 @@ def made(asked: Request, now_us: int) -> Made | Finding:
     horizons = tuple(int(each * SECOND) for each in asked.horizons_s)
     span = int(us[0]), until_us + 1, since_us, until_us + 1
     orders = Orders(*span, asked.include, asked.exclude, classes, horizons, cell_us)
-    rows = pa.concat_tables([SCHEMA.empty_table(), *hours(looks, orders)])
+    rows = together([*hours(looks, orders)])
     facts = facts_of(rows)
     if facts.flows and int(asked.horizon_s * SECOND) != HORIZON_US and not asked.tested:  # of the last day
         horizon_us = int(asked.horizon_s * SECOND)

@@ -42,10 +42,6 @@ def test_what_is_likely_is_never_above_the_bound() -> None:
     assert (found.max, found.likely.max) == (5800, 5700)
 
 
-def test_students_t() -> None:
-    assert [round(t_value(freedom), 2) for freedom in (7, 23, 27, 1000)] == [2.36, 2.07, 2.05, 1.96]
-
-
 def test_an_interval_needs_blocks() -> None:
     dice = random.Random(1)
     many = [[dice.choice([0, 0, 0, 8]) for _ in range(40)] for _ in range(24)]
@@ -113,10 +109,11 @@ def test_blocks_that_differ_make_the_interval_wide() -> None:
     assert wide[1] - wide[0] > narrow[1] - narrow[0]
 
 
-def test_a_weighted_quantile() -> None:
+def test_a_weighted_quantile_and_students_t() -> None:
     assert weighted_quantile(np.array([5, 1]), np.array([1, 9]), 0.9) == 1
     assert weighted_quantile(np.array([5, 1]), np.array([1, 9]), 0.91) == 5
     assert weighted_quantile(np.array([]), np.array([], np.int64), 0.5) is None
+    assert [round(t_value(freedom), 2) for freedom in (7, 23, 27, 1000)] == [2.36, 2.07, 2.05, 1.96]
 
 
 def changes(*moments: tuple[int, int, int]) -> Changes:

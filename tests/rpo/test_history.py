@@ -38,24 +38,16 @@ def test_a_file_holds_exactly_the_columns_and_neither_of_its_directories(tmp_pat
     assert found == {**dict.fromkeys(SCHEMA.names), **told}
 
 
-def test_rows_around_midnight_go_to_the_utc_day_of_their_own(tmp_path: Path) -> None:
+def test_rows_go_to_the_utc_day_and_the_site_of_their_own_and_each_write_is_a_file(tmp_path: Path) -> None:
     midnight = datetime(2026, 3, 2, tzinfo=UTC)
-    east = timezone(timedelta(hours=9))
+    late = [row(midnight - timedelta(microseconds=1)), row(midnight.astimezone(timezone(timedelta(hours=9))))]
 
-    paths = write([row(midnight - timedelta(microseconds=1)), row(midnight.astimezone(east))], tmp_path)
+    paths = write([*late, row(site="01"), row(site="1")], tmp_path)
 
-    assert [path.parent.parent.name for path in paths] == ["date=2026-03-01", "date=2026-03-02"]
-
-
-def test_sites_are_kept_apart_and_a_site_of_digits_stays_a_word(tmp_path: Path) -> None:
-    paths = write([row(site="01"), row(site="1")], tmp_path)
-
-    assert [path.parent.name for path in paths] == ["site=01", "site=1"]
-
-
-def test_two_writes_of_the_same_look_are_two_files(tmp_path: Path) -> None:
+    told = [(path.parent.parent.name[-2:], path.parent.name) for path in paths]
+    assert told == [("01", "site=london"), ("02", "site=london"), ("01", "site=01"), ("01", "site=1")]
     assert write([row()], tmp_path) != write([row()], tmp_path)
-    assert len(usable_files(tmp_path)[0]) == 2
+    assert len(usable_files(tmp_path)[0]) == 6
 
 
 def test_a_write_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,39 +72,25 @@ def test_nothing_visible_is_ever_incomplete(tmp_path: Path, monkeypatch: pytest.
     assert seen == [[], [path]]
 
 
-def test_a_torn_file_is_left_out_and_named(tmp_path: Path) -> None:
+def test_a_torn_file_and_one_of_another_shape_are_left_out_and_named(tmp_path: Path) -> None:
     (whole,) = write([row()], tmp_path)
-    torn = whole.with_name("torn.parquet")
-    torn.write_bytes(whole.read_bytes()[:-20])
+    whole.with_name("torn.parquet").write_bytes(whole.read_bytes()[:-20])
+    few = pq.read_table(whole, columns=["ts", "depth"], partitioning=None)
+    pq.write_table(few, whole.with_name("odd.parquet"))
 
-    files, (finding,) = usable_files(tmp_path)
+    files, findings = usable_files(tmp_path)
 
     assert files == [whole]
-    assert finding.id == "DR-RPO-002"
-    assert finding.severity is Severity.WARNING
-    assert "date=2026-03-01/site=london/torn.parquet" in finding.text
-
-
-def test_a_file_of_another_shape_is_left_out_and_named(tmp_path: Path) -> None:
-    (whole,) = write([row()], tmp_path)
-    odd = whole.with_name("odd.parquet")
-    pq.write_table(pq.read_table(whole, columns=["ts", "depth"], partitioning=None), odd)
-
-    files, (finding,) = usable_files(tmp_path)
-
-    assert files == [whole]
-    assert "pair, kind, name" in finding.text
+    assert {(each.id, each.severity) for each in findings} == {("DR-RPO-002", Severity.WARNING)}
+    odd, torn = sorted(each.text for each in findings)
+    assert "pair, kind, name" in odd
+    assert "date=2026-03-01/site=london/torn.parquet" in torn
 
 
 def test_days_outside_the_window_are_not_opened(tmp_path: Path) -> None:
-    write([row(NOON - timedelta(days=1))], tmp_path)
-    (today,) = write([row()], tmp_path)
-    write([row(NOON + timedelta(days=1))], tmp_path)
+    (_, today, _) = write([row(NOON + timedelta(days=day)) for day in (-1, 0, 1)], tmp_path)
 
     assert usable_files(tmp_path, since=NOON, until=NOON) == ([today], [])
-
-
-def test_no_directory_is_no_files(tmp_path: Path) -> None:
     assert usable_files(tmp_path / "absent") == ([], [])
 
 

@@ -39,22 +39,19 @@ def test_what_was_stored_is_read_with_its_age(tmp_path: Path) -> None:
     assert stat.S_IMODE(place(tmp_path, "london").stat().st_mode) == 0o600
 
 
-def test_each_site_has_its_own_and_the_history_is_not_disturbed(tmp_path: Path) -> None:
+def test_each_site_has_its_own_and_keeps_it_where_there_is_no_other_and_the_history_is_not_disturbed(
+    tmp_path: Path,
+) -> None:
     store(Place.at(tmp_path), answer("london", 1), NOW)
     store(Place.at(tmp_path), answer("paris", 2), NOW)
+    store(Place.at(tmp_path), EstimateAnswer(None), NOW + timedelta(hours=1))
 
     assert stored(tmp_path, "01").stored is None
     assert [stored(tmp_path, site).stored.data["total"]["loss"]["now"] for site in ("london", "paris")] == [1, 2]
     assert usable_files(tmp_path) == ([], [])
     assert list(newest_first(tmp_path, "london")) == []
-
-
-def test_an_answer_without_an_estimate_leaves_the_last_one(tmp_path: Path) -> None:
-    store(Place.at(tmp_path), answer(), NOW)
-
-    store(Place.at(tmp_path), EstimateAnswer(None), NOW + timedelta(hours=1))
-
-    assert stored(tmp_path, "london").stored.made_at == NOW
+    place(tmp_path, "paris").rename(place(tmp_path, "london"))
+    assert stored(tmp_path, "london").stored is None, "it is of another site"
 
 
 @pytest.mark.parametrize(
@@ -70,13 +67,6 @@ def test_one_that_cannot_be_read_is_named_and_no_estimate(tmp_path: Path, text: 
     assert found.stored is None
     assert [finding.id for finding in found.findings] == ["DR-RPO-017"]
     assert str(place(tmp_path, "london")) in found.findings[0].text
-
-
-def test_one_of_another_site_under_this_name_is_none(tmp_path: Path) -> None:
-    store(Place.at(tmp_path), answer("paris"), NOW)
-    place(tmp_path, "paris").rename(place(tmp_path, "london"))
-
-    assert stored(tmp_path, "london").stored is None
 
 
 def test_where_it_cannot_be_written_the_disk_is_named(tmp_path: Path) -> None:

@@ -196,12 +196,11 @@ def test_estimates_by_rows_and_by_summaries_are_the_same_from_a_store(
     recorded(rows, place, tmp_path / "whole")
     tidied(place)
     here = estimate(Request(history=str(tmp_path / "whole")), by_hand.made)
-    request = Request(history=place.where, near=str(place.near), store=True)
 
-    assert same(here, estimate(request, make))
-    assert same(here, estimate(replace(request, store=False), make))
-    assert (tmp_path / "store" / "summary").is_dir()
-    assert not (place.near / "summary").exists()
+    for stores in (True, False):
+        request = Request(history=place.where, near=str(place.near), store=stores)
+        assert same(here, estimate(request, make))
+    assert [(folder / "summary").is_dir() for folder in (tmp_path / "store", place.near)] == [True, False]
 
 
 def test_nobody_waits_for_a_store_that_does_not_answer(
