@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import socket
 import threading
 from dataclasses import dataclass
@@ -23,7 +22,6 @@ from dr_ctl.topologies.mirror.view import BrokerView
 from tests.cli.conftest import Shell
 from tests.cli.moving import ACCEPTED, failover
 from tests.cli.sites import Sites, sites
-from tests.rpo import test_bounds_asked_late as lives
 from tests.twin.subject import until
 
 __all__ = ["sites"]  # a fixture
@@ -141,17 +139,6 @@ class TestBack:
         assert told["05-reconcile"]["recovered"] is None
         assert "not looked at one by one: orders.in" in told["05-reconcile"]["text"]
 
-    def test_its_lasting_pauses_stand_in_the_lock_before_they_are_made(self, dr_ctl: Shell, sites: Sites) -> None:
-        sites.come_back()
-        seen: list[Any] = []
-        sites.paris.before_change = lambda operation: (
-            seen.append(sites.paris.document("dr-ctl.lock.paris.2")) if operation == "pause(boolean)" else None
-        )
-
-        run = dr_ctl("reinstate", "london", "--yes", "--json").document["run"]
-
-        assert [each["paused"] for each in seen] == [{run: ["orders.audit", "orders.in"]}] * 2
-
 
 @pytest.fixture
 def since(dr_ctl: Shell, sites: Sites) -> datetime:
@@ -227,32 +214,6 @@ class TestAskedLate:
 
         assert [refused.code, ended.code] == [11, 0], ended.document
         assert "up to 107 message(s) may be lost" in refused.document["summary"]
-
-    @pytest.mark.parametrize(
-        "name", ["files of a minute", pytest.param("a last look that was answered late", marks=pytest.mark.deep)]
-    )
-    def test_one_death_has_one_price_whenever_the_command_is_typed(
-        self, dr_ctl: Shell, sites: Sites, name: str
-    ) -> None:
-        sites.settings(stomp="stomp://{}:{}".format(*sites.london.host.stomp))
-        sites.lose()
-
-        prices = {}
-        for delay_s in lives.DELAYS_S:
-            shutil.rmtree(dr_ctl.folder / "history", ignore_errors=True)
-            lives.died_ago(dr_ctl.folder / "history", delay_s, lives.CHANGES[name])
-            ended = failover(dr_ctl, "--dry-run", "--accept-loss", "100000", *DOUBLES)
-            bounds = ended.document["data"]["bounds"]
-            prices[delay_s] = (
-                ended.code,
-                bounds["lost"]["at_most"],
-                bounds["lost"]["likely"],
-                bounds["duplicates"]["at_most"],
-            )
-
-        assert prices[5][0] == 0
-        assert isinstance(prices[5][1], int)
-        assert prices == dict.fromkeys(lives.DELAYS_S, prices[5])
 
 
 class TestClock:

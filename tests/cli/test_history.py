@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -16,7 +17,7 @@ from dr_ctl.engine.plan import Ask, PlannedStep
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from tests.cli.conftest import Shell
-from tests.cli.moving import failover
+from tests.cli.moving import ACCEPTED, failover
 from tests.cli.sites import Sites, sites
 from tests.report import scribe
 from tests.report.scribe import Scribe, call
@@ -189,7 +190,7 @@ class TestOutOfALostSite:
         served, down = back + timedelta(seconds=20), back + timedelta(seconds=23)
         looks(dr_ctl, "london", ("serving", back, served), ("down", down, now))
 
-        ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown")
+        ended = failover(dr_ctl, "--yes", *ACCEPTED)
 
         out = ended.document["data"]["out_s"]
         assert ended.code == 0, ended.document
@@ -200,3 +201,4 @@ class TestOutOfALostSite:
         assert row["out_s"] == {"at_least": out["at_least"], "at_most": out["at_most"]}
         page = (dr_ctl.state / "runs" / row["run"] / "report.html").read_text(encoding="utf-8")
         assert "London was last seen to serve at " in page
+        assert re.search(r"at least [\d.]+ m?s, at most [\d.]+ m?s", " ".join(page.split()))

@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.core.clock import growing_s
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.topologies.common.driver import Driver
 from tests.cli.conftest import Ended, Shell
 from tests.cli.installation import Installation
-from tests.cli.moving import begun, failover, swapover
+from tests.cli.moving import ACCEPTED, begun, failover, swapover
 from tests.cli.sites import Sites, sites
 from tests.report.test_html import Form
 from tests.report.test_view import plain
@@ -39,35 +38,16 @@ def words(form: Form) -> str:
     return plain(" ".join(form.text.split()))
 
 
-def look(dr_ctl: Shell) -> None:
-    assert dr_ctl("monitor", "--for", "50ms", "--quiet").code == 0
-
-
-@pytest.mark.parametrize("watched", [True, False])
-def test_a_failover_with_a_loss_is_amber_and_its_outage_is_told_from_the_history(
-    dr_ctl: Shell, sites: Sites, watched: bool
-) -> None:
-    if watched:
-        look(dr_ctl)
-    serving = growing_s()
+def test_a_failover_with_a_loss_is_amber_and_its_outage_is_no_longer_than_was_seen(dr_ctl: Shell, sites: Sites) -> None:
     sites.lose()
-    if watched:
-        look(dr_ctl)
 
-    ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown")
+    ended = failover(dr_ctl, "--yes", *ACCEPTED)
 
     form = report(dr_ctl, ended)
     assert (ended.code, tone(form)) == (0, "owed"), ended.document
     assert "may be lost" in words(form)
     assert "2 thing(s) are owed" in words(form)
-    if not watched:
-        assert re.search(r"Clients out: at least [\d.]+ m?s London was first seen down", words(form))
-        return
-    told = ended.document["data"]["out_s"]
-    assert 0.0 < told["at_least"] < growing_s() - serving
-    assert told["at_least"] < told["at_most"] < 60.0
-    assert re.search(r"Clients out: at least [\d.]+ m?s, at most [\d.]+ m?s", words(form))
-    assert "London was last seen to serve at" in words(form)
+    assert re.search(r"Clients out: at least [\d.]+ m?s London was first seen down", words(form))
 
 
 def test_a_step_that_a_signal_stopped_is_interrupted_and_not_refused(
