@@ -159,6 +159,7 @@ class Player:
             return
         if program != "dr-ctl":
             raise Unmet("only dr-ctl and cat are typed here")
+        assert stage.twin
         told, journals = self._told or self._normally(stage.at_first), _journals(stage.home)
         code, said = self._typed(words)
         out = "".join(text for mark, text in said if mark == ">")
@@ -190,8 +191,8 @@ class Player:
     def _typed(self, words: Sequence[str]) -> tuple[str, list[tuple[str, str]]]:
         """Type a command; its exit code, and what it said, each piece with the stream that it came by."""
         stage = self._stage
-        stage.calls.clear()
         assert stage.twin
+        stage.calls.clear()
         newest = max((each.name for each in (stage.home / "state" / "runs").glob("*")), default="RUN")
         code, said = _typed(stage, [newest if word == "RUN" else word for word in words])
         tests.documents.no_none("".join(text for _, text in said))
