@@ -1,9 +1,9 @@
 """Plays a scenario: a text file of what befalls two sites, the commands of an operator, and all that they show.
 
-A line is a comment (`#`), blank, something that befalls the sites (`stage.py` has the words), or a command (`$`). What
-a command showed stands below it: `>` is its output, `!` what it said on standard error, then its exit code if it is not
-0, each call that it changed something with in their order, and what is otherwise than when a command was last shown.
-Nothing stands there where there is nothing to tell.
+A line is a comment (`#`), something that befalls the sites (`stage.py` has the words), or a command (`$`); a blank one
+begins with other sites. What a command showed stands below it: `>` is its output, `!` what it said on standard error,
+then its exit code if it is neither 0 nor to be read there, each call that it changed something with in their order, and
+what is otherwise than when a command was last shown. Nothing stands there where there is nothing to tell.
 
 What is the same each time is told once. ` …+3` behind a line: the 3 lines below it are those that stand below the same
 line further up in the file. A run takes its lock before its first call and gives it back after its last; the calls for
@@ -78,9 +78,9 @@ def parse(path: Path) -> list[Step]:
 
 
 def play(path: Path) -> list[Step]:
-    """The same lines, with what the commands show now. A line `anew` begins with other sites."""
+    """The same lines, with what the commands show now."""
     steps, said_before = parse(path), Said()
-    firsts = [0, *(at for at, each in enumerate(steps) if each.text == "anew"), len(steps)]
+    firsts = [0, *(at for at, each in enumerate(steps) if not each.text), len(steps)]
     for first, end in pairwise(firsts):
         with Stage.set() as stage:
             player = Player(stage, said_before)
@@ -140,7 +140,7 @@ class Player:
             self._set(step.text)
         elif step.text.startswith("file "):
             self._stage.write(step.text.removeprefix("file "), [each.removeprefix("    ") for each in step.lines])
-        elif step.text and step.text != "anew" and not step.text.startswith("#"):
+        elif step.text and not step.text.startswith("#"):
             self._stage.do(step.text)
 
     def _set(self, line: str) -> None:
@@ -167,10 +167,11 @@ class Player:
         lines = [each for mark, text in said if mark == "!" or not paths for each in _marked(mark, normal(text))]
         reports = self._reports(journals) if not paths else set()
         unsaid = reports - {*lines} if not cut and code.isdigit() else set()
-        yield from self._said.briefly(_cut([each for each in lines if each not in reports], *cut))
+        shown = [*self._said.briefly(_cut([each for each in lines if each not in reports], *cut))]
+        yield from shown
         for path in paths:
             yield f"> {path}: {normal(json.dumps(_part(json.loads(out), path.split('.')), ensure_ascii=False))}"
-        if code != "0":
+        if code != "0" and not any(re.match(rf"> \w+ \({code}\)(?!.* …\+)", each) for each in shown):
             yield f"exit {code}"
         yield from (f"call {normal(each)}" for each in _grouped(_without_lock(stage.calls, stage.locks_of_others)))
         self._told = self._normally(stage.situation())

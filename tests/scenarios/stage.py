@@ -374,7 +374,7 @@ class Stage:
         """How everything is, once it rests: each broker, and what dr-ctl keeps, but for the only lock of a site."""
         at_rest(self.twin)
         kept = sorted(re.sub(r"^dr-ctl\.", "", name) for name in documents(self.twin))
-        sites = Counter(each.rpartition(".")[0] for each in kept if each.startswith("lock."))
+        sites = Counter(each.rpartition(".")[0] for each in {*kept} if each.startswith("lock."))
         kept = [
             each for each in kept if sites[each.rpartition(".")[0]] != 1 or f"dr-ctl.{each}" in self.locks_of_others
         ]
