@@ -63,8 +63,10 @@ def filled(text: str) -> Iterator[list[str]]:
 
 def in_sources() -> Iterator[tuple[str, str]]:
     for path in sorted(ROOT.rglob("*.py")):
-        inside: set[int] = set()
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        source, inside = path.read_text("utf-8"), set[int]()
+        if "`dr-ctl " not in source:
+            continue
+        for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.JoinedStr):
                 inside |= {id(each) for each in ast.walk(node) if each is not node}
                 text = "".join(str(each.value) if isinstance(each, ast.Constant) else HOLE for each in node.values)

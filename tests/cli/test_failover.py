@@ -197,25 +197,6 @@ class TestWord:
         assert f"was seen to serve at {stamp(since)}, after {stamp(word)}" in ended.document["summary"]
 
 
-class TestAskedLate:
-    def test_ten_minutes_after_a_death_that_was_seen_at_once_no_more_is_lost(
-        self, dr_ctl: Shell, sites: Sites, since: datetime
-    ) -> None:
-        """A monitor writes a file each minute; the later files hold nothing but that london is down."""
-        sites.settings(stomp="stomp://{}:{}".format(*sites.london.host.stomp))
-        for minute in range(10):
-            moments = [since + timedelta(minutes=minute, seconds=second) for second in range(5, 65, 5)]
-            write(
-                [Row(site="london", ts=at, pair="orders-1", kind="site", name="down") for at in moments],
-                dr_ctl.folder / "history",
-            )
-
-        refused, ended = (failover(dr_ctl, "--dry-run", "--accept-loss", most, *DOUBLES) for most in ("106", "107"))
-
-        assert [refused.code, ended.code] == [11, 0], ended.document
-        assert "up to 107 message(s) may be lost" in refused.document["summary"]
-
-
 class TestClock:
     """This machine's clock is behind the brokers'."""
 

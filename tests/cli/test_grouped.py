@@ -8,7 +8,6 @@ from dr_ctl.application.result import Group
 from dr_ctl.cli.grouped import groups_text, wrapped
 from dr_ctl.core.model import Finding, Severity
 from dr_ctl.engine.ports import Check
-from tests.cli.terminal import at_terminal
 
 LONG = " ".join(f"word{number}" for number in range(60))
 NAME = "orders." + "x" * 90
@@ -48,14 +47,3 @@ def test_groups_without_anything_are_left_out_and_the_rest_is_counted() -> None:
 
 def test_control_characters_of_names_reach_no_terminal() -> None:
     assert wrapped("a\x1b[31m b", 80) == "a\\x1b[31m b"
-
-
-@pytest.mark.usefixtures("installation")
-@pytest.mark.wire
-def test_validate_is_as_wide_as_its_terminal() -> None:
-    with at_terminal("validate", columns=50) as terminal:
-        text = terminal.until("reinstate to paris: nothing to do")
-
-    lines = [line.rstrip() for line in text.replace("\r", "").split("\n")]
-    assert "installation orders:" in lines
-    assert max(map(len, lines)) <= 50

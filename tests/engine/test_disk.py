@@ -274,15 +274,6 @@ def test_a_run_goes_to_its_end_on_a_disk_that_fills_up_meanwhile(small_disk: Cal
     assert (place / "result.json").exists()
 
 
-def test_a_disk_that_is_full_from_the_start_refuses_the_run(small_disk: Callable[[int], Path]) -> None:
-    place = small_disk(RESERVED_BYTES // 2)
-
-    with closing(Journal(place / "journal.jsonl", Clock())) as journal, pytest.raises(NoRoom):
-        journal.run(PLAN, BY)
-
-    assert [each.name for each in place.iterdir()] == []
-
-
 def test_what_was_taken_is_as_much_as_it_says(tmp_path: Path) -> None:
     reserve = Reserve(tmp_path / "reserve")
     reserve.take()

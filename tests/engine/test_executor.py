@@ -12,7 +12,7 @@ from typing import get_args
 import pytest
 
 from dr_ctl.core.errors import EnvironmentFault
-from dr_ctl.core.model import ExitCode, Finding, Severity
+from dr_ctl.core.model import ExitCode
 from dr_ctl.engine import journal as journal_module
 from dr_ctl.engine.entries import read
 from dr_ctl.engine.executor import _EVENTS
@@ -20,7 +20,7 @@ from dr_ctl.engine.hand import JournalHand
 from dr_ctl.engine.journal import Journal
 from dr_ctl.engine.outage import Outage
 from dr_ctl.engine.outcome import NotNeeded, Outcome, Refused, Unknown
-from dr_ctl.telemetry.events import Event, Notice, StepEnded, StepStarted, WaitProgress, nobody
+from dr_ctl.telemetry.events import StepEnded, StepStarted, nobody
 from tests.engine.desk import (
     AFTER,
     BEFORE,
@@ -32,7 +32,6 @@ from tests.engine.desk import (
     START,
     Clock,
     Desk,
-    Estimates,
     a_plan,
     at_the,
 )
@@ -122,15 +121,6 @@ def test_an_inverse_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
     assert ended.findings[-1].text == "london serves, but not everything is as it was"
 
 
-def test_where_nobody_serves_at_the_end_the_operator_reads_what_to_do_by_hand(tmp_path: Path) -> None:
-    shut = frozenset({"open clients at london", "open legacy at london"})
-    at = Desk(tmp_path, Machine(stuck=shut, cut=True))
-    ended = at.go()
-    assert (ended.code, ended.undone, ended.seen.units[0].serving) == (ExitCode.STRANDED, False, None)
-    assert ended.findings[-1].text == "no site could be shown to serve: london is standby, paris is standby"
-    assert ended.findings[-1].remedy.startswith("Look at paris; if it lets no clients in")
-
-
 def test_a_source_is_not_opened_again_beside_a_target_that_somebody_opened(tmp_path: Path) -> None:
     at = Desk(tmp_path, Machine({6: Fault.REFUSED}))
 
@@ -147,16 +137,6 @@ def test_a_source_is_not_opened_again_beside_a_target_that_somebody_opened(tmp_p
     assert ended.findings[-1].text == "paris was found open, so london was not opened again"
 
 
-def test_a_drain_that_does_not_end_in_time_has_its_own_code(tmp_path: Path) -> None:
-    at = Desk(tmp_path, Machine(cut=True))
-    told: list[Event] = []
-    ended = at.go(listener=told.append)
-    assert (ended.code, ended.undone) == (ExitCode.DRAIN_TIMEOUT, True)
-    assert at.machine.dump() == START
-    assert [each for each in told if isinstance(each, WaitProgress)]
-    assert Notice("not drained: 3 under way: undoing") in told
-
-
 @pytest.mark.parametrize("fault", [Fault.REFUSED, Fault.LOST, Fault.BLIND])
 @pytest.mark.parametrize("number", OPENING)
 def test_a_target_that_opens_only_some_of_its_doors_is_incomplete_and_where_nobody_can_vouch_for_it_unknown(
@@ -168,12 +148,6 @@ def test_a_target_that_opens_only_some_of_its_doors_is_incomplete_and_where_nobo
     assert (ended.code, ended.undone) == (ExitCode.UNKNOWN if blind else ExitCode.INCOMPLETE, None)
     assert ended.text.endswith(": look at paris first") if blind else ended.seen.units[0].serving == "paris"
     assert not at.machine.sites["london"].open
-
-
-def test_an_activation_that_is_proven_to_have_had_no_effect_is_undone(tmp_path: Path) -> None:
-    at = Desk(tmp_path, Machine(stuck=OPEN_PARIS))
-    ended = at.go()
-    assert (ended.code, ended.undone, at.machine.dump()) == (ExitCode.REVERTED, True, START)
 
 
 @pytest.mark.parametrize(
@@ -277,13 +251,6 @@ def test_an_end_is_not_believed_where_it_is_not_seen(tmp_path: Path) -> None:
     ended = closed.go()
     assert ended.code is ExitCode.UNKNOWN
     assert ended.text == "every step succeeded, but london is unknown, paris is serving: look at london first"
-
-
-def test_findings_of_the_steps_stand_in_the_result(tmp_path: Path) -> None:
-    stale = Finding("DR-RPO-001", Severity.WARNING, "the estimate is old")
-    at = Desk(tmp_path, estimates=Estimates(Unknown("no answer yet", findings=(stale,))))
-    ended = at.go()
-    assert ended.findings == (stale,)
 
 
 # What cannot be written is not done

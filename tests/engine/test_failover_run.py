@@ -37,20 +37,6 @@ def stays_in(at: Desk, ended: RunResult[Seen]) -> None:
     assert not any(paused for queue, paused in at.machine.sites["paris"].paused.items() if queue != "bills")
 
 
-def test_a_failover_says_what_it_may_cost(tmp_path: Path) -> None:
-    at = failover(tmp_path, cost=Cost((3,)))
-    at.ask = replace(FAILOVER, accept_loss=3)
-    ended = at.go()
-    assert (ended.code, ended.undone, ended.outage_s) == (ExitCode.OK, None, None)
-    assert ended.text == (
-        "failed over from london to paris; verified: paris serves; at most 3 message(s) may be lost, at most 0 "
-        "duplicate(s) are possible"
-    )
-    assert ended.bounds is not None
-    assert ended.bounds["lost"] == {"at_most": 3, "read_at": None}
-    assert at.machine.effects == ["keep out mirror at paris", "open clients at paris", "open legacy at paris"]
-
-
 def test_the_price_is_asked_once_more_right_before_the_point_of_no_return(tmp_path: Path) -> None:
     at = failover(tmp_path, cost=Cost((0, 0, 5)))
     before = at.machine.dump()
@@ -131,13 +117,6 @@ def test_a_failback_takes_the_site_in_and_moves_back(tmp_path: Path, opened: boo
         "london": {"doors": {"clients": True, "legacy": True}, "paused": {"orders": False}},
         "paris": {**closed, "links": {"mirror": True}},
     }
-
-
-def test_a_reinstated_site_waits_and_the_other_goes_on(tmp_path: Path) -> None:
-    at = failback(tmp_path, ask=REINSTATE)
-    ended = at.go()
-    assert (ended.code, ended.text) == (ExitCode.OK, "london is taken in; paris serves")
-    assert at.machine.sites["london"].outflow == 0
 
 
 def test_a_no_to_the_question_ends_declined_with_the_site_taken_in(tmp_path: Path) -> None:

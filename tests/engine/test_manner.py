@@ -10,49 +10,14 @@ from pathlib import Path
 import pytest
 
 from dr_ctl.core.model import ExitCode, Json
-from dr_ctl.engine.executor import Answer
 from dr_ctl.engine.outcome import Done, Outcome, Refused
-from dr_ctl.engine.plan import Plan, PlannedStep, Refusal
+from dr_ctl.engine.plan import Plan, Refusal
 from dr_ctl.engine.runbook import Runbook, RunbookStep
-from dr_ctl.engine.stopping import StopAtOnce, StopRequest
+from dr_ctl.engine.stopping import StopRequest
 from dr_ctl.telemetry.events import Event, StepStarted, WaitProgress
-from tests.engine.desk import ASK, BEFORE, BOOK, EFFECTS, MOVED, START, Desk, Estimates, book_of
+from tests.engine.desk import ASK, BEFORE, BOOK, MOVED, START, Desk, Estimates, book_of
 from tests.engine.lost import FAILOVER, Cost
 from tests.engine.machine import Machine, lost
-
-
-class TestStepByStep:
-    def at(self, folder: Path, until: str, answer: Answer) -> tuple[Desk, list[tuple[str, bool]]]:
-        told: list[tuple[str, bool]] = []
-
-        def stepper(step: PlannedStep, may_undo: bool) -> Answer:
-            told.append((step.verb, may_undo))
-            return answer if step.verb == until else Answer.YES
-
-        return Desk(folder, stepper=stepper), told
-
-    def test_each_step_is_asked_for(self, tmp_path: Path) -> None:
-        at, told = self.at(tmp_path, "none", Answer.STOP)
-        assert at.go().code is ExitCode.OK
-        verbs = [*BEFORE, "point-of-no-return", "activate", "probe"]
-        assert told == [(verb, number < 9) for number, verb in enumerate(verbs)]
-
-    @pytest.mark.parametrize(
-        ("before", "code"), [("check", ExitCode.DECLINED), ("fence", ExitCode.REVERTED), ("drain", ExitCode.REVERTED)]
-    )
-    def test_a_no_undoes(self, tmp_path: Path, before: str, code: ExitCode) -> None:
-        at, _ = self.at(tmp_path, before, Answer.UNDO)
-        ended = at.go()
-        assert (ended.code, ended.undone, at.machine.dump()) == (code, True, START)
-
-    def test_stopping_here_leaves_the_run_to_be_resumed(self, tmp_path: Path) -> None:
-        at, _ = self.at(tmp_path, "drain", Answer.STOP)
-        with pytest.raises(StopAtOnce, match="2") as stopped:
-            at.go()
-        assert (stopped.value.signum, stopped.value.why) == (2, "before drain, as asked")
-        assert at.machine.effects == EFFECTS[:4]
-        assert Desk(tmp_path, machine=at.machine).go().code is ExitCode.OK
-        assert at.machine.dump() == MOVED
 
 
 @dataclass
