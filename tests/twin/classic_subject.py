@@ -21,8 +21,7 @@ from dr_ctl.topologies.sharedstore.lock import FileLock
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.state import SiteState
 from dr_ctl_lab.played import PlayedTwin
-from tests.twin.posting import post
-from tests.twin.subject import SITES, Client, other, until
+from tests.twin.subject import SITES, Client, other, post, until
 
 TEXT = "java.lang.String"
 ORDERS, INVOICES = "orders.in", "orders.out"

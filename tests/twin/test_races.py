@@ -16,7 +16,7 @@ from tests.twin.matrix import Judge, paused, serving
 pytestmark = pytest.mark.wire
 
 OTHER = {"london": "paris", "paris": "london"}
-ROUNDS_IN_CI, ROUNDS = 3, 100
+ROUNDS_IN_CI, ROUNDS = 1, 100
 
 
 def changed(operator: Operator) -> int:
