@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import time
+from collections import deque
 
 import pytest
+from proton.reactor import Container
 
 from dr_ctl_lab.lab.clients import traits
+from dr_ctl_lab.lab.clients.amqp import AmqpClient
 from dr_ctl_lab.lab.clients.client import Speaks, address_of, body_of, ident_in, is_subscription, name_of
 from dr_ctl_lab.lab.clients.traits import Odd
 from dr_ctl_lab.lab.traffic import Load, Target
@@ -70,3 +74,20 @@ def test_all_that_can_be_odd_about_messages_is_among_a_few() -> None:
     plain = [traits.of(number, ()) for number in numbers]
     assert not any(each.group or each.delay_ms or each.lasts_ms or each.urgent for each in plain)
     assert {traits.size(number, 200, ()) for number in numbers} == {200}
+
+
+@pytest.mark.parametrize("before", [0, 1])
+def test_a_client_of_amqp_waits_whichever_call_of_its_library_waits(before: int) -> None:
+    client = AmqpClient.__new__(AmqpClient)
+    client._gone, client._came, client._container = None, deque(), Container()
+    client._container.start()
+    door = client._container.listen("127.0.0.1:0")
+    for _ in range(before):
+        client._container.process()
+    began = time.monotonic()
+    for _ in range(5):
+        client._turn(0.05)
+    assert time.monotonic() - began >= 0.25
+    door.close()
+    while client._container.process():
+        pass

@@ -29,7 +29,7 @@ from tests.topologies.brokersync.real import Agents
 from tests.topologies.continuity.plugin import needs_plugin
 from tests.twin.conftest import prompt
 
-RATE, WORK_MS = 60, 20.0  # one consumer, which falls behind: whenever a site is lost, messages lie there
+RATE, WORK_MS = 24, 50.0  # one consumer, which falls behind: whenever a site is lost, messages lie there
 EVERY_S = 0.2
 # A new topology is one more line: what its brokers need that may not be here.
 TOPOLOGIES: dict[str, tuple[pytest.MarkDecorator, ...]] = {

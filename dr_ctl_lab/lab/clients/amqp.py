@@ -113,6 +113,7 @@ class AmqpClient(MessagingHandler, TransactionHandler):
         try:
             if politely and self._gone is None:
                 self._connection.close()
+                self._came.clear()  # nobody asks for it any more, and a turn waits for nothing beside it
                 self._turn(_TURN_S)
         except ConnectionLost:
             pass  # already what is wanted
@@ -125,12 +126,14 @@ class AmqpClient(MessagingHandler, TransactionHandler):
             self._container.stop_events()
 
     def _turn(self, timeout_s: float) -> None:
-        """What has come is dispatched at the second call: the first one waits for it."""
-        for seconds in (max(timeout_s, 0.0), 0.0):
-            self._container.timeout = seconds
+        """Wait for something that came. Of two calls of `process` one waits and one dispatches, in either order."""
+        now, until = time.monotonic(), time.monotonic() + timeout_s
+        while not self._came and now <= until:
+            self._container.timeout = until - now
             self._container.process()
             if self._gone is not None:
                 raise self._gone
+            now = time.monotonic()
 
     def _put(self) -> None:
         while self._outbox and self._outbox[0][0].credit > 0:
