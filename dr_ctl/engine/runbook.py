@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import yaml
 
+from dr_ctl.core.composing import composed
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.findings import FindingKind
 from dr_ctl.core.model import Finding, Json, Severity
@@ -165,7 +166,7 @@ def lint(path: Path, more: Sequence[Rule] = ()) -> tuple[Runbook | None, list[Fi
     installation, beside those of `ORDER`."""
     findings = _Findings(path)
     try:
-        root = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+        root = composed(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         findings.add(0, f"cannot be read: {error}")
         return None, findings.all()

@@ -14,6 +14,7 @@ import yaml
 from platformdirs import user_config_path
 from pydantic import ValidationError
 
+from dr_ctl.core.composing import composed
 from dr_ctl.core.errors import UsageError
 from dr_ctl.settings.model import Installation, Settings
 from dr_ctl.settings.parts import ONE_OF
@@ -89,7 +90,7 @@ def _mapping(file: Path) -> yaml.MappingNode:
     except UnicodeDecodeError as error:
         raise SettingsError(file, [Problem(0, 0, "", "is not UTF-8 text")]) from error
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        root = composed(text)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = (mark.line + 1, mark.column + 1) if mark else (0, 0)
