@@ -5,7 +5,7 @@ BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo fast test deep chaos record lint bench lock clean
+.PHONY: help setup demo fast test deep chaos record lint checked compiled bench lock clean
 
 help: ## say what each verb does
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -34,13 +34,13 @@ unexport PYTHONDONTWRITEBYTECODE
 HANGS := --timeout=600
 HANGS_DEEP := --timeout=3600
 
-fast: setup lint ## lint, types and the tests that start nothing: no site, no Java, no Spark
+fast: checked ## lint, types and the tests that start nothing: no site, no Java, no Spark
 	$(PYTEST) $(HANGS) -m "not broker and not spark and not deep and not chaos" --ignore tests/twin --ignore tests/stories --ignore tests/cli/test_pairs.py
 
-test: setup lint ## what a change has to pass: fast, the twin, a part of Spark's, and one story on real brokers for each topology
+test: checked ## what a change has to pass: fast, the twin, a part of Spark's, and one story on real brokers for each topology
 	$(PYTEST) $(HANGS) -m "not deep and not chaos"
 
-deep: setup lint ## every test but the longest, before a release or at night: all matrices, all on real brokers
+deep: checked ## every test but the longest, before a release or at night: all matrices, all on real brokers
 	$(PYTEST) $(HANGS_DEEP) -m "not chaos"
 
 chaos: setup .venv/connect/.ready ## the longest tests, whole: hours
@@ -59,6 +59,13 @@ lint: setup ## format, lint rules and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+# Types take one core, so the tests' modules are compiled on another: workers that start together each compile them all.
+checked: setup
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync lint compiled
+
+compiled: setup
+	@$(BIN)/python -m pytest --quiet --collect-only >/dev/null || true  # what is wrong with them the tests say
 
 bench: setup ## the figures in docs/measured.md, measured again
 	$(BIN)/python -m bench
