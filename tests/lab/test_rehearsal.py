@@ -11,11 +11,13 @@ import yaml
 
 from dr_ctl_lab import rehearsal
 from dr_ctl_lab.played import PlayedTwin
-from dr_ctl_lab.twin.kinds import CONTINUITY, KINDS, MIRROR
+from dr_ctl_lab.twin.kinds import BROKERSYNC, CONTINUITY, KINDS, MIRROR
 from tests.conftest import Command
 from tests.twin.conftest import prompt
 
-ALL = [*KINDS]
+# One of each family with each change, the others at night.
+QUICK = (MIRROR, BROKERSYNC)
+ALL = [each if each in QUICK else pytest.param(each, marks=pytest.mark.deep) for each in KINDS]
 
 
 pytestmark = pytest.mark.usefixtures("system_of_test")

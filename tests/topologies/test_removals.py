@@ -77,10 +77,17 @@ def functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
             yield from ((f"{node.name}.{each.name}", each) for each in node.body if isinstance(each, ast.FunctionDef))
 
 
+def is_goal(node: ast.expr) -> bool:
+    match node:
+        case ast.Attribute(value=ast.Name(id="Goal"), attr="REMOVE" | "MOVE"):
+            return True
+    return False
+
+
 def removes(function: ast.FunctionDef, names: set[str], everywhere: set[str]) -> bool:
     for node in ast.walk(function):
         match node:
-            case ast.Call(args=[*given]) if any(ast.unparse(each) in ("Goal.REMOVE", "Goal.MOVE") for each in given):
+            case ast.Call(args=[*given]) if any(is_goal(each) for each in given):
                 return True
             case ast.Name(id=name) if name in names:
                 return True
@@ -93,7 +100,10 @@ def removes(function: ast.FunctionDef, names: set[str], everywhere: set[str]) ->
 
 def takes_evidence(function: ast.FunctionDef) -> bool:
     """Say whether evidence is a parameter of it, or made in it."""
-    if any(isinstance(node, ast.Call) and ast.unparse(node.func) == "Consumed" for node in ast.walk(function)):
+    if any(
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Consumed"
+        for node in ast.walk(function)
+    ):
         return True
     given = [*function.args.args, *function.args.kwonlyargs]
     return any(each.annotation and re.search(r"\bConsumed\b", ast.unparse(each.annotation)) for each in given)
