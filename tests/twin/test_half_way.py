@@ -195,3 +195,21 @@ def test_a_residue_that_moves_is_not_timed_out(
     monkeypatch.setattr(MirrorBroker, "apply", slow)
 
     Half(twin, dr_ctl, consumer, monkeypatch, left=-1).next_one_succeeds()
+
+
+def test_what_nothing_explains_is_taken_out_and_kept(twin: PlayedTwin, dr_ctl: Command) -> None:
+    put(twin, "london", "orders.in", 3)
+    twin.wait_mirrored()
+    twin.kill("london")
+    done(dr_ctl("failover", "--to", "paris", "--yes", *ACCEPTED))
+    twin.start("london")
+    put(twin, "london", "orders.in", 2)
+    [london] = [each for each in twin.brokers(MirrorBroker) if each.site == "london"]
+    with twin.still():
+        london.outflow.events.clear()  # they will never be shipped
+
+    ended = done(dr_ctl("reinstate", "london", "--yes"))
+
+    assert ("DR-RECONCILE-002" in ended.told, "DR-RECONCILE-003" in dr_ctl("status").told) == (True, True)
+    kept = [twin.depth("london", name) for name in ("orders.in", "dr-ctl.quarantine.london.orders.in")]
+    assert (kept, twin.depth("paris", "orders.in")) == ([3, 2], 3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -73,6 +73,20 @@ def test_a_refusal_is_told_apart_from_one_that_is_there(london: Management, answ
     london.instead["createQueue"] = answer
     with pytest.raises(Forbidden):
         documents(london).create("lock", 1, "text")
+
+
+@pytest.mark.parametrize(
+    ("answer", "forbidden"),
+    [
+        ({"value": True, "status": 200}, False),
+        ({"value": False, "status": 200}, True),
+        # A broker that does not know who may says nothing.
+        (failed("No MBean", "javax.management.InstanceNotFoundException", 404), False),
+    ],
+)
+def test_whether_they_may_be_created_is_asked_and_not_tried(london: Management, answer: Any, forbidden: bool) -> None:
+    london.instead["canInvoke"] = answer
+    assert (documents(london).why_forbidden() is not None) is forbidden
 
 
 def test_only_documents_of_the_kind_are_numbered_whatever_the_site_is_called() -> None:

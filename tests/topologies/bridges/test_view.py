@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from dr_ctl.core.model import Role
+from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.lease import LockDocument
+from dr_ctl.topologies.bridges.calls import closes, opens
 from dr_ctl.topologies.bridges.look import joined
 from dr_ctl.topologies.bridges.view import BrokerView, with_idle
 from dr_ctl.topologies.common.view import Config
@@ -154,6 +156,14 @@ def test_what_cannot_be_read_is_not_zero() -> None:
 def test_a_bridge_is_attached_where_it_is_started_connected_and_consumes(view: BrokerView, attached: bool) -> None:
     assert view.link.attached is attached
     assert ("london: the bridge of orders is not connected" in view.link.unsettled()) is not attached
+
+
+def test_what_closes_a_queue_is_seen_to_hold_once_it_is_closed() -> None:
+    assert opens(LONDON, ["orders"]) == []
+    for call in closes(LONDON, ["orders"]):
+        assert LONDON.holds(call) is (call.goal is Goal.CUT)
+        there = {name: str(each).replace("london", "paris") for name, each in call.request.items() if name == "bean"}
+        assert PARIS.holds(replace(call, request={**call.request, **there}))
 
 
 def test_a_divert_is_known_by_its_filter_where_all_bridges_are_gone_and_its_buffer_has_a_name_of_its_own() -> None:

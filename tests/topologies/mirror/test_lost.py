@@ -206,6 +206,7 @@ def test_what_a_step_does_and_undoes(
     assert told([call for call in draft.calls if call.when is None]) == calls
     assert inverse is None or told(draft.inverse) == inverse
     assert all(call.when for call in draft.inverse)
+    assert verb != "reinstate" or draft.limits == {"stall": 20.0}, "what moves is not timed out"
 
 
 def told(calls: Sequence[Call]) -> str:

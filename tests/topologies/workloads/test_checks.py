@@ -41,6 +41,19 @@ def test_what_is_not_is_named(seen: WorkloadSeen, id_: str) -> None:
     assert [each.id for each in as_they_are(LONDON_SERVES, [seen])] == [id_]
 
 
+def test_where_both_sites_serve_a_part_nothing_is_misplaced() -> None:
+    roles = {"london": Role.SERVING, "paris": Role.SERVING}
+    assert list(as_they_are(roles, [replace(RUNS, site="paris"), replace(RESTS, site="london")])) == []
+
+
+def test_a_singleton_at_two_sites_refuses_all_but_what_closes_a_site() -> None:
+    twice = (RUNS, replace(RUNS, site="paris"))
+    assert of_move(SWAPOVER, *twice)[0] == ("DR-WORK-001", "error")
+    assert of_move(FENCE, *twice)[0] == ("DR-WORK-001", "warning")
+    assert of_move(SWAPOVER, *twice, already=True)[0] == ("DR-WORK-001", "warning")
+    assert of_move(SWAPOVER, *(replace(each, singleton=False) for each in twice)) == [("DR-WORK-005", "warning")]
+
+
 def test_what_is_not_read_refuses_what_rests_on_it() -> None:
     lost = replace(SILENT, site="london")
     assert of_move(SWAPOVER, RUNS, SILENT) == [("DR-WORK-002", "error")]
