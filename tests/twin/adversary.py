@@ -28,7 +28,7 @@ from dr_ctl_lab.twin.classic.brokersync.broker import BrokerSyncBroker
 from dr_ctl_lab.twin.classic.sharedstore.broker import SharedStoreBroker
 from dr_ctl_lab.twin.faults import Faults
 from tests.broker.driving import Ended, Operator, Stage
-from tests.twin.matrix import Death, Died, Judge, open_at, paused, serving
+from tests.twin.matrix import Death, Died, Judge, open_at, paused, serving, without_agents
 from tests.twin.scripts import CLASSIC, LINKLESS
 from tests.twin.single_client import Client
 
@@ -69,7 +69,9 @@ class Siege:
         self.excused: set[str] = set()
         self.sent_before: set[str] = set()  # a bound counts what was confirmed when a command began
         self.away: set[str] = set()
-        self.judge = Judge(self.stage, self.patch) if isinstance(self.stage, PlayedTwin) else None
+        # What is really so; of real brokers nobody can tell it.
+        self.twin = self.stage if isinstance(self.stage, PlayedTwin) else None
+        self.judge = Judge(self.twin, self.patch) if self.twin is not None else None
         self.twice = 0
         self.clients: list[Client] = []
         self.frozen: set[str] = set()
@@ -79,10 +81,9 @@ class Siege:
             self.traffic = stack.enter_context(self.stage.load(RATE, consumers=1, work_ms=WORK_MS))
             if self.watched:
                 stack.enter_context(recording(load(self.stage.settings_path), every_s=0.3))
-            stack.callback(self._let_go)
-            if isinstance(self.stage, PlayedTwin):
-                for broker in self.stage.brokers(BrokerSyncBroker):
-                    broker.agent and broker.agent.stop()
+            stack.callback(self._let)
+            if self.twin is not None:
+                without_agents(self.twin)
             for step in steps:
                 self.step(step)
             self.ends()
@@ -100,8 +101,8 @@ class Siege:
     # sites
 
     def serving(self) -> tuple[str, ...]:
-        if isinstance(self.stage, PlayedTwin):
-            return serving(self.stage)
+        if self.twin is not None:
+            return serving(self.twin)
         found = []
         for site in ("london", "paris"):
             try:
@@ -132,13 +133,11 @@ class Siege:
             self.frozen.add(site)
 
     def _sick(self, site: str) -> None:
-        if isinstance(self.stage, PlayedTwin):
-            self.stage.sicken(site)
+        if self.twin is not None:
+            self.twin.sicken(site)
 
     def _alive(self, site: str) -> bool:
-        if isinstance(self.stage, PlayedTwin):
-            return self.stage.host(site).broker.alive
-        return self.stage.pid(site) is not None
+        return self.twin.host(site).broker.alive if self.twin is not None else self.stage.pid(site) is not None
 
     def _cut(self, site: str, mode: str = "refuse") -> None:
         if self.topology not in LINKLESS:
@@ -149,23 +148,22 @@ class Siege:
             self.stage.heal()
 
     def _faults(self, site: str, seed: str) -> None:
-        if isinstance(self.stage, PlayedTwin):
-            self.stage.host(site).faults = Faults.from_seed(int(seed), count=2)
+        if self.twin is not None:
+            self.twin.host(site).faults = Faults.from_seed(int(seed), count=2)
 
     def _well(self) -> None:
         """Whatever is broken is repaired, but what commands have left is not."""
         for site in list(self.frozen):
             self.stage.thaw(site)
         self.frozen.clear()
-        if isinstance(self.stage, PlayedTwin):
-            for site in self.stage.sites:
-                self.stage.host(site).faults.clear()
-                self.stage.sicken(site, sick=False)
+        for site in self.twin.sites if self.twin is not None else ():
+            self.twin.host(site).faults.clear()
+            self.twin.sicken(site, sick=False)
         self._heal()
         self._start()
 
     def _agent(self, word: str) -> None:
-        for broker in self.stage.brokers(BrokerSyncBroker) if isinstance(self.stage, PlayedTwin) else ():
+        for broker in self.twin.brokers(BrokerSyncBroker) if self.twin is not None else ():
             if broker.agent is not None:
                 with broker.lock:
                     broker.agent.stop() if word == "stop" else broker.agent.start()
@@ -184,24 +182,19 @@ class Siege:
     def _producers(self) -> None:
         self.traffic.resume_producing()
 
-    def _send(self, queue: str, count: str, end: str, priority: str) -> None:
-        if (client := self._client()) is not None:
-            client.send(queue, int(count), end, priority)
+    def _send(self, *words: str) -> None:
+        self._worked("send", *words)
 
-    def _take(self, queue: str, count: str, end: str) -> None:
-        if (client := self._client()) is not None:
-            client.take(queue, int(count), end)
+    def _take(self, *words: str) -> None:
+        self._worked("take", *words)
 
-    def _client(self) -> Client | None:
-        client = Client.into(self.stage, self.traffic.ledger)
-        if client is not None:
+    def _worked(self, word: str, queue: str, count: str, *more: str) -> None:
+        """By a client of its own, which stays, where a site lets it in."""
+        if (client := Client.into(self.stage, self.traffic.ledger)) is not None:
             self.clients.append(client)
-        return client
+            getattr(client, word)(queue, int(count), *more)
 
     def _let(self, _: str = "go") -> None:
-        self._let_go()
-
-    def _let_go(self) -> None:
         while self.clients:
             self.clients.pop().close()
 
@@ -262,8 +255,8 @@ class Siege:
         return len(self.judge.twice) if self.judge is not None else 0
 
     def _lives(self) -> dict[str, object]:
-        if isinstance(self.stage, PlayedTwin):
-            brokers = {site: self.stage.host(site).broker for site in self.stage.sites}
+        if self.twin is not None:
+            brokers = {site: self.twin.host(site).broker for site in self.twin.sites}
             return {site: (broker.start_ms, broker.alive) for site, broker in brokers.items()}
         return {site: self.stage.pid(site) for site in ("london", "paris")}
 
@@ -322,7 +315,7 @@ class Siege:
         self.counted.add(run)
         self.may_lose += float("inf") if lost is None else lost
         self.may_double += float("inf") if twice is None else twice
-        if isinstance(self.stage, PlayedTwin) and lost is not None:
+        if self.twin is not None and lost is not None:
             now = self.serving()
             before = self._awaited()
             there = set().union(*(self._lying(site) for site in now)) if now else set()
@@ -340,9 +333,9 @@ class Siege:
     # the judge
 
     def _judged(self, step: str) -> None:
-        if self.judge is not None and isinstance(self.stage, PlayedTwin):
+        if self.twin is not None:
             before = self._awaited()
-            with self.stage.still():  # or a message that goes from one to the other between two looks is at neither
+            with self.twin.still():  # or a message that goes from one to the other between two looks is at neither
                 there = self._lying("london") | self._lying("paris")
             gone = (before & self._awaited()) - there - self.excused
             if gone:
@@ -368,9 +361,9 @@ class Siege:
     def _lying(self, site: str, *, aside: bool = False, named: str = "") -> set[str]:
         """Messages that a site holds; `aside`: its dead letters, which each site has for itself; of queues that are
         `named` so."""
-        assert isinstance(self.stage, PlayedTwin)
-        with self.stage.still():
-            broker = self.stage.host(site).broker
+        assert self.twin is not None
+        with self.twin.still():
+            broker = self.twin.host(site).broker
             holders = [broker, *([broker.store] if isinstance(broker, SharedStoreBroker) else [])]
             return {
                 message.headers[ID_HEADER]
@@ -384,7 +377,7 @@ class Siege:
 
     def ends(self) -> None:
         """Once nothing is broken any more, what `status` and refusals advise leads to one site that serves."""
-        self._let_go()
+        self._let()
         self.played.append("well")
         self.ending = True
         self._well()
@@ -415,8 +408,8 @@ class Siege:
     def _whole(self, advised: list[tuple[str, list[str]]]) -> bool:
         """Say whether one site serves and nothing is owed; else add what is advised."""
         whole = len(self.serving()) == 1
-        if isinstance(self.stage, PlayedTwin) and whole:
-            whole = open_at(self.stage, self.serving()[0]) == {*self.stage.queues} and not paused(self.stage)
+        if self.twin is not None and whole:
+            whole = open_at(self.twin, self.serving()[0]) == {*self.twin.queues} and not paused(self.twin)
         for who in {state: who for who, state in reversed(self.states.items())}.values():
             self.played.append(f"{who}: status")
             told = self._command(who, ["status"])
@@ -457,26 +450,21 @@ class Siege:
     def _state(self) -> str:
         ended = self._command("here", ["status"])
         more = ""
-        if isinstance(self.stage, PlayedTwin):
-            more = f"; open at each {[sorted(open_at(self.stage, site)) for site in self.stage.sites]}"
-            more += f"; paused {paused(self.stage)}"
+        if self.twin is not None:
+            more = f"; open at each {[sorted(open_at(self.twin, site)) for site in self.twin.sites]}"
+            more += f"; paused {paused(self.twin)}"
         return f"{self.serving()}{more} {ended and ended.told}"
 
     def _reconciled(self) -> None:
-        verdict = self.traffic.stop(drain_s=60 if isinstance(self.stage, PlayedTwin) else 300)
+        verdict = self.traffic.stop(drain_s=60 if self.twin is not None else 300)
         awaited, where = self._awaited() - self.excused, {}
-        if isinstance(self.stage, PlayedTwin):
-            there = {site: self._lying(site) for site in self.stage.sites}
+        if self.twin is not None:
+            there = {site: self._lying(site) for site in self.twin.sites}
             where = {site: len(awaited & there[site]) for site in there}
-            letters = [self._lying(site, aside=True) for site in self.stage.sites if self.topology in CLASSIC]
-            awaited -= set().union(*letters, *(self._lying(site, named=KEPT) for site in self.stage.sites))
-        if len(awaited) > self.may_lose:
-            raise Found(
-                f"{len(awaited)} were lost, at most {self.may_lose} were said ({where}): "
-                f"{verdict.told} {sorted(awaited)[:5]}"
-            )
+            letters = [self._lying(site, aside=True) for site in there if self.topology in CLASSIC]
+            awaited -= set().union(*letters, *(self._lying(site, named=KEPT) for site in there))
         twice = {ident for _, ident in verdict.duplicates}
-        if len(twice) > self.may_double:
-            raise Found(
-                f"{len(twice)} came twice, at most {self.may_double} were said: {verdict.told} {sorted(twice)[:5]}"
-            )
+        for idents, most, what in ((awaited, self.may_lose, "were lost"), (twice, self.may_double, "came twice")):
+            if len(idents) > most:
+                told = f"{verdict.told} {sorted(idents)[:5]} {where}"
+                raise Found(f"{len(idents)} {what}, at most {most} were said: {told}")
