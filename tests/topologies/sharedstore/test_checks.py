@@ -239,6 +239,7 @@ def test_its_process_is_stopped_by_its_own_command_where_there_is_one_and_starte
     stop, *_, start = drafted("activate", both).calls
     assert (stop.goal, stop.request) == (Goal.HAND_OVER, {"process": "stop"})
     assert (start.site, start.goal, start.part, start.when) == ("london", Goal.START, "beside", "it has ended")
+    assert drafted("activate", both, "failover").calls == (), "of a lost site nothing is asked"
 
 
 def test_the_wait_lasts_as_long_as_a_lease_can_and_a_broker_needs_to_start() -> None:
