@@ -30,6 +30,7 @@ from dr_ctl_lab.twin.host import Host
 from dr_ctl_lab.twin.jolokia import Answer, Management, Request, failed
 from dr_ctl_lab.twin.kinds import CONTINUITY, MIRROR
 from dr_ctl_lab.twin.site import PAIR
+from tests.patience import impatient
 from tests.scenarios.calls import call
 from tests.scenarios.oddities import ODDITIES
 from tests.simulated import interrupt, nothing_real
@@ -40,6 +41,8 @@ from tests.twin.subject import Client
 
 QUEUES: Final = ("orders.in", "orders.audit")
 SETTLES_S: Final = 1.0
+POLL_S: Final = 0.1
+"""Rarer than in the field: a wait that is in vain looks less often, and ends the same."""
 
 
 class Unmet(AssertionError):
@@ -124,6 +127,7 @@ class Stage:
                 patch.setattr(f"{module}.Estimating", NoEstimate)
             patch.setattr(socket, "gethostname", lambda: "ops-1")
             patch.chdir(home)
+            impatient(patch, poll_s=POLL_S)
             yield cls(home, patch, until_the_end)
             assert tried == []
 
