@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from dr_ctl.cli.app import run
 from tests.cli.conftest import Shell
 from tests.cli.installation import Installation
 from tests.cli.test_stored_estimate import keep
@@ -35,9 +34,3 @@ def test_an_estimate_that_a_run_would_not_take_is_told_as_old(
     [check] = [each for each in ended.document["data"]["checks"] if each["name"] == "an estimate is stored, and fresh"]
     assert ("DR-RPO-018" in ended.ids) is is_told
     assert check["verdict"] == ("warns" if is_told else "holds")
-
-
-def test_help_says_whose_the_exit_code_is(capsys: pytest.CaptureFixture[str]) -> None:
-    run(["validate", "--help"])
-
-    assert "The exit code is that of the first operation: of `swapover`" in " ".join(capsys.readouterr().out.split())

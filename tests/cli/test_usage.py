@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.cli.conftest import Ended, Shell
@@ -84,11 +82,3 @@ def test_verbose_shows_the_cause_and_nothing_else_does(dr_ctl: Shell) -> None:
     assert (plain.code, verbose.code, plain.err) == (2, 2, "")
     assert plain.out == verbose.out
     assert "Traceback" in verbose.err
-
-
-def test_a_state_directory_of_its_own_is_used(dr_ctl: Shell, tmp_path: Path) -> None:
-    own = tmp_path / "own"
-    (own / "runs" / "20261121T020000Z-swapover-paris-7f3a").mkdir(parents=True)
-
-    assert "20261121T020000Z" in dr_ctl("--state-dir", str(own), "runs", "list").out
-    assert dr_ctl("runs", "list").out == "0 run(s)\n"
