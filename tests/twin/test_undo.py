@@ -3,9 +3,12 @@ site, and clients who work at one that an interrupted run has opened."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from dr_ctl.engine.goals import Goal
+from dr_ctl.topologies.common.observer import Observer
 from dr_ctl.topologies.common.verifier import Verifier
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.classic.broker import ClassicBroker
@@ -211,3 +214,24 @@ def test_a_source_that_somebody_opens_once_the_gate_holds_stays_the_only_one(
     ended = dr_ctl(*TO_PARIS, "--yes")
 
     assert (ended.code, judge.twice, serving(twin)) == (20, [], ("london",)), ended.document
+
+
+@pytest.mark.parametrize("topology", [MIRROR, BRIDGES, BROKERSYNC])
+def test_an_unfence_looks_at_the_other_site_right_before_it_opens(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody has opened that one since the command was planned."""
+    assert dr_ctl("fence", "london", "--yes").code == 0
+    look_at, judge = Observer.look_at, Judge(twin, monkeypatch)
+
+    def opened_since(observer: Any, *words: Any, **more: Any) -> Any:
+        twin.open_clients("paris")
+        return look_at(observer, *words, **more)
+
+    monkeypatch.setattr(Observer, "look_at", opened_since)
+
+    ended = dr_ctl("unfence", "london", "--yes")
+
+    assert (judge.twice, serving(twin)) == ([], ("paris",)), ended.document
+    assert "paris" in ended.document["summary"]
+    assert ended.code != 0
