@@ -182,6 +182,8 @@ def test_what_is_compared_by_count_only_is_refused_or_accepted_by_name_and_said_
     assert texts(refused, "DR-CONT-014") != []
     accept = ("--accept-difference", f"{IN}=0")
     done(dr_ctl("fence", "london", "--yes"))
+    unseen = dr_ctl("verify", "--to", "paris")
+    assert (unseen.code != 0, texts(unseen, "DR-CONT-014") != []) == (True, True), unseen.document
     for words in (("drain", "--to", "paris", "--yes"), ("verify", "--to", "paris")):
         ended = done(dr_ctl(*words, *accept))
         [finding] = [each for each in ended.document["findings"] if each["id"] == "DR-CONT-014"]
