@@ -331,24 +331,17 @@ class Judged:
     def below(self) -> list[str]:
         """Each figure that lies below the truth."""
         truths = [each.truth(self.life.died) for each in self.life.pairs]
-        wrong = []
-        for name, said, was in (
-            ("lost", self.bounds.lost.at_most, self.lost),
-            ("duplicates", self.bounds.duplicates.at_most, self.duplicates),
-        ):
-            if said is not None and was > said:
-                wrong.append(f"{name}: {was} of at most {said}")
+        told: list[tuple[str, float, float | None]] = [
+            ("lost", self.lost, self.bounds.lost.at_most),
+            ("duplicates", self.duplicates, self.bounds.duplicates.at_most),
+            ("age", max(truth[2] for truth in truths) - STEP_S, self.bounds.age_s),
+        ]
         for each in self.bounds.queues:
             place = int(each.name[1:])
             own = [truth for truth in truths if place < len(truth[0])]
             for kind, number, said in (("lost", 0, each.lost), ("duplicates", 1, each.duplicates)):
-                was = sum(int(truth[number][place]) for truth in own)
-                if said is not None and was > said:
-                    wrong.append(f"{each.name} {kind}: {was} of at most {said}")
-        age_s = max(truth[2] for truth in truths)
-        if self.bounds.age_s is not None and age_s > self.bounds.age_s + STEP_S:
-            wrong.append(f"age: {age_s} of at most {self.bounds.age_s}")
-        return wrong
+                told.append((f"{each.name} {kind}", sum(int(truth[number][place]) for truth in own), said))
+        return [f"{what}: {was} of at most {said}" for what, was, said in told if said is not None and was > said]
 
     @property
     def is_known(self) -> bool:
@@ -358,11 +351,6 @@ class Judged:
     def width(self) -> float:
         """The bound beside what was lost and one second of traffic."""
         return (self.bounds.lost.at_most or 0) / (self.lost + max(1.0, self.life.per_s))
-
-    @property
-    def beyond_s(self) -> float:
-        """By how many seconds of traffic the bound is above twice of what was lost."""
-        return ((self.bounds.lost.at_most or 0) - 2 * self.lost) / max(1.0, self.life.per_s)
 
     @property
     def is_likely(self) -> bool:

@@ -118,26 +118,17 @@ def test_a_backtest_that_tested_no_quantile_is_unknown(
     assert Backtest("london", (now, now), bound, rows).verdict is verdict
 
 
-def simulated(folder: Path) -> Backtest:
-    rows, _ = history(LOADS[3], 7, hours=1.5, pair="orders-1")
-    write(rows, folder)
-    answer = backtest(Request(history=folder), by_hand.made, horizons_s=(60.0, 300.0))
-    return answer.backtest
-
-
 def test_a_simulated_past(tmp_path: Path) -> None:
-    found = simulated(tmp_path)
+    write(history(LOADS[3], 7, hours=1.5, pair="orders-1")[0], tmp_path)
 
-    assert found.site == "london"
-    assert found.bound.moments > 400
-    assert found.bound.coverage == 1.0
+    found = backtest(Request(history=tmp_path), by_hand.made, horizons_s=(60.0, 300.0)).backtest
+
+    assert (found.site, found.bound.moments > 400, found.bound.coverage) == ("london", True, 1.0)
     assert found.bound.excess > 0
     assert abs(found.bound.bias) <= 0.1 * found.bound.mean
     assert 0 < found.bound.error <= 0.25 * found.bound.mean
     by_name = {(each.metric, each.horizon_s, each.quantile): each for each in found.rows}
     assert len(by_name) == 2 * 3 * 3
     assert all(each.folds for each in found.rows)
-    near = by_name["loss", 60.0, "p95"]
-    assert near.coverage > 0.8
-    document = found.as_json()
-    assert document["bound"]["coverage"] == 1.0
+    assert by_name["loss", 60.0, "p95"].coverage > 0.8
+    assert found.as_json()["bound"]["coverage"] == 1.0

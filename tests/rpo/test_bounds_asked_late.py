@@ -244,7 +244,7 @@ def test_where_no_monitor_has_looked_since_the_bound_grows_and_says_so(tmp_path:
     assert "waiting does not change this" in (answers[5].because or "")
 
 
-@pytest.mark.parametrize("most", [450, 1000, 20_000])
+@pytest.mark.parametrize("most", [1000, *(pytest.param(each, marks=pytest.mark.deep) for each in (450, 20_000))])
 def test_with_an_end_by_the_moment_that_is_told_the_loss_is_within_what_is_allowed(tmp_path: Path, most: int) -> None:
     Recorder(tmp_path, FixedClock(at(0))).take(lived())
     now_s = DIED_S + 43_200

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -52,45 +53,40 @@ def test_what_they_have_left_comes_twice_beside_what_is_on_its_way(tmp_path: Pat
     assert "orders: 40" in finding(found, "DR-RPO-022")[0]
 
 
-@pytest.mark.parametrize("unread", range(1, 4))
-def test_where_the_other_site_was_silent_all_that_was_acknowledged_since_may_have_been_left(
-    tmp_path: Path, unread: int
+def looks(times: range, **more: Any) -> list[Row]:
+    return [row for second in times for row in look(second, **more)]
+
+
+# Of the most of the last looks none of before counts: two sites are not read at quite the same instant.
+DEPTHS = [9000, LEFT + 3, *[LEFT] * (LOOKS - 1)]
+LAST = [row for number, depth in enumerate(DEPTHS) for row in look(5 * number, there=depth)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "now_s", "most"),
+    [
+        *(
+            ([*looks(range(0, 15, 5)), *looks(range(15, 15 + 5 * silent, 5), there=None)], 10 + 5 * silent, 50 * silent)
+            for silent in range(1, 4)
+        ),
+        ([*looks(range(0, 15, 5), there=9000, role="standby"), *looks(range(15, 30, 5))], 25, 0),
+        (LAST, 5 * (len(DEPTHS) - 1), 3),
+    ],
+    ids=["once", "twice", "silent: all that was acknowledged since", "did not serve", "the last looks"],
+)
+def test_what_lies_at_the_other_site_is_that_of_its_last_looks(
+    tmp_path: Path, rows: list[Row], now_s: float, most: int
 ) -> None:
-    silent = [row for second in range(15, 15 + 5 * unread, 5) for row in look(second, there=None)]
-    write([*(row for second in range(0, 15, 5) for row in look(second)), *silent], tmp_path)
+    write(rows, tmp_path)
 
-    assert asked(tmp_path, 10 + 5 * unread).duplicates.at_most == LEFT + 50 * unread
-
-
-def test_a_time_at_which_the_site_did_not_serve_says_nothing_of_it(tmp_path: Path) -> None:
-    standby = [row for second in range(0, 15, 5) for row in look(second, there=9000, role="standby")]
-    write([*standby, *(row for second in range(15, 30, 5) for row in look(second))], tmp_path)
-
-    assert asked(tmp_path, 25).duplicates.at_most == LEFT
+    assert asked(tmp_path, now_s).duplicates.at_most == LEFT + most
 
 
-def test_the_most_of_the_last_looks_counts_and_of_none_before(tmp_path: Path) -> None:
-    """Two sites are not read at quite the same instant."""
-    depths = [9000, LEFT + 3, *[LEFT] * (LOOKS - 1)]
-    write([row for n, depth in enumerate(depths) for row in look(5 * n, there=depth, depth=0)], tmp_path)
-
-    last_s = 5 * (len(depths) - 1)
-    assert asked(tmp_path, last_s).duplicates.at_most == LEFT + 3
-
-
-def test_what_was_never_read_is_said_and_is_no_zero(tmp_path: Path) -> None:
-    write([row for second in range(0, 15, 5) for row in look(second, there=None)], tmp_path)
-
-    found = asked(tmp_path, 10)
+def test_what_was_never_read_is_said_and_is_no_zero_also_where_queues_were_not_read(tmp_path: Path) -> None:
+    write(looks(range(0, 15, 5), there=None), tmp_path / "staged")
+    write([row for row in looks(range(0, 15, 5)) if row.kind != "queue"], tmp_path / "queues")
+    found, other = asked(tmp_path / "staged", 10), asked(tmp_path / "queues", 11)
 
     assert "orders" in finding(found, "DR-RPO-021")[0]
     assert finding(found, "DR-RPO-022") == []
-
-
-def test_where_the_queues_were_never_read_that_is_said_too(tmp_path: Path) -> None:
-    looks = [row for second in range(0, 15, 5) for row in look(second) if row.kind != "queue"]
-    write(looks, tmp_path)
-
-    [told] = finding(asked(tmp_path, 11), "DR-RPO-021")
-
-    assert "was not read beside it: orders" in told
+    assert "was not read beside it: orders" in finding(other, "DR-RPO-021")[0]
