@@ -162,6 +162,23 @@ def test_one_bad_sample_begins_the_window_anew(bad: Look, told: str) -> None:
     assert any(told in each for each in gate.hand.told if each is not None)
 
 
+@pytest.mark.parametrize(
+    ("looks", "why"),
+    [
+        ([shipping("paris")], "paris: 4 to ship"),
+        ([NO_ANSWER], "no answer within 5 s"),
+        ([PARIS, shipping("paris")] * 100, "paris: 4 to ship"),
+    ],
+)
+def test_a_gate_that_does_not_open_in_time_says_what_kept_it_shut(looks: list[Look], why: str) -> None:
+    gate = Gate([LONDON], looks, poll=1.0)
+    assert isinstance(gate.outcome, Refused)
+    assert gate.outcome.code is ExitCode.DRAIN_TIMEOUT
+    assert gate.outcome.text.startswith("the gate did not open in time")
+    assert any(why in told for told in gate.hand.told if told is not None)
+    assert gate.hand.now_s == pytest.approx(11.0)
+
+
 def test_a_difference_that_stays_for_two_seconds_is_refused_and_one_that_goes_away_is_waited_for() -> None:
     gate = Gate([LONDON], [closed("paris", depth=1)], poll=0.5)
     assert isinstance(gate.outcome, Refused)
