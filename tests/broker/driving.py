@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -125,6 +126,11 @@ def until(condition: Callable[[], object], *, within_s: float = 30.0, why: str =
         system().sleep(0.02)
 
 
+def refuses(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
 def execute(lab: Lab, site: str, bean: str, operation: str, *arguments: Any) -> Any:
     """Call one operation at a site's broker; `bean` is the part of its name after the broker's."""
     admin = lab.admin(site)
@@ -155,16 +161,15 @@ def send_as_client(lab: Lab, queue: str, count: int, at: str | None = None, **mo
     sites = tuple(each for each in target.sites if at in (None, each[0]))
     dialled = Dialler(replace(target, sites=sites)).dial(threading.Event())
     assert dialled is not None
-    _, client = dialled
+    client = dialled[1]
     assert isinstance(client, StompClient)
-    connection = client.connection
     try:
         for number in range(count):
             headers = {"destination": queue, "destination-type": "ANYCAST", "persistent": "true", "receipt": "sent"}
-            connection.stomp.send_frame("SEND", {**headers, **more}, f"message {number}")
-            until(lambda: any(frame.cmd == "RECEIPT" for frame in connection.receive(0.1)), why="it is confirmed")
+            client.connection.stomp.send_frame("SEND", {**headers, **more}, f"message {number}")
+            until(lambda: [one for one in client.receive(0.1) if isinstance(one, Confirmed)], why="it is confirmed")
     finally:
-        connection.close()
+        client.close()
 
 
 def send_speaking(
@@ -186,44 +191,31 @@ def send_speaking(
     return idents
 
 
+def changed_settings(lab: Stage, folder: Path, change: Callable[[dict[str, Any]], None]) -> Path:
+    """A copy of the lab's settings with something changed: beside them, named for a folder, so that each path in it
+    holds."""
+    told = yaml.safe_load(lab.settings_path.read_text(encoding="utf-8"))
+    change(told)
+    path = lab.directory / f"{folder.name}.yaml"
+    path.write_text(yaml.safe_dump(told), encoding="utf-8")
+    return path
+
+
 @contextmanager
 def recorded(
     lab: Stage, folder: Path, sites: Sequence[str] = ("london", "paris")
 ) -> Iterator[tuple[Path, dict[str, Recorder]]]:
-    """Settings whose consoles are recorders, one per site: beside the lab's own, so that every path in them holds."""
-    told = yaml.safe_load(lab.settings_path.read_text(encoding="utf-8"))
+    """Settings whose consoles are recorders, one per site."""
     with ExitStack() as stack:
         recorders = {}
-        for site, settings in told["sites"].items():
-            broker = settings["brokers"][0]
-            if site in sites:
+
+        def record(told: dict[str, Any]) -> None:
+            for site in sites:
+                broker = told["sites"][site]["brokers"][0]
                 recorders[site] = stack.enter_context(Recorder(broker["jolokia"]))
                 broker["jolokia"] = recorders[site].address
-        path = lab.directory / f"{folder.name}.yaml"
-        path.write_text(yaml.safe_dump(told), encoding="utf-8")
-        yield path, recorders
 
-
-def _whole(told: dict[str, Any], directory: Path) -> None:
-    """Files of secrets by their whole path, since the settings are copied to another directory."""
-    for key, each in told.items():
-        if key == "password":
-            told[key] = {"file": str(directory / each["file"])}
-        elif isinstance(each, dict):
-            _whole(each, directory)
-
-
-def _whole_store(told: dict[str, Any], directory: Path) -> None:
-    """The same of a store that both sites share, and of commands that are run where the settings lie."""
-    for site in told["sites"].values():
-        process = site["brokers"][0].get("process", {})
-        for what, words in process.items():
-            process[what] = ["env", f"--chdir={directory}", *words] if isinstance(words, list) else words
-    store = told.get("store", {})
-    if "lock" in store:
-        store["lock"] = str(directory / store["lock"])
-    if "dsn" in store:
-        store["dsn"] = {"file": str(directory / store["dsn"]["file"])}
+        yield changed_settings(lab, folder, record), recorders
 
 
 def killed_at(
@@ -250,20 +242,6 @@ def killed_at(
     told, _ = started[0].communicate()
     recorders[site].before = None
     assert len(changing) == nth, told
-
-
-def changed_settings(lab: Lab, folder: Path, change: Callable[[dict[str, Any]], None]) -> Path:
-    """A copy of the lab's settings with something changed."""
-    told = yaml.safe_load(lab.settings_path.read_text(encoding="utf-8"))
-    for settings in told["sites"].values():
-        broker = settings["brokers"][0]
-        _whole(broker, lab.directory)
-    _whole_store(told, lab.directory)
-    change(told)
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "changed.yaml"
-    path.write_text(yaml.safe_dump(told), encoding="utf-8")
-    return path
 
 
 def reset(lab: Lab) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -90,33 +91,28 @@ class Backup:
 
 
 @contextmanager
-def group_at_london(
-    directory: Path, policies: tuple[str, str], *, alternates: bool = True, on_clients_door: bool = False
-) -> Iterator[tuple[Lab, Backup]]:
+def group_at_london(directory: Path, policies: tuple[str, str], *, by_link: bool) -> Iterator[tuple[Lab, Backup]]:
     """A mirrored lab where London's broker has a backup, which is passive. Its client doors open at boot, as they must
-    where a takeover is to serve. `alternates`: the link of Paris names both nodes; `on_clients_door`: the nodes meet at
-    the clients' acceptor."""
+    where a takeover is to serve. The link of Paris names both nodes `by_link`; where it does not, the nodes meet at the
+    clients' acceptor."""
     http, clients, link, own, other = reserve_ports(5, directory)
-    store = directory / "store"
+    meets: list[int] = []  # the clients' ports of both
 
-    def configured(xml: str, at: tuple[int, int], policy: str) -> str:
+    def configured(xml: str, policy: str, *, primary: bool) -> str:
         xml = xml.replace(";autoStart=false", "")
         if "shared-store" in policy:
-            xml = re.sub(r"(-directory>)data/", lambda found: f"{found[1]}{store}/", xml)
-        ports = [re.search(r'name="clients">tcp://127.0.0.1:(\d+)', xml)]
-        if on_clients_door and ports[0] is not None:
-            return clustered(xml, int(ports[0][1]), meets[int(ports[0][1])], policy)
-        return with_door(clustered(xml, *at, policy), at[0])
-
-    meets: dict[int, int] = {}
+            xml = re.sub(r"(-directory>)data/", lambda found: f"{found[1]}{directory / 'store'}/", xml)
+        at = (own, other) if by_link else (meets[0], meets[1])
+        joined = clustered(xml, *(at if primary else at[::-1]), policy)
+        return with_door(joined, own if primary else other) if by_link else joined
 
     def edit(xml: str) -> str:
         if name_in(xml) == "london":
-            mine = re.search(r'name="clients">tcp://127.0.0.1:(\d+)', xml)
-            assert mine is not None
-            meets.update({int(mine[1]): clients, clients: int(mine[1])})
-            return configured(xml, (own, other), policies[0])
-        return re.sub(r'uri="([^"]+)"', rf'uri="\1#tcp://127.0.0.1:{link}"', xml) if alternates else xml
+            found = re.search(r'name="clients">tcp://127.0.0.1:(\d+)', xml)
+            assert found is not None
+            meets.extend((int(found[1]), clients))
+            return configured(xml, policies[0], primary=True)
+        return re.sub(r'uri="([^"]+)"', rf'uri="\1#tcp://127.0.0.1:{link}"', xml) if by_link else xml
 
     try:
         with Lab.up(directory / "lab", edit=edit) as lab:
@@ -124,10 +120,9 @@ def group_at_london(
             ports = {**primary.ports, "http": http, "clients": clients, "mirror": link}
             site = replace(primary, name="london-b", ports=ports, process=None)
             backup = Backup(site, directory / "london-b")
-            way = next(each for each in lab.state.links if each.source == "london")
-            make = Make(
-                site, lab.site("paris"), way.port, lab.queues, {}, edit=second(configured, (other, own), policies[1])
-            )
+            port = next(each for each in lab.state.links if each.source == "london").port
+            edited = partial(configured, policy=policies[1], primary=False)
+            make = Make(site, lab.site("paris"), port, lab.queues, edit=edited)
             create.create(
                 distribution.obtain(), backup.instance, make,
                 memory=create.memory, profile=mirror.profile, configured=mirror.configured,
@@ -142,9 +137,3 @@ def group_at_london(
                 backup.end()
     finally:
         release_ports(directory)
-
-
-def second(
-    configured: Callable[[str, tuple[int, int], str], str], at: tuple[int, int], policy: str
-) -> Callable[[str], str]:
-    return lambda xml: configured(xml, at, policy)

@@ -34,7 +34,6 @@ class Recorder:
 
     url: str
     before: Callable[[list[Seen]], tuple[int, str] | None] | None = None
-    page: tuple[int, str] | None = None
     changes: list[Seen] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -55,9 +54,6 @@ class Recorder:
         self._server.server_close()
         self._thread.join()
 
-    def operations(self) -> list[str]:
-        return [seen.operation for seen in self.changes]
-
 
 def _handler(recorder: Recorder) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
@@ -74,8 +70,6 @@ def _handler(recorder: Recorder) -> type[BaseHTTPRequestHandler]:
                 and not each["operation"].startswith(READING)
                 and each["operation"] not in LOCKING
             ]
-            if recorder.page is not None:
-                return self._reply(*recorder.page)
             instead = recorder.before(changes) if recorder.before is not None and changes else None
             if instead is not None:
                 return self._reply(*instead)

@@ -20,8 +20,8 @@ from dr_ctl.topologies.workloads.sites import WorkloadSites
 from dr_ctl_lab.lab.camel import LOG, Camel
 from dr_ctl_lab.lab.ports import release_ports, reserve_ports
 from dr_ctl_lab.played import PlayedTwin
+from tests.broker.driving import until
 from tests.conftest import Command
-from tests.lab.waiting import eventually
 from tests.twin.matrix import OPERATIONS, at_rest, done, serving
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
@@ -48,16 +48,15 @@ ROUTES = """
 """
 
 
-@pytest.fixture(scope="module")
-def apps(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Camel]]:
+@pytest.fixture
+def apps(tmp_path: Path) -> Iterator[Mapping[str, Camel]]:
     """An audit of London's takes longer than anybody waits."""
-    folder = tmp_path_factory.mktemp("camel")
-    ports = reserve_ports(2, folder)
+    ports = reserve_ports(2, tmp_path)
     with ExitStack() as stack:
-        stack.callback(release_ports, folder)
+        stack.callback(release_ports, tmp_path)
         yield {
             site: stack.enter_context(
-                Camel.up(folder / site, ROUTES, port=port, name=f"work-{site}", told={"audit.ms": ms})
+                Camel.up(tmp_path / f"app-{site}", ROUTES, port=port, name=f"work-{site}", told={"audit.ms": ms})
             )
             for site, port, ms in (("london", ports[0], "60000"), ("paris", ports[1], "50"))
         }
@@ -94,37 +93,29 @@ def said(app: Camel, word: str) -> int:
     return (app.folder / LOG).read_text(encoding="utf-8").count(f"{word} ")
 
 
-def test_what_is_in_flight_is_finished_and_the_route_goes_on_at_the_other_site(
+def test_what_is_in_flight_is_finished_and_one_that_hangs_ends_the_run_before_the_fence(
     twin: PlayedTwin, apps: Mapping[str, Camel], inside: Command
 ) -> None:
     named(twin, apps, "billing")
-    eventually(lambda: said(apps["london"], "begun") > said(apps["london"], "ended"))
-    before = states(inside)
+    until(lambda: said(apps["london"], "begun") > said(apps["london"], "ended"))
+    here, there = {"london": "running", "paris": "stopped"}, {"london": "stopped", "paris": "running"}
+    assert states(inside) == here
 
     moved = done(inside("swapover", "--to", "paris", "--yes"))
 
-    assert (before, states(inside)) == (
-        {"london": "running", "paris": "stopped"},
-        {"london": "stopped", "paris": "running"},
-    )
+    assert states(inside) == there
     assert said(apps["london"], "begun") == said(apps["london"], "ended"), "none was cut"
     assert moved.document["data"]["workloads"][0]["state"] == "stopped"
     done(inside("swapover", "--to", "london", "--yes"))
-    assert states(inside) == before
+    assert states(inside) == here
 
-
-def test_one_that_hangs_ends_the_run_before_the_fence_and_nothing_is_half_stopped(
-    twin: PlayedTwin, apps: Mapping[str, Camel], inside: Command
-) -> None:
     named(twin, apps, "billing", "audit")
     before = at_rest(twin)
-
     ended = inside("swapover", "--to", "paris", "--yes")
 
     assert ended.code == 20, ended.document
     assert "DR-WORK-003" in [each["id"] for each in ended.document["findings"]]
     assert "was not finished within 2 s" in ended.told
-    assert (serving(twin), at_rest(twin)) == (("london",), before)
-    assert states(inside) == {"london": "running", "paris": "stopped"}
+    assert (serving(twin), at_rest(twin), states(inside)) == (("london",), before, here), "nothing is half stopped"
     began = said(apps["london"], "begun")
-    eventually(lambda: said(apps["london"], "begun") > began)
+    until(lambda: said(apps["london"], "begun") > began)

@@ -3,15 +3,14 @@ and the next return succeeds."""
 
 from __future__ import annotations
 
-import signal
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from dr_ctl_lab.lab.lab import Lab
-from tests.broker.driving import Ended, Operator, changed_settings, end_all, on_queue, until
+from tests.broker.driving import Operator, changed_settings, end_all, on_queue, until
+from tests.twin.matrix import ACCEPTED
 from tests.twin.subject import Client
 from tests.twin.test_half_way import Consumer
 
@@ -46,20 +45,7 @@ def consumer(lab: Lab, operator: Operator) -> Iterator[Consumer]:
     lab.kill("london")
     client.connection.close(politely=False)
     presumed = ("--presume-down", "london", "--reason", "it was killed")
-    assert (
-        operator.run(
-            "failover",
-            "--to",
-            "paris",
-            "--yes",
-            "--accept-loss",
-            "unknown",
-            "--accept-duplicates",
-            "unknown",
-            *presumed,
-        ).code
-        == 0
-    )
+    assert operator.run("failover", "--to", "paris", "--yes", *ACCEPTED, *presumed).code == 0
     consumer = Consumer(lab)
     lab.delay(DELAY_MS, "london")
     lab.heal()
@@ -68,44 +54,16 @@ def consumer(lab: Lab, operator: Operator) -> Iterator[Consumer]:
     consumer.end()
 
 
-def half_way(lab: Lab, operator: Operator) -> subprocess.Popen[str]:
-    """A return whose link hangs once some of it is in."""
+def test_what_was_done_comes_no_second_time(lab: Lab, operator: Operator, consumer: Consumer) -> None:
     process = operator.start("reinstate", "london", "--yes")
     until(lambda: lab.admin("paris").depth("orders.in") >= IN_BY_THEN, why="some of it is in")
     lab.cut("london", mode="hang")
-    return process
-
-
-def stalls(operator: Operator, process: subprocess.Popen[str]) -> Ended:
     ended = operator.wait(process)
-    assert ended.code == 24, ended.document
-    return ended
-
-
-def is_interrupted(operator: Operator, process: subprocess.Popen[str]) -> Ended:
-    process.send_signal(signal.SIGINT)
-    ended = operator.wait(process)
-    assert ended.code == 130, ended.document
-    return ended
-
-
-def is_killed_and_aborted(operator: Operator, process: subprocess.Popen[str]) -> Ended:
-    process.kill()
-    process.communicate()
-    ended = operator.run("abort", "--yes")
-    assert ended.code == 0, ended.document
-    return ended
-
-
-@pytest.mark.parametrize("ends", [stalls, is_interrupted, is_killed_and_aborted])
-def test_what_was_done_comes_no_second_time(
-    lab: Lab, operator: Operator, consumer: Consumer, ends: Callable[[Operator, subprocess.Popen[str]], Ended]
-) -> None:
-    ended = ends(operator, half_way(lab, operator))
     lab.heal()
     lab.delay(0)
     again = operator.run("reinstate", "london", "--yes")
 
+    assert ended.code == 24, ended.document
     left = ended.document["data"]["left"]
     assert left["taken_out"][NAME] >= IN_BY_THEN
     assert left["duplicates_at_most"] == 0

@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 
 from dr_ctl_lab.lab.lab import Lab
-from tests.broker.driving import Operator, recorded, send, state_of, until
+from tests.broker.driving import Ended, Operator, recorded, send, state_of, until
 from tests.broker.recorder import Recorder, Seen
-from tests.lab.holding import HoldingConsumer
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
+
+SWAPOVER = ("swapover", "--to", "paris", "--yes")
 
 
 def at_the_fence(recorder: Recorder, act: Callable[[], tuple[int, str] | None]) -> None:
@@ -54,60 +55,74 @@ def cut_at_the_fence(lab: Lab, operator: Operator, folder: Path) -> Iterator[Ope
         yield Operator(lab, operator.state, settings)
 
 
-def test_a_cut_link_during_the_drain_is_undone_in_time(lab: Lab, operator: Operator, tmp_path: Path) -> None:
-    before = state_of(lab)
-
-    with cut_at_the_fence(lab, operator, tmp_path / "recorded") as cut:
-        ended = cut.run("swapover", "--to", "paris", "--yes", "--timeout", "4s")
-
-    assert (ended.code, ended.document["outcome"]) == (24, "drain_timeout")
-    assert ended.document["data"]["undone"] is True
-    assert ended.document["data"]["pairs"] == [{"name": "orders-1", "serving": "london"}]
-    lab.heal()
-    lab.wait_mirrored()
-    assert state_of(lab) == before
-    assert operator.run("swapover", "--to", "paris", "--yes").code == 0
-    assert lab.admin("paris").depth("orders.in") == 5
+@contextmanager
+def draining(lab: Lab, operator: Operator, folder: Path) -> Iterator[tuple[Operator, subprocess.Popen[str]]]:
+    """A run that waits behind its fence, because the link is cut; killed where it is still there."""
+    with cut_at_the_fence(lab, operator, folder) as cut:
+        process = cut.start(*SWAPOVER)
+        until(lambda: drain_waits(operator))
+        yield cut, process
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
 
 
-def test_a_target_that_dies_during_the_drain_costs_no_more_than_the_timeout(
-    lab: Lab, operator: Operator, tmp_path: Path
+def times_out(lab: Lab, operator: Operator, folder: Path) -> Ended:
+    with cut_at_the_fence(lab, operator, folder) as cut:
+        return cut.run(*SWAPOVER, "--timeout", "4s")
+
+
+def loses_its_target(lab: Lab, operator: Operator, folder: Path) -> Ended:
+    with recorded(lab, folder) as (settings, recorders):
+        at_the_fence(recorders["london"], lambda: lab.kill("paris"))
+        return Operator(lab, operator.state, settings).run(*SWAPOVER, "--timeout", "2s")
+
+
+def is_terminated(lab: Lab, operator: Operator, folder: Path) -> Ended:
+    with draining(lab, operator, folder) as (cut, process):
+        process.terminate()
+        return cut.wait(process)
+
+
+def finds_the_port_taken(lab: Lab, operator: Operator, folder: Path) -> Ended:
+    with socket.socket() as thief:
+        thief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        thief.bind(("127.0.0.1", lab.site("paris").ports["clients"]))
+        thief.listen()
+        return operator.run(*SWAPOVER)
+
+
+@pytest.mark.parametrize(
+    ("run", "code", "outcome", "words"),
+    [
+        (times_out, 24, "drain_timeout", ""),
+        (loses_its_target, 24, "drain_timeout", ""),
+        (is_terminated, 143, "interrupted", ""),
+        (finds_the_port_taken, 20, "reverted", "could not be opened"),
+    ],
+)
+def test_what_cannot_be_finished_is_undone(
+    run: Callable[[Lab, Operator, Path], Ended],
+    code: int,
+    outcome: str,
+    words: str,
+    lab: Lab,
+    operator: Operator,
+    tmp_path: Path,
 ) -> None:
     before = state_of(lab)
 
-    with recorded(lab, tmp_path / "recorded") as (settings, recorders):
-        at_the_fence(recorders["london"], lambda: lab.kill("paris"))
-        ended = Operator(lab, operator.state, settings).run("swapover", "--to", "paris", "--yes", "--timeout", "2s")
+    ended = run(lab, operator, tmp_path / "recorded")
 
-    assert (ended.code, ended.document["outcome"]) == (24, "drain_timeout"), ended.document
+    assert (ended.code, ended.document["outcome"]) == (code, outcome), ended.document
+    assert words in ended.told, ended.told
     assert ended.document["data"]["pairs"] == [{"name": "orders-1", "serving": "london"}]
-    assert ended.document["data"]["undone"] is True
+    assert code == 20 or ended.document["data"]["undone"] is True
+    lab.heal()
     lab.start("paris")
     lab.wait_mirrored()
     assert state_of(lab) == before
-
-
-def test_sigterm_during_the_drain_undoes_everything(lab: Lab, operator: Operator, tmp_path: Path) -> None:
-    before = state_of(lab)
-
-    with cut_at_the_fence(lab, operator, tmp_path / "recorded") as cut:
-        process = cut.start("swapover", "--to", "paris", "--yes")
-        until(lambda: drain_waits(operator))
-        process.terminate()
-        ended = cut.wait(process)
-
-    assert (ended.code, ended.document["outcome"]) == (143, "interrupted")
-    assert ended.document["data"]["undone"] is True
-    assert state_of(lab) == before
-    assert operator.run("resume", "--yes").code == 10
-
-
-def killed_while_draining(lab: Lab, operator: Operator, folder: Path) -> None:
-    with cut_at_the_fence(lab, operator, folder) as cut:
-        process = cut.start("swapover", "--to", "paris", "--yes")
-        until(lambda: drain_waits(operator))
-        process.kill()
-        process.communicate()
+    assert operator.run(*SWAPOVER).code == 0
 
 
 def killed_between_pause_and_fence(lab: Lab, operator: Operator, folder: Path) -> None:
@@ -120,78 +135,32 @@ def killed_between_pause_and_fence(lab: Lab, operator: Operator, folder: Path) -
             return 500, "never forwarded"
 
         at_the_fence(recorders["london"], act)
-        started.append(Operator(lab, operator.state, settings).start("swapover", "--to", "paris", "--yes"))
+        started.append(Operator(lab, operator.state, settings).start(*SWAPOVER))
         started[0].communicate()
 
 
-CRASHES = (killed_while_draining, killed_between_pause_and_fence)
-
-
-@pytest.mark.parametrize("crash", CRASHES)
-def test_resume_after_a_kill_ends_as_an_undisturbed_run(
-    crash: Callable[[Lab, Operator, Path], None], lab: Lab, operator: Operator, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("verb", ["resume", "abort"])
+def test_a_run_that_was_killed_is_finished_or_put_back(lab: Lab, operator: Operator, tmp_path: Path, verb: str) -> None:
     before = state_of(lab)
-    crash(lab, operator, tmp_path / "recorded")
-    lab.heal()
-    refused = operator.run("swapover", "--to", "paris", "--yes")
+    killed_between_pause_and_fence(lab, operator, tmp_path / "recorded")
+    refused = operator.run(*SWAPOVER)
     assert (refused.code, refused.document["findings"][0]["id"]) == (10, "DR-RUN-003")
     assert operator.run("status").document["data"]["open_run"] == refused.document["run"]
 
-    ended = operator.run("resume", "--yes")
+    ended = operator.run(verb, "--yes")
 
     assert ended.code == 0, ended.document
     after = state_of(lab)
-    assert after["london"]["orders-1"]["doors"] == {"clients": False}
-    assert after["paris"]["orders-1"]["doors"] == {"clients": True}
-    for site in ("london", "paris"):
-        assert after[site]["orders-1"]["paused"] == before[site]["orders-1"]["paused"]
-        assert after[site]["orders-1"]["link"] == before[site]["orders-1"]["link"]
+    if verb == "abort":
+        assert after == before
+        assert operator.run(*SWAPOVER).code == 0
+    else:
+        for site, is_open in (("london", False), ("paris", True)):
+            told, was = after[site]["orders-1"], before[site]["orders-1"]
+            assert told["doors"] == {"clients": is_open}
+            assert (told["paused"], told["link"]) == (was["paused"], was["link"])
     assert lab.admin("paris").depth("orders.in") == 5
     assert operator.run("resume", "--yes").code == 10
-
-
-@pytest.mark.parametrize("crash", CRASHES)
-def test_abort_after_a_kill_puts_back_what_was(
-    crash: Callable[[Lab, Operator, Path], None], lab: Lab, operator: Operator, tmp_path: Path
-) -> None:
-    before = state_of(lab)
-    crash(lab, operator, tmp_path / "recorded")
-
-    ended = operator.run("abort", "--yes")
-
-    assert ended.code == 0, ended.document
-    assert ended.document["data"]["pairs"] == [{"name": "orders-1", "serving": "london"}]
-    assert state_of(lab) == before
-    lab.heal()
-    assert operator.run("swapover", "--to", "paris", "--yes").code == 0
-
-
-def test_a_consumer_that_does_not_finish_is_named_and_the_move_undone(lab: Lab, operator: Operator) -> None:
-    before = state_of(lab)
-    send(lab, "london", "orders.in", 7)
-
-    with HoldingConsumer(lab.target(), "orders.in", client_id="slow-biller") as holding:
-        holding.wait_for(7)
-        ended = operator.run("swapover", "--to", "paris", "--yes")
-
-    assert (ended.code, ended.document["outcome"]) == (20, "reverted")
-    assert "orders.in" in ended.told
-    assert "slow-biller" in ended.told
-    assert state_of(lab) == before
-
-
-def test_cut_in_flight_moves_and_says_how_many_come_again(lab: Lab, operator: Operator) -> None:
-    send(lab, "london", "orders.in", 7)
-
-    with HoldingConsumer(lab.target(), "orders.in", client_id="slow-biller") as holding:
-        holding.wait_for(7)
-        ended = operator.run("swapover", "--to", "paris", "--yes", "--cut-in-flight")
-
-    assert ended.code == 0, ended.document
-    assert "7 message(s) in delivery are cut and will come again" in ended.told
-    # What the consumer took at paris meanwhile goes back into the queue when it has hung up, one after the other.
-    until(lambda: lab.admin("paris").depth("orders.in") == 7)
 
 
 def test_a_hanging_link_does_not_keep_clients_waiting(lab: Lab, operator: Operator) -> None:
@@ -203,38 +172,10 @@ def test_a_hanging_link_does_not_keep_clients_waiting(lab: Lab, operator: Operat
         lab.start("paris")
         lab.heal("paris")
 
-        ended = operator.run("swapover", "--to", "paris", "--yes")
+        ended = operator.run(*SWAPOVER)
         load.wait_for(load.counts().sent + 50)
         verdict = load.stop()
 
     assert ended.code == 0, ended.document
     assert verdict.clean
     assert verdict.receive_gap.seconds < 5
-
-
-def test_a_target_whose_port_is_taken_is_undone(lab: Lab, operator: Operator) -> None:
-    before = state_of(lab)
-
-    with socket.socket() as thief:
-        thief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        thief.bind(("127.0.0.1", lab.site("paris").ports["clients"]))
-        thief.listen()
-        ended = operator.run("swapover", "--to", "paris", "--yes")
-
-    assert (ended.code, ended.document["outcome"]) == (20, "reverted")
-    assert "could not be opened" in ended.document["summary"]
-    assert ended.document["data"]["pairs"] == [{"name": "orders-1", "serving": "london"}]
-    assert state_of(lab) == before
-
-
-def test_two_commands_at_once_one_is_told_to_wait(lab: Lab, operator: Operator, tmp_path: Path) -> None:
-    with cut_at_the_fence(lab, operator, tmp_path / "recorded") as cut:
-        process = cut.start("swapover", "--to", "paris", "--yes", "--timeout", "5s")
-        until(lambda: drain_waits(operator))
-        second = operator.run("swapover", "--to", "paris", "--yes")
-        resume = operator.run("resume", "--yes")
-        first = cut.wait(process)
-
-    assert (second.code, second.document["outcome"]) == (13, "locked")
-    assert resume.code == 13
-    assert first.code == 24

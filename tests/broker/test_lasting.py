@@ -15,14 +15,14 @@ from tests.broker.driving import Operator, changed_settings, end_all, reset, unt
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
 
 
-@pytest.fixture(scope="module")
-def boots_open(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+@pytest.fixture
+def boots_open(tmp_path: Path) -> Iterator[Lab]:
     def opened(xml: str) -> str:
         assert xml.count(";autoStart=false") == 1
         return xml.replace(";autoStart=false", "")
 
     # Both doors open at boot: the one of the standby is closed before anything else.
-    with Lab.up(tmp_path_factory.mktemp("boots-open") / "lab", serving=None, edit=opened) as lab:
+    with Lab.up(tmp_path / "lab", serving=None, edit=opened) as lab:
         yield lab
 
 
@@ -79,14 +79,3 @@ def test_clients_that_find_a_restarted_site_open_may_do_nothing_there(boots_open
     assert back.code == 0, back.document
     assert may_send(lab, "london")
     assert operator.run("validate").document["data"]["fence"] == {"london": "lasting", "paris": "lasting"}
-
-
-def test_a_fence_by_itself_is_lifted_by_its_unfence(boots_open: Lab, operator: Operator) -> None:
-    assert operator.run("fence", "london", "--yes").code == 0
-    boots_open.open_clients("london")
-    assert not may_send(boots_open, "london")
-
-    unfenced = operator.run("unfence", "london", "--yes")
-
-    assert unfenced.code == 0, unfenced.document
-    assert may_send(boots_open, "london")

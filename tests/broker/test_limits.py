@@ -9,34 +9,16 @@ import pytest
 
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.twin.kinds import BROKERSYNC, MIRROR
-from tests.broker.driving import Ended, Operator, end_all, execute, state_of
+from tests.broker.driving import Ended, Operator, end_all
+from tests.twin.matrix import ACCEPTED
 
-pytestmark = [pytest.mark.broker]
+pytestmark = [pytest.mark.broker, pytest.mark.deep]
 
 LIMIT = "DR-LIMIT-001"
 
 
 def told(ended: Ended) -> list[str]:
     return [each["text"] for each in ended.document["findings"] if each["id"] == LIMIT]
-
-
-def test_a_paused_address_at_the_target_is_refused_and_told_while_it_lasts(lab: Lab, operator: Operator) -> None:
-    before = state_of(lab)
-    address = 'component=addresses,address="orders.in"'
-    execute(lab, "paris", address, "pause()")
-    try:
-        refused, status, checked = (
-            operator.run(*words) for words in (("swapover", "--to", "paris", "--yes"), ("status",), ("check",))
-        )
-    finally:
-        execute(lab, "paris", address, "resume()")
-
-    text = "paris/orders-1: addresses are paused: their clients get nothing: orders.in"
-    assert refused.code == 10, refused.document
-    assert told(refused) == told(status) == [text]
-    assert text in checked.document["summary"]
-    assert state_of(lab) == before
-    assert told(operator.run("status")) == []
 
 
 def full_at_paris(xml: str) -> str:
@@ -49,7 +31,6 @@ def full_at_paris(xml: str) -> str:
     return small
 
 
-@pytest.mark.deep
 @pytest.mark.parametrize(
     ("topology", "text"),
     [(MIRROR, "over its max-disk-usage of 1 %: no client can send"), (BROKERSYNC, "% of its storeUsage: all who send")],
@@ -61,8 +42,7 @@ def test_a_full_disk_refuses_the_move_and_a_failover_that_meets_it_says_what_to_
         operator = Operator(lab, tmp_path / "state")
         refused = operator.run("swapover", "--to", "paris", "--yes")
         lab.kill("london")
-        accepted = ("--accept-loss", "unknown", "--accept-duplicates", "unknown")
-        ended = operator.run("failover", "--to", "paris", "--yes", *accepted)
+        ended = operator.run("failover", "--to", "paris", "--yes", *ACCEPTED)
         checked = operator.run("check")
     end_all()
 

@@ -3,13 +3,15 @@ the mirror, and the brokers of one site in a cluster."""
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from dr_ctl.stomp_io.address import Address
+from dr_ctl_lab.lab.clients.amqp import AmqpClient
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.ports import release_ports, reserve_ports
-from tests.broker.amqp import amqp_client
 from tests.broker.driving import Operator, end_all, state_of, until
 from tests.broker.groups import clustered, name_in, with_door
 
@@ -25,13 +27,14 @@ def ids(ended_document: dict[str, object]) -> list[str]:
 def test_an_idle_amqp_client_on_the_mirrors_acceptor_is_told_and_refuses_a_move(lab: Lab, operator: Operator) -> None:
     before, site = state_of(lab), lab.site("london")
 
-    with amqp_client(site.ports["mirror"], site.app, "idle-sender"):
+    with closing(AmqpClient(Address("127.0.0.1", site.ports["mirror"]), site.app)) as client:
+        name = client._connection.container
         looked, refused = operator.run("validate"), operator.run("swapover", "--to", "paris", "--yes")
     until(lambda: "DR-DOOR-011" not in ids(operator.run("validate").document))
 
     assert (looked.code, refused.code) == (10, 10), refused.document
     [finding] = [each for each in refused.document["findings"] if each["id"] == "DR-DOOR-011"]
-    assert "client idle-sender" in finding["text"]
+    assert f"client {name}" in finding["text"]
     assert "acceptor mirror" in finding["text"]
     assert state_of(lab) == before
 

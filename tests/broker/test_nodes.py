@@ -16,13 +16,14 @@ from dr_ctl.agents.monitor import recording
 from dr_ctl.rpo.history.nodes import nodes
 from dr_ctl.settings.loader import load
 from dr_ctl_lab.lab.lab import Lab
-from tests.broker.driving import Ended, Operator, changed_settings, end_all, execute, state_of, until
+from tests.broker.driving import Ended, Operator, end_all, state_of, until
 from tests.broker.groups import REPLICATED, SHARED, Backup, group_at_london
+from tests.twin.matrix import ACCEPTED
 
 pytestmark = [pytest.mark.broker]
 
 NODES, ALIVE, CUTS = "DR-NODE-001", "DR-ALIVE-001", "DR-NODE-002"
-FAILOVER = ("failover", "--to", "paris", "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown")
+FAILOVER = ("failover", "--to", "paris", "--yes", *ACCEPTED)
 WORD = ("--presume-down", "london", "--reason", "both its hosts are off")
 TAKEOVER_S = 120.0
 
@@ -59,19 +60,23 @@ def recorded(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize(
-    ("policies", "alternates"),
+    ("policies", "by_link"),
     [
         pytest.param(SHARED, True, id="a shared store, by the link"),
         pytest.param(REPLICATED, False, id="replication, by the history", marks=pytest.mark.deep),
     ],
 )
 def test_no_site_is_opened_beside_a_node_that_serves_or_is_about_to(
-    tmp_path: Path, policies: tuple[str, str], *, alternates: bool
+    tmp_path: Path, policies: tuple[str, str], *, by_link: bool
 ) -> None:
-    with group_at_london(tmp_path, policies, alternates=alternates) as (lab, backup):
-        operator = Operator(lab, tmp_path / "state")
+    with group_at_london(tmp_path, policies, by_link=by_link) as (lab, backup):
+        operator, before = Operator(lab, tmp_path / "state"), state_of(lab)
         looked, moved = operator.run("validate"), operator.run("swapover", "--to", "paris", "--yes")
-        if not alternates:
+        if not by_link:
+            fenced = operator.run("fence", "london", "--yes")
+            assert (fenced.code, state_of(lab), backup.is_active()) == (10, before, False), fenced.document
+            assert "both would be active" in found(fenced, CUTS)["text"]
+            assert "to `clients:`" not in fenced.told
             recorded(lab)
         with held(backup):
             lab.kill("london")
@@ -89,7 +94,7 @@ def test_no_site_is_opened_beside_a_node_that_serves_or_is_about_to(
     assert "london/orders-1 has another node at 127.0.0.1:" in found(moved, NODES)["text"]
     assert status.document["data"]["sites"]["london"]["role"] == "unknown"
     assert waiting.code == 12, waiting.document
-    assert ("by the link of paris" if alternates else "by the history, at") in found(waiting, NODES)["text"]
+    assert ("by the link of paris" if by_link else "by the history, at") in found(waiting, NODES)["text"]
     for refused in serving[:2]:
         assert refused.code == 12, refused.document
         assert "the link between london/orders-1 and paris is attached" in found(refused, ALIVE)["text"]
@@ -98,54 +103,3 @@ def test_no_site_is_opened_beside_a_node_that_serves_or_is_about_to(
     assert not opened
     assert [each.code for each in gone] == [12, 0], [each.document for each in gone]
     assert found(gone[1], NODES)["severity"] == "warning"
-
-
-@pytest.mark.deep
-def test_a_node_that_answers_lives_where_every_line_between_the_sites_is_cut(tmp_path: Path) -> None:
-    """And a passive node is not taken for the broker, whatever the settings name."""
-    with group_at_london(tmp_path, SHARED) as (lab, backup):
-
-        def other(settings: dict[str, Any]) -> None:
-            ports = backup.site.ports
-            named = settings["sites"]["london"]["brokers"][0]
-            named["jolokia"] = named["jolokia"].replace(str(lab.site("london").ports["http"]), str(ports["http"]))
-            named["stomp"] = named["stomp"].replace(str(lab.site("london").ports["clients"]), str(ports["clients"]))
-            named["broker"] = backup.site.broker
-
-        operator = Operator(lab, tmp_path / "state")
-        by_backup = Operator(lab, tmp_path / "other", changed_settings(lab, tmp_path / "changed", other))
-        passive = [by_backup.run("status"), by_backup.run(*FAILOVER), by_backup.run(*FAILOVER, *WORD)]
-        lab.kill("london")
-        until(backup.is_active, within_s=TAKEOVER_S)
-        lab.cut()
-        execute(lab, "paris", "", "stopBrokerConnection(java.lang.String)", "london")
-        until(lambda: "a broker answers" in operator.run(*FAILOVER).told, within_s=TAKEOVER_S)
-        cut = [operator.run(*FAILOVER), operator.run(*FAILOVER, *WORD)]
-        serves = by_backup.run("status").document["data"]["sites"]["london"]["role"]
-        opened = lab.admin("paris").clients_open()
-
-    for each in passive:
-        assert "the node there is passive" in each.told, each.document
-    assert passive[0].document["data"]["sites"]["london"]["role"] == "unknown"
-    for refused in (*passive[1:], *cut):
-        assert refused.code == 12, refused.document
-    for refused in cut:
-        assert "a broker answers at 127.0.0.1:" in found(refused, ALIVE)["text"]
-    assert serves == "serving"
-    assert not opened
-
-
-@pytest.mark.deep
-def test_a_fence_where_the_nodes_replicate_is_refused_before_anything_is_closed(tmp_path: Path) -> None:
-    with group_at_london(tmp_path, REPLICATED, on_clients_door=True) as (lab, backup):
-        operator, before = Operator(lab, tmp_path / "state"), state_of(lab)
-        looked = operator.run("validate")
-        refused = [operator.run("swapover", "--to", "paris", "--yes"), operator.run("fence", "london", "--yes")]
-        after, active = state_of(lab), backup.is_active()
-
-    assert looked.code == 10, looked.document
-    for each in refused:
-        assert each.code == 10, each.document
-        assert "both would be active" in found(each, CUTS)["text"]
-        assert "to `clients:`" not in each.told
-    assert (after, active) == (before, False)

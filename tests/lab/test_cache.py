@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tarfile
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -57,13 +57,10 @@ def test_a_lock_that_is_held_too_long_is_named() -> None:
 
 
 def test_a_distribution_is_fetched_once_by_labs_that_start_at_once(programs: Path, tmp_path: Path) -> None:
-    threads = [threading.Thread(target=distribution.obtain, args=(TOY,)) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=30)
+    with ThreadPoolExecutor(max_workers=4) as several:
+        homes = {*several.map(lambda _: distribution.obtain(TOY), range(4))}
 
-    assert (distribution.obtain(TOY) / "bin").is_dir()
+    assert [(home / "bin").is_dir() for home in homes] == [True]
     assert (tmp_path / "calls").read_text() == "called\n"
     assert [path.name for path in cache_dir().iterdir() if path.is_dir()] == ["toy-1.0"]
 
@@ -77,22 +74,16 @@ def test_a_maven_that_fails_is_quoted_and_leaves_nothing(programs: Path) -> None
     assert [path for path in cache_dir().iterdir() if path.is_dir()] == []
 
 
-def test_without_java_or_maven_the_missing_one_is_named(
-    programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_missing_or_too_old_is_named(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(programs))
     (programs / "mvn").unlink()
     with pytest.raises(EnvironmentFault, match="no `mvn` on the PATH"):
         distribution.obtain(TOY)
+    _program(programs / "java", "#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
+    with pytest.raises(EnvironmentFault, match="Java 11 is too old"):
+        distribution.obtain(TOY)
     (programs / "java").unlink()
     with pytest.raises(EnvironmentFault, match="no `java` on the PATH"):
-        distribution.obtain(TOY)
-
-
-def test_an_old_java_is_refused(programs: Path) -> None:
-    _program(programs / "java", "#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
-
-    with pytest.raises(EnvironmentFault, match="Java 11 is too old"):
         distribution.obtain(TOY)
 
 

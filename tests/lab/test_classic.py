@@ -13,9 +13,9 @@ from dr_ctl.core.errors import UsageError
 from dr_ctl.settings.loader import load
 from dr_ctl.settings.topologies.classic_brokersync import BrokerSyncBroker
 from dr_ctl.stomp_io.dialect import ARTEMIS, CLASSIC
-from dr_ctl_lab.lab.classic import brokersync, create, fanout, sharedstore
+from dr_ctl_lab.lab.classic import brokersync, create, sharedstore
 from dr_ctl_lab.lab.classic.policy import policy
-from dr_ctl_lab.lab.kinds import BROKERSYNC, FAN_OUT, KINDS, SHARED_STORE
+from dr_ctl_lab.lab.kinds import BROKERSYNC, SHARED_STORE
 from dr_ctl_lab.lab.make import Make
 from dr_ctl_lab.lab.settings_file import document, write
 from tests.lab.test_configuration import LAB, LONDON, PARIS
@@ -63,17 +63,7 @@ def invoked(xml: ET.Element) -> list[tuple[str | None, ...]]:
     ]
 
 
-def test_each_site_copies_what_was_sent_there_to_a_queue_named_for_the_peer() -> None:
-    xml = made("orders.in")
-
-    assert composites(xml) == {
-        "orders.in": ("false", "orders.in.to-paris", "JMSActiveMQBrokerPath = 'null'"),
-        "orders.in.to-london": ("true", "orders.in", None),
-    }
-    assert shipped(xml) == ["orders.in.to-paris"]
-
-
-def test_one_way_the_primary_copies_and_the_other_has_no_way_back() -> None:
+def test_where_copies_go_one_way_the_other_site_has_no_way_back() -> None:
     primary, other = made("orders.in", one_way="london"), made("orders.in", here=False, one_way="london")
 
     assert composites(primary) == {"orders.in": ("false", "orders.in.DR", "JMSActiveMQBrokerPath = 'null'")}
@@ -81,24 +71,14 @@ def test_one_way_the_primary_copies_and_the_other_has_no_way_back() -> None:
     assert (shipped(primary), shipped(other)) == (["orders.in.DR"], [])
 
 
-def test_the_network_connector_goes_through_the_proxy_and_ships_nothing_else() -> None:
-    [network] = made("orders.in").iter(f"{CORE}networkConnector")
-
-    assert (network.get("name"), network.get("userName"), network.get("password")) == (
-        "to-paris",
-        "bridge",
-        "bridge-pw",
-    )
-    assert "tcp://127.0.0.1:20021?" in (network.get("uri") or "")
-    assert (network.get("staticBridge"), network.get("duplex")) == ("true", "false")
-
-
 def doors(xml: ET.Element) -> dict[str | None, str | None]:
     return {one.get("name"): one.get("uri") for one in xml.iter(f"{CORE}transportConnector")}
 
 
-def test_the_clients_connector_starts_where_nobody_finds_it_and_is_then_told_its_address() -> None:
-    xml = made("orders.in")
+def test_the_clients_connector_starts_where_nobody_finds_it_or_as_most_brokers_have_it() -> None:
+    """And a network connector is stopped that shall not start."""
+    xml = made("orders.in", browse_page=400)
+    usual, stopped = (made("orders.in", boots_open=True, link_auto_start={site: False}) for site in ("paris", "london"))
 
     assert doors(xml) == {
         "openwire": "tcp://127.0.0.1:20003",
@@ -106,58 +86,31 @@ def test_the_clients_connector_starts_where_nobody_finds_it_and_is_then_told_its
         "stomp": "auto://127.0.0.1:0",
     }
     assert invoked(xml) == [("stomp", "stop"), ("stomp", "setUri", "auto://127.0.0.1:20002")]
+    assert doors(usual)["stomp"] == "auto://127.0.0.1:20002"
+    assert (invoked(usual), invoked(stopped)) == ([], [("to-paris", "stop")])
+    # Browsing shows all there is unless told otherwise.
+    assert [next(one.iter(f"{CORE}policyEntry")).get("maxBrowsePageSize") for one in (xml, usual)] == ["400", "100000"]
 
 
-def test_it_can_be_had_as_most_brokers_have_it() -> None:
-    xml = made("orders.in", boots_open=True)
-
-    assert doors(xml)["stomp"] == "auto://127.0.0.1:20002"
-    assert invoked(xml) == []
-
-
-def test_a_network_connector_that_shall_not_start_is_stopped() -> None:
-    xml = made("orders.in", boots_open=True, link_auto_start={"london": False})
-
-    assert invoked(xml) == [("to-paris", "stop")]
-    assert invoked(made("orders.in", here=False, boots_open=True, link_auto_start={"london": False})) == []
-
-
-def test_everybody_has_a_password_of_his_own() -> None:
-    users = {one.get("username"): one.get("password") for one in made().iter(f"{CORE}authenticationUser")}
-
-    assert users == {"admin": "admin-l", "app": "app-pw", "agent": "agent-pw", "bridge": "bridge-pw"}
-
-
-def test_browsing_shows_all_there_is_unless_told_otherwise() -> None:
-    pages = [next(one.iter(f"{CORE}policyEntry")).get("maxBrowsePageSize") for one in (made(), made(browse_page=400))]
-
-    assert pages == ["100000", "400"]
+def written(folder: Path, **options: Any) -> list[BrokerSyncBroker]:
+    """The brokers in the settings file of such a lab."""
+    sites = tuple(replace(site, ports=PORTS, others=OTHERS) for site in LAB.sites)
+    loaded = load(write(folder, replace(LAB, sites=sites, topology=BROKERSYNC, options=told(**options)))).settings
+    brokers = [loaded.sites[name].brokers[0] for name in ("london", "paris")]
+    return [each for each in brokers if isinstance(each, BrokerSyncBroker)]
 
 
 def test_the_settings_file_of_such_a_lab_loads(tmp_path: Path) -> None:
-    sites = tuple(replace(site, ports=PORTS, others=OTHERS) for site in LAB.sites)
-    lab = replace(LAB, sites=sites, topology=BROKERSYNC, options=told())
+    london, _ = written(tmp_path)
 
-    london = load(write(tmp_path, lab)).settings.sites["london"].brokers[0]
-
-    assert isinstance(london, BrokerSyncBroker)
     assert (london.clients, london.network, london.copies) == (("stomp",), "to-paris", "{queue}.to-paris")
     assert london.sync is not None
     assert (london.sync.connector, london.sync.username) == ("sync", "agent")
     assert london.sync.stomp == "stomp://127.0.0.1:20004"
-
-
-def test_without_management_the_settings_name_none(tmp_path: Path) -> None:
-    sites = tuple(replace(site, ports=PORTS, others=OTHERS) for site in LAB.sites)
-    lab = replace(LAB, sites=sites, topology=BROKERSYNC, options=told(jolokia=False, one_way="london"))
-
-    loaded = load(write(tmp_path, lab)).settings.sites
-    brokers = [loaded[name].brokers[0] for name in ("london", "paris")]
-
-    assert [(one.jolokia, one.network, one.copies) for one in brokers if isinstance(one, BrokerSyncBroker)] == [
-        (None, "to-paris", "{queue}.DR"),
-        (None, None, "{queue}.DR"),
+    unmanaged = [
+        (each.jolokia, each.network, each.copies) for each in written(tmp_path, jolokia=False, one_way="london")
     ]
+    assert unmanaged == [(None, "to-paris", "{queue}.DR"), (None, None, "{queue}.DR")]
 
 
 def test_the_hardened_policy_is_one_of_two_and_any_text_is_the_other() -> None:
@@ -185,32 +138,6 @@ def test_a_queue_is_called_by_its_path_and_taken_in_small_portions() -> None:
     assert ARTEMIS.subscribing(4096) == {"consumer-window-size": "4096", "subscription-type": "ANYCAST"}
 
 
-def sharing(**options: Any) -> ET.Element:
-    sites = [replace(site, ports={**PORTS, "database": 20009}, others={"database": "db-pw"}) for site in (HERE, THERE)]
-    make = Make(*sites, None, ["orders.in"], options=sharedstore.options(options))
-    return ET.fromstring(create.configured(make, sharedstore.joined(Path("/lab/london"), make)))
-
-
-def test_brokers_that_share_a_directory_wait_for_its_lock_and_open_with_it() -> None:
-    xml = sharing()
-
-    [store] = xml.iter(f"{CORE}kahaDB")
-    assert store.get("directory") == "/lab/store"
-    assert [one.get("lockAcquireSleepInterval") for one in xml.iter(f"{CORE}shared-file-locker")] == ["1000"]
-    assert doors(xml)["stomp"] == "auto://127.0.0.1:20002"
-    assert invoked(xml) == []
-
-
-def test_brokers_that_share_a_database_lease_their_lock() -> None:
-    xml = sharing(database=True, lease_ms=2000, keep_alive_ms=700)
-
-    [store] = xml.iter(f"{CORE}jdbcPersistenceAdapter")
-    assert store.get("lockKeepAlivePeriod") == "700"
-    assert [one.get("lockAcquireSleepInterval") for one in xml.iter(f"{CORE}lease-database-locker")] == ["2000"]
-    [url] = [one.get("value") for one in xml.iter() if one.get("name") == "url"]
-    assert url == "jdbc:postgresql://127.0.0.1:20009/postgres"
-
-
 @pytest.mark.parametrize(
     ("options", "store"),
     [
@@ -228,15 +155,18 @@ def test_the_settings_file_says_where_the_lock_is(options: dict[str, Any], store
     assert [site["brokers"][0]["broker"] for site in told["sites"].values()] == ["london", "paris"]
 
 
-def test_a_broker_waits_that_says_it_found_the_lock_taken(tmp_path: Path) -> None:
-    log = tmp_path / create.LOG
-    log.write_text("INFO | Starting Persistence Adapter\n")
+@pytest.mark.parametrize(
+    ("line", "waits"),
+    [
+        ("INFO | Starting Persistence Adapter", False),
+        ("INFO | .../lock is locked. This broker is now in slave mode waiting a lock to be acquired", True),
+        ("DEBUG | paris failed to acquire lease.  Sleeping for 2000 milli(s)", True),
+    ],
+)
+def test_a_broker_waits_that_says_it_found_the_lock_taken(tmp_path: Path, line: str, waits: bool) -> None:
+    (tmp_path / create.LOG).write_text(f"{line}\n")
 
-    assert not sharedstore.waits(tmp_path)
-    log.write_text("INFO | .../lock is locked. This broker is now in slave mode waiting a lock to be acquired\n")
-    assert sharedstore.waits(tmp_path)
-    log.write_text("DEBUG | paris failed to acquire lease.  Sleeping for 2000 milli(s)\n")
-    assert sharedstore.waits(tmp_path)
+    assert sharedstore.waits(tmp_path) is waits
 
 
 def test_one_store_is_for_one_pair(tmp_path: Path) -> None:
@@ -244,13 +174,3 @@ def test_one_store_is_for_one_pair(tmp_path: Path) -> None:
 
     with pytest.raises(UsageError, match="one pair"):
         sharedstore.make_broker(tmp_path, tmp_path / "london", Make(second, THERE, None, []))
-
-
-def test_producers_have_a_door_of_their_own_at_brokers_that_do_not_know_each_other() -> None:
-    site = replace(HERE, ports={**PORTS, "producers": 20010})
-    make = Make(site, THERE, None, ["orders.in"], options=KINDS.named(FAN_OUT).options({}))
-    xml = ET.fromstring(create.configured(make, fanout.joined(Path(), make)))
-
-    assert doors(xml)["producers"] == "auto://127.0.0.1:20010"
-    assert doors(xml)["stomp"] == "auto://127.0.0.1:0"
-    assert not list(xml.iter(f"{CORE}networkConnector"))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -13,12 +16,10 @@ from dr_ctl.core.errors import UsageError
 from dr_ctl_lab.lab import settings_file, state
 from dr_ctl_lab.lab.artemis.mirror import configured
 from dr_ctl_lab.lab.daemons import Process
+from dr_ctl_lab.lab.kinds import KINDS, MIRROR
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.make import Make
 from dr_ctl_lab.lab.state import LabState, LinkState, SiteState
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LONDON = SiteState(
     "london", {"http": 20001, "clients": 20002, "mirror": 20003}, "admin-l", "app-pw", process=Process(12, 345)
@@ -42,30 +43,19 @@ STOCK = """<core>
 </core>"""
 
 
+def made(site: SiteState, peer: SiteState, *queues: str, **options: object) -> ET.Element:
+    return ET.fromstring(configured(STOCK, Make(site, peer, 20021, list(queues), options=options)))
+
+
 def test_clients_and_mirror_have_doors_of_their_own_and_the_clients_boots_closed() -> None:
-    xml = ET.fromstring(configured(STOCK, Make(LONDON, PARIS, 20021, ["orders.in"])))
+    xml = made(LONDON, PARIS, "orders.in", 'a<"b', "$x", "ü")
 
     doors = {one.get("name"): one.text or "" for one in xml.iter("acceptor")}
     assert doors.keys() == {"clients", "mirror"}
-    assert "127.0.0.1:20002" in doors["clients"]
-    assert "autoStart=false" in doors["clients"]
-    assert "127.0.0.1:20003" in doors["mirror"]
-    assert "autoStart" not in doors["mirror"]
-
-
-def test_the_link_goes_through_the_proxy_with_the_peers_login() -> None:
-    xml = ET.fromstring(
-        configured(STOCK, Make(LONDON, PARIS, 20021, [], options={"link_auto_start": {"london": False}}))
-    )
-
-    [link] = xml.iter("amqp-connection")
-    expected = {"uri": "tcp://127.0.0.1:20021", "name": "paris", "password": "admin-p", "auto-start": "false"}
-    assert expected.items() <= link.attrib.items()
-
-
-def test_clients_may_send_and_consume_and_neither_delete_nor_manage() -> None:
-    xml = ET.fromstring(configured(STOCK, Make(LONDON, PARIS, 20021, [])))
-
+    assert ("127.0.0.1:20002" in doors["clients"], "autoStart=false" in doors["clients"]) == (True, True)
+    assert ("127.0.0.1:20003" in doors["mirror"], "autoStart" in doors["mirror"]) == (True, False)
+    assert [one.get("name") for one in xml.iter("address")] == ["orders.in", "DLQ"], "plain names only"
+    # Clients may send and consume, and neither delete nor manage.
     assert {one.get("type"): one.get("roles") for one in xml.iter("permission")} == {
         "deleteAddress": "amq",
         "consume": "amq,apps",
@@ -73,16 +63,11 @@ def test_clients_may_send_and_consume_and_neither_delete_nor_manage() -> None:
     }
 
 
-def test_only_plain_names_stand_in_the_xml() -> None:
-    xml = ET.fromstring(configured(STOCK, Make(LONDON, PARIS, 20021, ["orders.in", 'a<"b', "$x", "ü"])))
-
-    assert [one.get("name") for one in xml.iter("address")] == ["orders.in", "DLQ"]
-
-
-def test_the_extra_door_is_there_on_request() -> None:
-    xml = ET.fromstring(configured(STOCK, Make(PARIS, LONDON, 20023, [], options={"admin_door": True})))
-
-    assert "admin-door" in {one.get("name") for one in xml.iter("acceptor")}
+def test_the_link_goes_through_the_proxy_with_the_peers_login() -> None:
+    [link] = made(LONDON, PARIS, link_auto_start={"london": False}).iter("amqp-connection")
+    expected = {"uri": "tcp://127.0.0.1:20021", "name": "paris", "password": "admin-p", "auto-start": "false"}
+    assert expected.items() <= link.attrib.items()
+    assert "admin-door" in {one.get("name") for one in made(PARIS, LONDON, admin_door=True).iter("acceptor")}
 
 
 def test_the_settings_name_both_sites_and_hold_no_password(tmp_path: Path) -> None:
@@ -105,46 +90,51 @@ def test_the_settings_name_both_sites_and_hold_no_password(tmp_path: Path) -> No
     assert "admin-p" not in path.read_text()
 
 
-def test_the_state_reads_back(tmp_path: Path) -> None:
+def test_the_state_reads_back_and_tells_no_password(tmp_path: Path) -> None:
     LAB.save(tmp_path)
 
     assert state.load(tmp_path) == LAB
     assert (tmp_path / state.FILE).stat().st_mode & 0o777 == 0o600
-
-
-def test_passwords_are_in_no_repr() -> None:
-    assert "admin-l" not in repr(LAB)
-    assert "app-pw" not in repr(LAB)
-
-
-@pytest.mark.parametrize("text", ["", "{}", '{"name": "x", "sites": [{}], "links": [], "queues": []}'])
-def test_a_state_that_is_none_is_a_usage_error(tmp_path: Path, text: str) -> None:
-    (tmp_path / state.FILE).write_text(text)
-
-    with pytest.raises(UsageError, match="is not a lab's state"):
-        Lab.open(tmp_path)
-
-
-def test_a_directory_without_a_lab_is_a_usage_error(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="holds no lab"):
-        Lab.open(tmp_path)
-
-
-def test_an_unknown_site_is_a_usage_error_that_names_the_others() -> None:
-    with pytest.raises(UsageError, match="london and paris"):
-        LAB.site("rome")
+    assert not [each for each in ("admin-l", "app-pw") if each in repr(LAB)]
 
 
 @pytest.mark.parametrize(
-    ("sites", "serving"), [(("london", "london"), "london"), (("London", "paris"), None), (("a", "b"), "c")]
+    ("text", "said"),
+    [
+        ("", "is not a lab's state"),
+        ("{}", "is not a lab's state"),
+        ('{"name": "x", "sites": [{}], "links": [], "queues": []}', "is not a lab's state"),
+        (None, "holds no lab"),
+    ],
 )
-def test_sites_that_make_no_sense_are_refused_before_anything_is_made(
-    tmp_path: Path, sites: tuple[str, str], serving: str | None
-) -> None:
-    with pytest.raises(UsageError):
-        Lab.up(tmp_path / "lab", sites=sites, serving=serving)
+def test_a_state_that_is_none_is_a_usage_error(tmp_path: Path, text: str | None, said: str) -> None:
+    if text is not None:
+        (tmp_path / state.FILE).write_text(text)
+
+    with pytest.raises(UsageError, match=said):
+        Lab.open(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"sites": ("london", "london"), "serving": "london"},
+        {"sites": ("London", "paris"), "serving": None},
+        {"sites": ("a", "b"), "serving": "c"},
+        {"pairs": 0},
+        {"pairs": 5},
+        {"topology": MIRROR, "options": {"plugin": "x"}},
+        {"topology": "pigeons"},
+    ],
+    ids=str,
+)
+def test_what_makes_no_sense_is_refused_before_anything_is_made(tmp_path: Path, asked: dict[str, Any]) -> None:
+    with pytest.raises(UsageError) as caught:
+        Lab.up(tmp_path / "lab", **asked)
 
     assert not (tmp_path / "lab").exists()
+    *most, last = KINDS
+    assert "pigeons" not in str(caught.value) or caught.value.remedy == f"There are {', '.join(most)} and {last}."
 
 
 def test_a_directory_that_holds_something_is_left_alone(tmp_path: Path) -> None:
@@ -170,11 +160,18 @@ def test_a_second_pair_has_brokers_of_its_own_with_names_that_no_site_can_have()
     ]
     with pytest.raises(UsageError, match="london with orders-3"):
         lab.site("london", "orders-3")
+    with pytest.raises(UsageError, match="london and paris"):
+        LAB.site("rome")
 
 
-@pytest.mark.parametrize("pairs", [0, 5])
-def test_a_lab_has_few_pairs_and_at_least_one(tmp_path: Path, pairs: int) -> None:
-    with pytest.raises(UsageError, match="one to 4"):
-        Lab.up(tmp_path / "lab", pairs=pairs)
+def test_a_kind_is_loaded_when_it_is_named() -> None:
+    program = (
+        "import sys; import dr_ctl_lab.lab.lab; from dr_ctl_lab.lab.kinds import KINDS;"
+        "before = [each for each in sys.modules if each.startswith('dr_ctl_lab.lab.artemis')];"
+        "KINDS.named('artemis-mirror');"
+        "print(before, [each for each in sys.modules if 'continuity' in each])"
+    )
 
-    assert not (tmp_path / "lab").exists()
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "[] []\n"

@@ -13,27 +13,21 @@ from dr_ctl_lab.lab.make import Make
 from tests.lab.test_configuration import LONDON, PARIS, STOCK
 
 
-def test_without_the_jar_it_is_said_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(JAR, "")
-    with pytest.raises(EnvironmentFault, match="none was named") as failed:
-        find_jar(None)
-    assert "docs/artemis-continuity.md" in failed.value.remedy
-
-    with pytest.raises(EnvironmentFault, match="no plugin at"):
-        find_jar(tmp_path / "not-there.jar")
-
-
-def test_the_jar_that_is_told_goes_before_that_of_the_environment(
+def test_the_jar_that_is_told_goes_before_that_of_the_environment_and_without_one_it_is_said_how_to_get_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told, other = tmp_path / "told.jar", tmp_path / "other.jar"
+    monkeypatch.setenv(JAR, "")
+    for asked, said in ((None, "none was named"), (told, "no plugin at")):
+        with pytest.raises(EnvironmentFault, match=said) as failed:
+            find_jar(asked)
+        assert asked or "docs/artemis-continuity.md" in failed.value.remedy
     told.touch()
     other.touch()
     monkeypatch.setenv(JAR, str(other))
 
     assert find_jar(told) == told
-    assert KIND.options({"plugin": told}) == {"plugin": told}
-    assert KIND.options({}) == {"plugin": other}
+    assert [KIND.options(each) for each in ({"plugin": told}, {})] == [{"plugin": told}, {"plugin": other}]
 
 
 def test_the_plugin_is_told_its_peer_and_its_doors() -> None:

@@ -6,18 +6,15 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl_lab.lab import daemons
-from tests.lab.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+from tests.broker.driving import until
 
 STUBBORN = (
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(60)"
@@ -31,8 +28,12 @@ def sleeper(tmp_path: Path) -> Iterator[daemons.Process]:
     daemons.kill(process)
 
 
-def test_a_process_is_ended(sleeper: daemons.Process) -> None:
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_process_is_ended(sleeper: daemons.Process, frozen: bool) -> None:
     assert sleeper.alive()
+    if frozen:
+        daemons.send(sleeper, signal.SIGSTOP)
+        until(sleeper.frozen)
 
     daemons.end(sleeper, within_s=5)
 
@@ -41,20 +42,11 @@ def test_a_process_is_ended(sleeper: daemons.Process) -> None:
 
 def test_one_that_does_not_heed_is_killed(tmp_path: Path) -> None:
     process = daemons.launch([sys.executable, "-c", STUBBORN], cwd=tmp_path, log=tmp_path / "log")
-    eventually(lambda: "deaf" in (tmp_path / "log").read_text())
+    until(lambda: "deaf" in (tmp_path / "log").read_text())
 
     daemons.end(process, within_s=0.1)
 
     assert not process.alive()
-
-
-def test_a_frozen_one_is_ended_too(sleeper: daemons.Process) -> None:
-    daemons.send(sleeper, signal.SIGSTOP)
-    eventually(sleeper.frozen)
-
-    daemons.end(sleeper, within_s=5)
-
-    assert not sleeper.alive()
 
 
 def test_a_stranger_with_the_same_pid_is_left_alone(sleeper: daemons.Process) -> None:
@@ -74,18 +66,14 @@ def test_a_missing_program_is_named(tmp_path: Path) -> None:
 def test_one_that_cannot_be_named_again_is_not_left_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A system without /proc: what was started would outlive every `lab down`."""
     monkeypatch.setattr(daemons, "_stat", lambda pid: None)
-    started: list[int] = []
+    started: list[subprocess.Popen[bytes]] = []
     popen = subprocess.Popen
-
-    def noting(*words: object, **more: object) -> subprocess.Popen[bytes]:
-        child: subprocess.Popen[bytes] = popen(*words, **more)  # type: ignore[call-overload]
-        started.append(child.pid)
-        return child
-
-    monkeypatch.setattr(subprocess, "Popen", noting)
+    monkeypatch.setattr(
+        subprocess, "Popen", lambda *words, **more: started.append(popen(*words, **more)) or started[-1]
+    )
 
     with pytest.raises(EnvironmentFault, match="has no entry under /proc"):
         daemons.launch(["sleep", "600"], cwd=tmp_path, log=tmp_path / "log")
 
     with pytest.raises(ProcessLookupError):
-        os.kill(started[0], 0)
+        os.kill(started[0].pid, 0)

@@ -13,7 +13,7 @@ from dr_ctl.stomp_io.frames import Frame
 from dr_ctl_lab.lab.ids import QUEUE_HEADER, Ids, IdStore, Where
 from dr_ctl_lab.lab.processor import process
 from dr_ctl_lab.lab.traffic import Load, Target
-from tests.lab.waiting import eventually
+from tests.broker.driving import until
 from tests.stomp_io.doors import CONNECTED, door
 from tests.stomp_io.encoding import encode
 
@@ -75,58 +75,43 @@ def target(folder: Path, **addresses: Address) -> Target:
     return Target(tuple(addresses.items()), ME, ids=ids)
 
 
-def known(path: Path, ident: str) -> bool:
-    store = IdStore(path)
-    try:
-        return store.known("q", ident) is not None
-    finally:
-        store.close()
-
-
-def test_an_id_is_written_once_and_keeps_who_processed_it(tmp_path: Path) -> None:
-    store, beside = IdStore(tmp_path / "ids"), IdStore(tmp_path / "ids")
+def test_an_id_is_written_once_and_keeps_who_processed_it(stores: dict[str, IdStore], tmp_path: Path) -> None:
+    store, beside = stores["london"], IdStore(tmp_path / "london.sqlite")
     store.add([("q", "1")], Where.HERE)
     beside.add([("q", "1"), ("other", "1")], Where.PEER)
-
-    assert store.known("q", "1") is Where.HERE
-    assert store.known("other", "1") is Where.PEER
-    assert store.known("q", "2") is None
-    assert store.every() == {("q", "1"), ("other", "1")}
-    store.close()
     beside.close()
 
-
-def test_an_id_is_known_and_told_before_its_message_is_acknowledged(tmp_path: Path, stores: dict[str, IdStore]) -> None:
-    site = Site()
-    site.waiting = ["1", "2", "3"]
-    site.knows = lambda ident: known(tmp_path / "london.sqlite", ident) and ("q", ident) in site.told
-    with (
-        door(site.answer) as address,
-        Load(target(tmp_path, london=address), ["q"], 0, producers=0, consumers=1) as load,
-    ):
-        load.wait_until(lambda counts: counts.consumed == 3)
-
-    assert site.acked == ["1", "2", "3"]
-    assert site.known_when_acked == [True] * 3
+    assert [store.known(*each) for each in (("q", "1"), ("other", "1"), ("q", "2"))] == [Where.HERE, Where.PEER, None]
+    assert store.every() == {("q", "1"), ("other", "1")}
 
 
-def test_what_either_site_processed_is_acknowledged_without_work_and_only_ones_own_is_told_again(
+def test_what_either_site_processed_is_acknowledged_without_work_and_an_id_is_told_before_its_acknowledgement(
     tmp_path: Path, stores: dict[str, IdStore]
 ) -> None:
+    """Only one's own is told again."""
     stores["london"].add([("q", "mine")], Where.HERE)
     stores["london"].add([("q", "theirs")], Where.PEER)
     site = Site()
-    site.waiting = ["mine", "theirs", "new"]
+    site.waiting = ["mine", "theirs", "1", "2"]
+
+    def knows(ident: str) -> bool:
+        store = IdStore(tmp_path / "london.sqlite")
+        known = store.known("q", ident) is not None
+        store.close()
+        return known and (("q", ident) in site.told or ident == "theirs")
+
+    site.knows = knows
     with (
         door(site.answer) as address,
         Load(target(tmp_path, london=address), ["q"], 0, producers=0, consumers=1) as load,
     ):
-        load.wait_until(lambda counts: counts.consumed == 1)
+        load.wait_until(lambda counts: counts.consumed == 2)
         received = load.counts().received
 
-    assert received == 1
-    assert site.acked == ["mine", "theirs", "new"]
-    assert site.told == [("q", "mine"), ("q", "new")]
+    assert received == 2
+    assert site.acked == ["mine", "theirs", "1", "2"]
+    assert site.known_when_acked == [True] * 4
+    assert site.told == [("q", "mine"), ("q", "1"), ("q", "2")]
 
 
 def test_one_message_is_in_hand_at_a_time(
@@ -143,7 +128,7 @@ def test_one_message_is_in_hand_at_a_time(
 
     with door(silent) as address, Load(target(tmp_path, london=address), ["q"], 0, producers=0, consumers=1) as load:
         load.wait_until(lambda counts: counts.received == 1)
-        eventually(lambda: site.acked)
+        until(lambda: site.acked)
         load.close()
         counts = load.counts()
 
@@ -168,42 +153,38 @@ def test_clients_go_where_their_queue_is_open_and_what_was_refused_is_not_in_dou
     assert verdict.counts.attempted == verdict.counts.sent == len({*london.sent, *paris.sent})
 
 
-def test_the_processor_writes_down_what_it_is_told_and_comes_back_with_its_broker(tmp_path: Path) -> None:
-    path = tmp_path / "ids"
-    store = IdStore(path)
+def test_the_processor_writes_down_what_it_is_told_and_comes_back_with_its_broker(
+    tmp_path: Path, stores: dict[str, IdStore]
+) -> None:
     acked: list[str] = []
-    hang_up = threading.Event()
 
     def answer(frame: Frame) -> list[bytes] | None:
         match frame.cmd:
             case "CONNECT":
                 return [CONNECTED]
             case "SUBSCRIBE":
-                told = "second" if hang_up.is_set() else "first"
+                told = "second" if acked else "first"
                 headers = {"subscription": "ids", "ack": told, "message-id": told, QUEUE_HEADER: "q"}
                 return [encode("MESSAGE", headers, told)]
             case "ACK":
                 acked.append(frame.headers["id"])
-                first = not hang_up.is_set()
-                hang_up.set()
-                return None if first else []
+                return None if acked == ["first"] else []
         return []
 
     stop = threading.Event()
 
     def run() -> None:
-        mine = IdStore(path)
+        mine = IdStore(tmp_path / "london.sqlite")
         process(address, ME, TOLD, mine, stop)
         mine.close()
 
     with door(answer) as address:
         running = threading.Thread(target=run)
         running.start()
-        eventually(lambda: acked == ["first", "second"])
+        until(lambda: acked == ["first", "second"])
         stop.set()
         running.join(timeout=5)
 
-    assert store.known("q", "first") is Where.PEER
-    assert store.every() == {("q", "first"), ("q", "second")}
     assert not running.is_alive()
-    store.close()
+    assert stores["london"].known("q", "first") is Where.PEER
+    assert stores["london"].every() == {("q", "first"), ("q", "second")}

@@ -3,151 +3,163 @@
 from __future__ import annotations
 
 import json
-import socket
-import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from dr_ctl.core.errors import EnvironmentFault
+from dr_ctl.core.errors import EnvironmentFault, UsageError
 from dr_ctl_lab.lab import distribution
+from dr_ctl_lab.lab.kinds import BRIDGES, SHARED_STORE
 from dr_ctl_lab.lab.lab import Lab
-from tests.broker.driving import Operator
-from tests.lab.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+from tests.broker.driving import Operator, refuses, until
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
 
 
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """One lab for the tests that leave it as it was: london serves, the links work."""
-    with Lab.up(tmp_path_factory.mktemp("labs") / "lab") as up:
-        yield up
-
-
-def _ports(lab: Lab) -> list[int]:
+def ports(lab: Lab) -> list[int]:
     sites = [port for site in lab.state.sites for port in site.ports.values()]
     return sites + [port for link in lab.state.links for port in (link.port, link.control)]
 
 
-def _refuses(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) != 0
-
-
-def _left_over(lab: Lab) -> list[object]:
+def left_over(lab: Lab) -> list[object]:
     alive: list[object] = [process for process in lab.processes() if process.alive()]
-    return alive + [port for port in _ports(lab) if not _refuses(port)] + list(lab.directory.parent.glob("lab*"))
-
-
-def test_the_status_says_who_serves(lab: Lab) -> None:
-    status = lab.status()
-
-    assert [(site.name, site.running, site.answers, site.clients_open) for site in status.sites] == [
-        ("london", True, True, True),
-        ("paris", True, True, False),
-    ]
-    assert [(link.mode, link.connected) for link in status.links] == [("open", True)] * 2
-    json.dumps(status.as_json())
-
-
-def test_the_lab_is_found_again_by_its_directory(lab: Lab) -> None:
-    again = Lab.open(lab.directory)
-
-    assert again.state == lab.state
-    assert again.pid("paris") == lab.pid("paris")
-
-
-def test_traffic_for_a_time_leaves_a_ledger(lab: Lab, tmp_path: Path) -> None:
-    before = set(lab.ledgers.iterdir())
-
-    ended = Operator(lab, tmp_path).run("lab", "load", "--dir", str(lab.directory), "--rate", "100", "--for", "1s")
-
-    assert (ended.code, ended.document["data"]["clean"]) == (0, True)
-    sent = ended.document["data"]["counts"]["sent"]
-    assert 80 <= sent <= 110
-    [ledger] = set(lab.ledgers.iterdir()) - before
-    assert len(ledger.read_text().splitlines()) == 3 * sent
-
-
-def test_a_cut_link_is_seen_and_heals(lab: Lab) -> None:
-    lab.cut("london")
-    eventually(lambda: lab.status().links[0].connected is False)
-    assert [link.mode for link in lab.status().links] == ["refuse", "open"]
-
-    lab.heal()
-
-    lab.wait_mirrored()
-
-
-def test_a_frozen_broker_runs_and_does_not_answer(lab: Lab) -> None:
-    lab.freeze("paris")
-    try:
-        eventually(lambda: lab.status().sites[1].frozen)
-        paris = lab.status().sites[1]
-    finally:
-        lab.thaw("paris")
-
-    assert (paris.running, paris.frozen, paris.answers, paris.clients_open) == (True, True, False, None)
-    eventually(lambda: lab.status().sites[1].answers)
-    lab.wait_mirrored()
+    return alive + [port for port in ports(lab) if not refuses(port)] + list(lab.directory.parent.glob("lab*"))
 
 
 def test_two_labs_come_up_at_once_and_leave_nothing(tmp_path: Path) -> None:
-    labs: list[Lab] = []
-    starters = [
-        threading.Thread(target=lambda name=name: labs.append(Lab.up(tmp_path / name))) for name in ("lab1", "lab2")
-    ]
+    """One of them, whose links do not all start at boot and where nobody serves yet, waits for none of that."""
+    waits: dict[str, Any] = {"options": {"link_auto_start": {"paris": False}}, "serving": None}
+    kinds = {"lab1": {}, "lab2": waits}
+    with ThreadPoolExecutor(2) as both:
+        labs = [*both.map(lambda name: Lab.up(tmp_path / name, **kinds[name]), kinds)]
     try:
-        for starter in starters:
-            starter.start()
-        for starter in starters:
-            starter.join(timeout=120)
-
-        assert len(labs) == 2
-        assert not set(_ports(labs[0])) & set(_ports(labs[1]))
+        lab, other = labs
+        assert not set(ports(lab)) & set(ports(other))
+        waiting = other.status()
+        assert [link.connected for link in waiting.links] == [True, False]
+        assert [site.clients_open for site in waiting.sites] == [False, False]
+        status = lab.status()
+        json.dumps(status.as_json())
+        assert [(site.name, site.running, site.answers, site.clients_open) for site in status.sites] == [
+            ("london", True, True, True),
+            ("paris", True, True, False),
+        ]
+        assert [(link.mode, link.connected) for link in status.links] == [("open", True)] * 2
+        again = Lab.open(lab.directory)
+        assert (again.state, again.pid("paris")) == (lab.state, lab.pid("paris"))
     finally:
         for one in labs:
             one.down()
 
     for one in labs:
         one.down()  # twice is once
-        assert _left_over(one) == []
+        assert left_over(one) == []
 
 
+def test_traffic_leaves_a_ledger_a_cut_link_heals_and_a_frozen_broker_runs_and_does_not_answer(
+    tmp_path: Path,
+) -> None:
+    with Lab.up(tmp_path / "lab") as lab:
+        its_traffic_and_faults(lab, tmp_path)
+
+
+def its_traffic_and_faults(lab: Lab, folder: Path) -> None:
+    before = {*lab.ledgers.iterdir()}
+
+    ended = Operator(lab, folder).run("lab", "load", "--dir", str(lab.directory), "--rate", "100", "--for", "1s")
+
+    assert (ended.code, ended.document["data"]["clean"]) == (0, True)
+    sent = ended.document["data"]["counts"]["sent"]
+    assert 0 < sent <= 110
+    [ledger] = {*lab.ledgers.iterdir()} - before
+    assert len(ledger.read_text().splitlines()) == 3 * sent
+
+    lab.cut("london")
+    until(lambda: lab.status().links[0].connected is False)
+    assert [link.mode for link in lab.status().links] == ["refuse", "open"]
+    lab.heal()
+    lab.wait_mirrored()
+
+    lab.freeze("paris")
+    try:
+        until(lambda: lab.status().sites[1].frozen)
+        paris = lab.status().sites[1]
+    finally:
+        lab.thaw("paris")
+    assert (paris.running, paris.frozen, paris.answers, paris.clients_open) == (True, True, False, None)
+    until(lambda: lab.status().sites[1].answers)
+    lab.wait_mirrored()
+
+
+@pytest.mark.parametrize(
+    ("home", "edit", "said", "words"),
+    [
+        (None, lambda xml: xml.replace("<core ", "<kore ", 1), "the broker ended", "kore"),  # its own words
+        ("broken", None, "artemis create", ""),
+    ],
+)
 def test_a_broker_that_cannot_start_is_quoted_and_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    home: str | None,
+    edit: Callable[[str], str] | None,
+    said: str,
+    words: str,
 ) -> None:
     made: list[Lab] = []
     monkeypatch.setattr(Lab, "_save", lambda lab, save=Lab._save: (made.append(lab), save(lab)))
+    if home is not None:
+        (tmp_path / home).mkdir()
+        monkeypatch.setattr(distribution, "obtain", lambda _: tmp_path / home)
 
-    with pytest.raises(EnvironmentFault, match="the broker ended") as failed:
-        Lab.up(tmp_path / "lab", edit=lambda xml: xml.replace("<core ", "<kore ", 1))
+    with pytest.raises(EnvironmentFault, match=said) as failed:
+        Lab.up(tmp_path / "lab", edit=edit)
 
-    assert "kore" in str(failed.value)  # the broker's own words
-    assert _left_over(made[-1]) == []
+    assert words in str(failed.value)
+    assert left_over(made[-1]) == []
 
 
-def test_a_broken_distribution_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = tmp_path / "broken"
-    broken.mkdir()
-    monkeypatch.setattr(distribution, "obtain", lambda _: broken)
+def test_two_brokers_joined_by_bridges_copy_a_queue_that_is_made_later_and_end_with_their_processors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd = 'it\'s a "quoted" queue'
+    with Lab.up(tmp_path / "lab", topology=BRIDGES, queues=("A", odd)) as lab:
+        told = [(site.name, site.clients_open, site.serves, site.processor) for site in lab.status().sites]
+        with pytest.raises(UsageError, match="comma"):
+            lab.create_queue("a,b")  # no divert can copy it
+        lab.create_queue("late")
+        lab.wait_mirrored()
+        before = lab.admin("paris").depth("late")
+        with lab.load(100, queues=["late"]) as load:
+            load.wait_for(20)
+            sent = load.stop().counts.sent
+        until(lambda: lab.admin("paris").depth("late") == before + sent)
+        served = ["late" in site.serves for site in lab.status().sites]
+
+    assert told == [("london", True, ("A", odd), True), ("paris", False, (), True)]
+    assert (served, "a,b" in lab.queues) == ([True, False], False)
     made: list[Lab] = []
-    monkeypatch.setattr(Lab, "_save", lambda lab, save=Lab._save: (made.append(lab), save(lab)))
 
-    with pytest.raises(EnvironmentFault, match="artemis create"):
-        Lab.up(tmp_path / "lab")
+    def fail(lab: Lab, site: str) -> None:
+        made.append(lab)
+        raise EnvironmentFault(f"{site} lets nobody in")
 
-    assert _left_over(made[-1]) == []
+    monkeypatch.setattr(Lab, "open_clients", fail)
+    with pytest.raises(EnvironmentFault, match="lets nobody in"):
+        Lab.up(tmp_path / "lab", topology=BRIDGES, queues=("A",))
+    assert len(made[0].processes()) == 6
+    assert left_over(made[0]) == []
 
 
-def test_a_link_that_does_not_start_at_boot_is_not_waited_for(tmp_path: Path) -> None:
-    with Lab.up(tmp_path / "lab", options={"link_auto_start": {"paris": False}}, serving=None) as lab:
-        assert [link.connected for link in lab.status().links] == [True, False]
-        assert [site.clients_open for site in lab.status().sites] == [False, False]
+def test_classic_brokers_and_their_database_end_with_their_lab(tmp_path: Path) -> None:
+    with Lab.up(tmp_path / "lab", topology=SHARED_STORE, options={"database": True}) as lab:
+        waiting = lab.status().sites[1]
+        with pytest.raises(UsageError, match="no link joins"):
+            lab.cut()
+        processes = lab.processes()
 
-    assert _left_over(lab) == []
+    assert (waiting.running, waiting.answers, len(processes)) == (True, False, 3)
+    assert left_over(lab) == []

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from dr_ctl_lab.lab import loads
-from tests.lab.waiting import eventually
+from tests.broker.driving import until
 
 LOADING = """
 import sys, time
@@ -18,14 +18,18 @@ with loads.running(Path(sys.argv[1])):
 """
 
 
-def noted(directory: Path) -> list[Path]:
-    return list((directory / loads.FOLDER).glob("*"))
+def test_a_load_in_another_process_is_ended_and_no_other(tmp_path: Path) -> None:
+    def noted() -> list[Path]:
+        return list((tmp_path / loads.FOLDER).glob("*"))
 
-
-def test_a_load_in_another_process_is_ended(tmp_path: Path) -> None:
+    with loads.running(tmp_path):
+        loads.end_all(tmp_path)
+        assert noted(), "this process is left alone"
+    assert not noted(), "one that ended by itself is named no more"
     loading = subprocess.Popen([sys.executable, "-c", LOADING, str(tmp_path)])
     try:
-        eventually(lambda: noted(tmp_path))
+        until(noted)
+        (tmp_path / loads.FOLDER / "1").write_text("{")  # names nobody
 
         loads.end_all(tmp_path)
 
@@ -33,18 +37,3 @@ def test_a_load_in_another_process_is_ended(tmp_path: Path) -> None:
     finally:
         loading.kill()
         loading.wait()
-
-
-def test_a_load_that_ended_by_itself_is_named_no_more_and_this_process_is_left_alone(tmp_path: Path) -> None:
-    with loads.running(tmp_path):
-        loads.end_all(tmp_path)
-        assert noted(tmp_path)
-
-    assert not noted(tmp_path)
-
-
-def test_a_note_that_names_nobody_is_passed_over(tmp_path: Path) -> None:
-    (tmp_path / loads.FOLDER).mkdir()
-    (tmp_path / loads.FOLDER / "1").write_text("{")
-
-    loads.end_all(tmp_path)

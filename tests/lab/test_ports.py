@@ -16,17 +16,11 @@ def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DR_CTL_CACHE", str(tmp_path / "cache"))
 
 
-def test_ports_of_two_labs_differ_although_nobody_listens_yet(tmp_path: Path) -> None:
-    one, two = tmp_path / "one", tmp_path / "two"
-    one.mkdir()
-    two.mkdir()
-
-    assert not set(reserve_ports(50, one)) & set(reserve_ports(50, two))
-
-
-def test_ports_of_a_lab_that_is_gone_are_free_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ports_of_two_labs_differ_and_those_of_a_lab_that_is_gone_are_free_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("dr_ctl_lab.lab.ports._range", lambda: (20_000, 20_006))
-    monkeypatch.setattr("dr_ctl_lab.lab.ports._is_free", lambda _: True)
+    monkeypatch.setattr("dr_ctl_lab.lab.ports._is_free", lambda _: True)  # nobody listens yet
     lab = tmp_path / "lab"
     lab.mkdir()
     reserve_ports(6, lab)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -16,14 +17,9 @@ from dr_ctl_lab.lab.clients.dialling import Dialler
 from dr_ctl_lab.lab.clients.stomp import StompClient
 from dr_ctl_lab.lab.ledger import Ledger
 from dr_ctl_lab.lab.traffic import Load, Target
-from tests.lab.holding import HoldingConsumer
-from tests.lab.waiting import eventually
+from tests.broker.driving import until
 from tests.stomp_io.doors import CONNECTED, closed_port, door
 from tests.stomp_io.encoding import encode
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 ME = Login("app", "s3cret")
 
@@ -36,8 +32,6 @@ class Queue:
         self._lock = threading.Lock()
         self.waiting: list[Frame] = []
         self.sent: list[Frame] = []
-        self.acked: list[str] = []
-        self.client_ids: list[str | None] = []
         self.hang_up = False
 
     def answer(self, frame: Frame) -> list[bytes] | None:
@@ -48,14 +42,11 @@ class Queue:
             replies = [encode("RECEIPT", {"receipt-id": receipt})] if receipt and self._confirm(frame) else []
             match frame.cmd:
                 case "CONNECT":
-                    self.client_ids.append(frame.headers.get("client-id"))
                     return [CONNECTED]
                 case "SEND":
                     self.sent.append(frame)
                     self.waiting.append(frame)
                 case "SUBSCRIBE" | "ACK":
-                    if frame.cmd == "ACK":
-                        self.acked.append(frame.headers["id"])
                     replies += [self._message(one) for one in self.waiting]
                     self.waiting = []
             return replies
@@ -70,22 +61,10 @@ def target(*addresses: Address) -> Target:
     return Target(tuple(zip(("london", "paris"), addresses, strict=False)), ME)
 
 
-def test_every_send_is_durable_anycast_and_has_its_own_id() -> None:
-    queue = Queue()
-    with door(queue.answer) as address, Load(target(address), ["orders.in"], 500, consumers=0) as load:
-        load.wait_for(20)
-
-    assert len({frame.headers["order_id"] for frame in queue.sent}) == len(queue.sent)
-    for frame in queue.sent:
-        assert {"persistent": "true", "destination-type": "ANYCAST", "destination": "orders.in"}.items() <= (
-            frame.headers.items()
-        )
-
-
-def test_who_has_nothing_to_send_waits_for_the_broker_and_does_not_spin(monkeypatch: pytest.MonkeyPatch) -> None:
-    turns, receive = [], StompClient.receive
+def test_every_send_is_durable_and_who_has_nothing_to_send_does_not_spin(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns, receive, queue = [], StompClient.receive, Queue()
     monkeypatch.setattr(StompClient, "receive", lambda *words: turns.append(words) or receive(*words))
-    with door(Queue().answer) as address, Load(target(address), ["orders.in"], 500, consumers=0) as load:
+    with door(queue.answer) as address, Load(target(address), ["orders.in"], 500, consumers=0) as load:
         load.wait_for(20)
         load.pause_producing()
         before = len(turns)
@@ -93,6 +72,12 @@ def test_who_has_nothing_to_send_waits_for_the_broker_and_does_not_spin(monkeypa
         assert len(turns) - before < 100
         load.resume_producing()
         load.wait_for(load.counts().sent + 20)
+
+    assert len({frame.headers["order_id"] for frame in queue.sent}) == len(queue.sent)
+    for frame in queue.sent:
+        assert {"persistent": "true", "destination-type": "ANYCAST", "destination": "orders.in"}.items() <= (
+            frame.headers.items()
+        )
 
 
 def test_what_is_sent_first_is_consumed_and_judged_clean(tmp_path: Path) -> None:
@@ -102,7 +87,7 @@ def test_what_is_sent_first_is_consumed_and_judged_clean(tmp_path: Path) -> None
         with Load(target(address), ["q"], 500, producers=1, consumers=0, ledger_path=path) as sending:
             sending.wait_for(10)
             sending.pause_producing()
-            eventually(lambda: sending.counts().sent == sending.counts().attempted)
+            until(lambda: sending.counts().sent == sending.counts().attempted)
         first = Ledger.read(path).verdict()
         with Load(target(address), ["q"], 0, producers=0, consumers=1, ledger_path=tmp_path / "2") as taking:
             taking.wait_until(lambda counts: counts.consumed == first.counts.sent)
@@ -135,47 +120,35 @@ def test_clients_follow_the_service_to_the_other_site() -> None:
             load.wait_for(10)
             assert paris.sent == []
             london.hang_up = True
-            eventually(lambda: paris.sent)
+            until(lambda: paris.sent)
             load.close()
 
         assert london.sent
 
 
-def test_the_site_that_served_last_is_preferred() -> None:
-    with door(lambda _: [CONNECTED]) as here, door(lambda _: [CONNECTED]) as there:
-        dialler = Dialler(target(here, there))
-        for _ in range(5):
-            found = dialler.dial(threading.Event())
-            assert found is not None
-            found[1].close()
-            assert found[0] == "london"
+def dialled(dialler: Dialler) -> str:
+    """The site that is found, at once."""
+    began = time.monotonic()
+    found = dialler.dial(threading.Event())
+    assert found is not None
+    found[1].close()
+    assert time.monotonic() - began < 1.0
+    return found[0]
 
 
-def test_a_silent_site_does_not_keep_clients_from_the_other() -> None:
-    with door(lambda _: []) as silent, door(lambda _: [CONNECTED]) as there:
-        began = time.monotonic()
-        found = Dialler(target(silent, there)).dial(threading.Event())
-
-        assert found is not None
-        found[1].close()
-        assert found[0] == "paris"
-        assert time.monotonic() - began < 1.0
-
-
-def test_a_connection_that_never_gets_an_answer_does_not_keep_clients_out() -> None:
+def test_who_serves_is_found_whatever_others_do() -> None:
     asked: list[Frame] = []
 
-    def answer(frame: Frame) -> list[bytes]:
+    def late(frame: Frame) -> list[bytes]:
         asked.append(frame)
         return [CONNECTED] if len(asked) > 1 else []
 
-    with door(answer) as address:
-        began = time.monotonic()
-        found = Dialler(target(address)).dial(threading.Event())
-
-        assert found is not None
-        found[1].close()
-        assert time.monotonic() - began < 1.0
+    with door(lambda _: [CONNECTED]) as one, door(lambda _: [CONNECTED]) as other, door(lambda _: []) as silent:
+        both = Dialler(target(one, other))
+        assert [dialled(both) for _ in range(5)] == ["london"] * 5, "who served last is preferred"
+        assert dialled(Dialler(target(silent, other))) == "paris"
+    with door(late) as address:
+        assert dialled(Dialler(target(address))) == "london", "a knock that is never answered keeps nobody out"
 
 
 def test_a_door_that_opens_is_found_within_milliseconds() -> None:
@@ -202,6 +175,8 @@ def test_a_door_that_opens_is_found_within_milliseconds() -> None:
 
 def test_nobody_lets_us_in_and_stop_is_heard_at_once() -> None:
     load = Load(target(closed_port(), closed_port()), ["q"], 100).start()
+    with pytest.raises(TimeoutError, match=r"5 receipts.*sent=0"):
+        load.wait_for(5, within_s=0.1)
     began = time.monotonic()
 
     verdict = load.stop(drain_s=1)
@@ -219,29 +194,3 @@ def test_a_drain_waits_for_as_long_as_messages_come(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(load, "_consumers", [threading.Thread()])
 
     assert load._drain(0.1)
-
-
-def test_too_few_receipts_are_a_timeout_with_the_counts() -> None:
-    with Load(target(closed_port()), ["q"], 100) as load, pytest.raises(TimeoutError, match=r"5 receipts.*sent=0"):
-        load.wait_for(5, within_s=0.1)
-
-
-def test_a_holding_consumer_keeps_what_it_got_until_it_is_told() -> None:
-    queue = Queue()
-    with door(queue.answer) as address:
-        with Load(target(address), ["q"], 500, producers=1, consumers=0) as load:
-            load.wait_for(3)
-        with HoldingConsumer(target(address), "q", client_id="slow-batch") as holder:
-            held = holder.wait_for(3)
-            assert queue.acked == []
-
-            holder.release()
-
-            eventually(lambda: set(queue.acked) >= set(held))
-
-    assert queue.client_ids[-1] == "slow-batch"
-
-
-def test_a_holding_consumer_that_is_let_in_nowhere_says_so() -> None:
-    with pytest.raises(TimeoutError, match="slow-batch was let in nowhere"):
-        HoldingConsumer(target(closed_port()), "q", client_id="slow-batch").start(within_s=0.1)

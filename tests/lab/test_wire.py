@@ -7,66 +7,60 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from pathlib import Path
+from socketserver import BaseRequestHandler, ThreadingTCPServer
 
 import pytest
 
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl_lab.lab import daemons, wire
 from dr_ctl_lab.lab.ports import release_ports, reserve_ports
-from tests.lab.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+from tests.broker.driving import until
+from tests.stomp_io.doors import closed_port
 
 
-class Echo:
+class Far:
     """A far side that sends everything back, can go away, and can come back on the same port."""
 
     def __init__(self, port: int) -> None:
         self.port = port
-        self._listener: socket.socket | None = None
+        self._server: ThreadingTCPServer | None = None
         self._open: list[socket.socket] = []
-        self._threads: list[threading.Thread] = []
 
     def up(self) -> None:
-        self._listener = socket.create_server(("127.0.0.1", self.port))
-        self._threads.append(threading.Thread(target=self._accept, args=(self._listener,), daemon=True))
-        self._threads[-1].start()
+        opened = self._open
+
+        class Echo(BaseRequestHandler):
+            def handle(self) -> None:
+                opened.append(self.request)
+                with contextlib.suppress(OSError):
+                    while data := self.request.recv(1 << 16):
+                        self.request.sendall(data)
+
+        class Server(ThreadingTCPServer):
+            allow_reuse_address = True
+
+        self._server = Server(("127.0.0.1", self.port), Echo)
+        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
 
     def down(self) -> None:
-        if self._listener is not None:
-            self._listener.shutdown(socket.SHUT_RDWR)
-            self._listener.close()
-            self._listener = None
+        if self._server is None:
+            return
+        self._server.shutdown()
+        self._server.socket.close()
         for sock in self._open:
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
-        for thread in self._threads:
-            thread.join(timeout=5)
-        self._threads, self._open = [], []
-
-    def _accept(self, listener: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                sock, _ = listener.accept()
-                self._open.append(sock)
-                self._threads.append(threading.Thread(target=self._serve, args=(sock,), daemon=True))
-                self._threads[-1].start()
-
-    @staticmethod
-    def _serve(sock: socket.socket) -> None:
-        with sock, contextlib.suppress(OSError):
-            while data := sock.recv(1 << 16):
-                sock.sendall(data)
+        self._server.server_close()  # waits for who serves a connection
+        self._server = None
 
 
 class Link:
     """A running proxy, its two ports and its far side."""
 
-    def __init__(self, port: int, control: int, far: Echo) -> None:
+    def __init__(self, port: int, control: int, far: Far) -> None:
         self.port, self.control, self.far = port, control, far
 
     def dial(self) -> socket.socket:
@@ -89,12 +83,12 @@ class Link:
 def link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Link]:
     monkeypatch.setenv("DR_CTL_CACHE", str(tmp_path / "cache"))
     port, control, far_port = reserve_ports(3, tmp_path)
-    far = Echo(far_port)
+    far = Far(far_port)
     far.up()
     argv = [sys.executable, "-m", wire.__name__, "--port", str(port), "--control", str(control)]
     process = daemons.launch([*argv, "--to", f"127.0.0.1:{far_port}"], cwd=tmp_path, log=tmp_path / "log")
     try:
-        eventually(lambda: _answers(control))
+        until(lambda: _answers(control))
         yield Link(port, control, far)
     finally:
         daemons.end(process, within_s=5)
@@ -129,20 +123,16 @@ def _is_reset(sock: socket.socket) -> bool:
         return True
 
 
-def test_bytes_go_through_and_are_counted(link: Link) -> None:
+def test_bytes_go_through_and_are_counted_with_a_delay_in_each_direction(link: Link) -> None:
     with link.dial() as sock:
         _say(sock, b"x" * 100_000)
-
-        state = link.tell()
+        state = link.tell(delay_ms=60)
+        assert 0.12 <= _say(sock) < 1.0
 
     assert (state.mode, state.through, state.forwarded) == ("open", 1, 200_000)
-
-
-def test_the_delay_is_in_each_direction(link: Link) -> None:
-    link.tell(delay_ms=60)
-
-    with link.dial() as sock:
-        assert 0.12 <= _say(sock) < 1.0
+    with pytest.raises(EnvironmentFault, match="sideways"):
+        link.tell(mode="sideways")
+    assert link.tell().mode == "open"
 
 
 def test_a_delay_does_not_limit_how_much_goes_through(link: Link) -> None:
@@ -162,85 +152,47 @@ def test_a_delay_does_not_limit_how_much_goes_through(link: Link) -> None:
     assert time.monotonic() - began < 4
 
 
-def test_refuse_resets_what_is_connected_and_closes_the_port(link: Link) -> None:
+def test_refuse_resets_what_is_connected_and_healed_by_several_at_once_it_follows_the_far_side(link: Link) -> None:
     with link.dial() as sock:
         _say(sock)
-
         link.tell(mode="refuse")
-
         assert _is_reset(sock)
         assert link.refuses()
-
-
-def test_heal_opens_the_port_again(link: Link) -> None:
-    link.tell(mode="refuse")
-    link.tell(mode="open")
-
-    with link.dial() as sock:
-        _say(sock)
-
-
-def test_healed_by_several_at_once_it_still_follows_the_far_side(link: Link) -> None:
     for _ in range(20):
         link.tell(mode="refuse")
         with ThreadPoolExecutor(max_workers=4) as several:
             states = list(several.map(lambda _: link.tell(mode="open").mode, range(4)))
         assert states == ["open"] * 4
 
-    link.far.down()
-    eventually(link.refuses)
+    with link.dial() as sock:
+        _say(sock)
+        link.far.down()
+        assert _is_reset(sock), "the end of the far side is passed on"
+    until(link.refuses)
     link.far.up()
-    eventually(lambda: not link.refuses())
+    until(lambda: not link.refuses())
 
 
-def test_hang_moves_nothing_and_heal_goes_on_where_it_stopped(link: Link) -> None:
+def test_hang_holds_and_heal_goes_on_where_it_stopped_or_resets_what_was_held(link: Link) -> None:
     with link.dial() as sock:
         _say(sock)
         link.tell(mode="hang")
-        sock.sendall(b"later")
-        sock.settimeout(0.2)
-        with pytest.raises(TimeoutError):
-            sock.recv(5)
+        with link.dial():
+            until(lambda: link.tell().held == 1)
+        until(lambda: link.tell().held == 0, why="one that is given up is forgotten")
+        with link.dial() as held:
+            held.sendall(b"hello")
+            until(lambda: link.tell().held == 1)
+            sock.sendall(b"later")
+            sock.settimeout(0.2)
+            with pytest.raises(TimeoutError):
+                sock.recv(5)
 
-        link.tell(mode="open")
+            link.tell(mode="open")
 
-        sock.settimeout(5)
-        assert sock.recv(5) == b"later"
-
-
-def test_hang_accepts_and_holds_and_heal_resets_what_was_held(link: Link) -> None:
-    link.tell(mode="hang")
-    with link.dial() as sock:
-        sock.sendall(b"hello")
-        eventually(lambda: link.tell().held == 1)
-
-        link.tell(mode="open")
-
-        assert _is_reset(sock)
-
-
-def test_while_the_far_side_is_down_the_port_refuses(link: Link) -> None:
-    link.far.down()
-
-    eventually(link.refuses)
-
-
-def test_the_port_opens_again_with_the_far_side(link: Link) -> None:
-    link.far.down()
-    eventually(link.refuses)
-
-    link.far.up()
-
-    eventually(lambda: not link.refuses())
-
-
-def test_the_end_of_the_far_side_is_passed_on(link: Link) -> None:
-    with link.dial() as sock:
-        _say(sock)
-
-        link.far.down()
-
-        assert _is_reset(sock)
+            sock.settimeout(5)
+            assert sock.recv(5) == b"later"
+            assert _is_reset(held)
 
 
 def test_accept_holds_while_the_far_side_is_down_and_does_not_let_go_when_it_is_back(link: Link) -> None:
@@ -248,7 +200,7 @@ def test_accept_holds_while_the_far_side_is_down_and_does_not_let_go_when_it_is_
     link.far.down()
     with link.dial() as sock:
         sock.sendall(b"hello")
-        eventually(lambda: link.tell().held == 1)
+        until(lambda: link.tell().held == 1)
         link.far.up()
         with link.dial() as fresh:
             _say(fresh)  # a new connection goes through
@@ -258,24 +210,6 @@ def test_accept_holds_while_the_far_side_is_down_and_does_not_let_go_when_it_is_
             sock.recv(1)
 
 
-def test_a_held_connection_that_is_given_up_is_forgotten(link: Link) -> None:
-    link.tell(mode="hang")
-    with link.dial():
-        eventually(lambda: link.tell().held == 1)
-
-    eventually(lambda: link.tell().held == 0)
-
-
-def test_nonsense_at_the_control_port_is_refused_and_changes_nothing(link: Link) -> None:
-    with pytest.raises(EnvironmentFault, match="sideways"):
-        link.tell(mode="sideways")
-
-    assert link.tell().mode == "open"
-
-
-def test_a_proxy_that_is_gone_is_an_environment_fault(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-
+def test_a_proxy_that_is_gone_is_an_environment_fault() -> None:
     with pytest.raises(EnvironmentFault, match="does not answer"):
-        wire.ask(port)
+        wire.ask(closed_port().port)
