@@ -48,15 +48,16 @@ ROUTES = """
 """
 
 
-@pytest.fixture
-def apps(tmp_path: Path) -> Iterator[Mapping[str, Camel]]:
+@pytest.fixture(scope="module")
+def apps(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Camel]]:
     """An audit of London's takes longer than anybody waits."""
-    ports = reserve_ports(2, tmp_path)
+    folder = tmp_path_factory.mktemp("camel")
+    ports = reserve_ports(2, folder)
     with ExitStack() as stack:
-        stack.callback(release_ports, tmp_path)
+        stack.callback(release_ports, folder)
         yield {
             site: stack.enter_context(
-                Camel.up(tmp_path / f"app-{site}", ROUTES, port=port, name=f"work-{site}", told={"audit.ms": ms})
+                Camel.up(folder / site, ROUTES, port=port, name=f"work-{site}", told={"audit.ms": ms})
             )
             for site, port, ms in (("london", ports[0], "60000"), ("paris", ports[1], "50"))
         }

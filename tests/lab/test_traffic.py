@@ -165,10 +165,12 @@ def test_a_door_that_opens_is_found_within_milliseconds() -> None:
 
     looking = threading.Thread(target=look)
     looking.start()
-    with door(lambda _: [CONNECTED], port=address.port):
-        opened.append(time.monotonic())
-        looking.join(timeout=5)
-    stop.set()
+    try:
+        with door(lambda _: [CONNECTED], port=address.port):
+            opened.append(time.monotonic())
+            looking.join(timeout=5)
+    finally:
+        stop.set()
 
     assert found[0] - opened[0] < 0.1  # some ten milliseconds, and a busy machine's share
 
