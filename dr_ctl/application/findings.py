@@ -250,7 +250,8 @@ LOST_SITE_OPEN: Final = FindingKind(
     "DR-RETURN-003",
     Severity.ERROR,
     "A lost site is open again beside the one that took over.",
-    "`dr-ctl reinstate SITE` closes it at once, says what it did meanwhile, and takes it in.",
+    "`dr-ctl reinstate SITE` closes it at once, says what it did meanwhile, and takes it in; where that is refused, "
+    "`dr-ctl fence SITE` closes it.",
     "Clients that work there are cut off; delivery at the serving site pauses for some seconds.",
     undo="No; messages that were taken in stay in.",
 )

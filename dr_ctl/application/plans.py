@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from dr_ctl.application.findings import PLAN_OUTDATED
 from dr_ctl.core.errors import UsageError
@@ -135,14 +135,26 @@ def _changes(was: Json | Mapping[str, Any], now: Json | Mapping[str, Any], at: s
         new = [str(each) for each in now if each not in was]
         if gone or new:
             parts = [f"without {', '.join(gone)}"] * bool(gone) + [f"with {', '.join(new)}"] * bool(new)
-            yield f"{at} now {' and '.join(parts)}"
+            yield f"{_place(at)} now {' and '.join(parts)}"
         elif was != now:
-            yield f"{at} in another order"
+            yield f"{_place(at)} in another order"
     elif was != now and at == "settings":
         yield "the settings file is another"
     elif was != now:
-        yield f"{at} was {_said(was)}, is {_said(now)}"
+        yield f"{_place(at)} was {_said(was)}, is {_said(now)}"
+
+
+_WORDS: Final = {"acceptors": "acceptor open:", "link": "link started:", "shut_out": "clients' roles kept out"}
+
+
+def _place(at: str) -> str:
+    """The place of a difference as an operator names it."""
+    what, _, more = at.partition(" ")
+    site, _, rest = more.partition(" ")
+    pair, _, rest = rest.partition(" ")
+    key, _, name = rest.partition(" ")
+    return f"{site}/{pair}: {_WORDS.get(key, key)} {name}".rstrip() if what == "brokers" and key else at
 
 
 def _said(value: Json | Mapping[str, Any]) -> str:
-    return "not there" if value is None else str(value)
+    return {"None": "not there", "True": "yes", "False": "no"}.get(str(value), str(value))

@@ -30,7 +30,7 @@ from dr_ctl.engine.ending import price_text
 from dr_ctl.engine.findings import COUNTS_DIFFER
 from dr_ctl.engine.plan import Ask
 from dr_ctl.rpo.findings import LIES_AT_SURVIVOR, STORE_SILENT, SURVIVOR_NOT_READ
-from dr_ctl.rpo.history.row import micros, moment
+from dr_ctl.rpo.history.row import Row, micros, moment
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.topology import BrokerSeen, Seen, keeps_one_store
 
@@ -84,6 +84,7 @@ class FailoverPrice:
         self._read: tuple[Seen, datetime] | None = None
         self._by_history: tuple[object, Bounds] | None = None  # keyed by the moment of death and the clocks
         self._differing = set[str]()  # queues whose content may rightly differ between the sites
+        self._live: Sequence[Row] = ()  # what the other site's queues count while no client works there
         self._host_lives = False
         self._was_unknown = {
             "lost": begun,
@@ -108,7 +109,11 @@ class FailoverPrice:
         self._kept_at = self._clock.now() if keeps_one_store(seen) else None
         silent = [each.silent for each in self._brokers(seen)]
         self._differing |= {*seen.differing()}
-        self._host_lives = bool(silent) and all(isinstance(each, Unreachable) and each.refused for each in silent)
+        waits = all(each is not Role.SERVING for each in seen.roles.values())
+        self._live = (
+            [each for each in seen.rows(now) if each.site != self.lost and each.kind == "queue"] if waits else []
+        )
+        self._host_lives = role is Role.DOWN and all(isinstance(each, Unreachable) and each.refused for each in silent)
 
     def bounds(self) -> Mapping[str, Json]:
         return self._now().as_json()
@@ -167,6 +172,9 @@ class FailoverPrice:
 
     def _instead(self) -> str:
         """What may lose nothing. A host that refuses connections lives, and only its broker has ended."""
+        if self._read is not None:
+            again = f"`dr-ctl abort` where a run is open, else `dr-ctl unfence {self.lost}`"
+            return f"open {self.lost} again, which loses nothing ({again})"
         if self._host_lives:
             return f"start the broker of {self.lost} again (its host answers, its ports refuse), which may lose nothing"
         return f"bring {self.lost} back, which may lose nothing"
@@ -193,7 +201,9 @@ class FailoverPrice:
         most = (
             ask.accept_loss if isinstance(ask.accept_loss, int) else limits.loss.messages if limits is not None else 0
         )
-        if now.lost.at_most is None or most is None or self._read is not None or now.lost.at_most <= most:
+        if self._read is not None:
+            return False, ""  # its own counts are known: no end of it would change them
+        if now.lost.at_most is None or most is None or now.lost.at_most <= most:
             return True, ""
         from dr_ctl.rpo.bounds.bounds import latest_end  # noqa: PLC0415 - as above
 
@@ -265,6 +275,7 @@ class FailoverPrice:
             down_at=self._down_since + self._ahead if self._down_since is not None else None,
             silent_since=self._silent_since,
             objectives=objectives(self._installation),
+            live=self._live,
         )
 
     def _asked(self) -> Asked:

@@ -103,7 +103,11 @@ def escalate(
         queues=past.ask.queues,
         accept_duplicates=accept_duplicates,
     )
-    return run(caller, asked, how)
+    result = run(caller, asked, how)
+    # No swapover is made beside an open run.
+    onward = "`dr-ctl resume` goes on with the open run; `dr-ctl abort` puts it back."
+    told = [replace(each, remedy=onward) if "`dr-ctl swapover" in each.remedy else each for each in result.findings]
+    return result if result.code is not ExitCode.SERVING_SITE_ALIVE else replace(result, findings=told)
 
 
 def plan(caller: Caller, asked: Ask, as_if_lost: str | None = None) -> Result:

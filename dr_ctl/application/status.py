@@ -149,7 +149,10 @@ def _open_again(seen: Seen, interrupted: Interrupted | None) -> Iterator[Finding
     closes a site."""
     about = {debt.about: debt.kept_at for debt in seen.debts if seen.roles.get(debt.about) is Role.SERVING}
     for site, survivor in about.items():
-        remedy = f"`dr-ctl reinstate {site}` closes it at once, says what it did meanwhile, and takes it in."
+        remedy = (
+            f"`dr-ctl reinstate {site}` closes it at once, says what it did meanwhile, and takes it in; where that is "
+            f"refused, `dr-ctl fence {site}` closes it."
+        )
         if interrupted is not None:
             remedy = f"`dr-ctl fence {site}` closes it at once; then `dr-ctl resume` ends {interrupted.run.files.name}."
         elif seen.roles.get(survivor) is Role.STANDBY:

@@ -199,6 +199,10 @@ class Judge:
 
     def _ready(self, ask: Ask, needs: tuple[str, ...], decided: Plan) -> Verdict:
         """Ready by its checks; a move also needs a link that ships, and time to drain."""
+        needed = approvals.options(self.opened.installation, ask.operation)
+        if needed and (blind := approvals.why_none(self.opened.installation)) is not None:
+            text, findings = f"not ready: {blind.text}", (blind, *decided.findings)
+            return Verdict(ask.operation, ask.target, text, ExitCode.PRECHECK_FAILED, (), findings)
         unread = [check for check in self._checks(decided) if check.evidence is None]
         if ask.operation in (SWAPOVER, FAILBACK):
             away = [f"{link.site}/{link.pair}" for link in self._away(decided)]
@@ -209,7 +213,7 @@ class Judge:
         if unread and ask.operation != FAILOVER:
             text = f"unknown: not read at {unread[0].where}: {unread[0].name}"
             return Verdict(ask.operation, ask.target, text, ExitCode.UNKNOWN, (), decided.findings)
-        needs = (*needs, *approvals.options(self.opened.installation, ask.operation))
+        needs = (*needs, *needed)
         text = f"ready, with {' '.join(needs)}" if needs else "ready"
         if ask.operation == FAILBACK and not self._owed(ask):
             same = self.verdict(SWAPOVER, ask.target).code is ExitCode.OK
@@ -222,7 +226,10 @@ class Judge:
         return Verdict(ask.operation, ask.target, text, ExitCode.OK, needs, decided.findings)
 
     def _away(self, decided: Plan) -> list[LinkSeen]:
-        """The links that are not attached, without those that the move itself starts."""
+        """The links that are not attached, without those that the move itself starts; none where it takes a lost site
+        in, as that lets them in."""
+        if self._owed(decided.ask):
+            return []
         calls = [call for step in decided.steps for call in step.calls if call.goal is Goal.LINK_UP]
         starts = {(call.site, call.unit) for call in calls}
         away = [link for link in self.links if link.attached is False]

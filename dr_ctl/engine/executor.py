@@ -337,7 +337,8 @@ class _Run(Generic[O]):
                 code = ExitCode.PRECHECK_FAILED
             return self._ended(code, f"{cause.text}; nothing was changed", undone=True)
         self._listener(Notice(f"{cause.text}: undoing"))
-        failed: list[str] = []
+        failed: dict[str, list[str]] = {}
+        barred = ""
         for step in to_undo(self._journal.history()):
             self._journal.step(step, StepEvent.UNDO_STARTED, {})
             hand = JournalHand(self._journal, step, None, self._clock, self._listener, self._outage)
@@ -349,13 +350,15 @@ class _Run(Generic[O]):
             self._listener(StepEnded(f"undo {step.verb}", outcome.word, outcome.text, 0.0))
             self._findings += outcome.findings
             if not undone:
-                failed.append(f"{step.verb}: {outcome.text}")
+                failed.setdefault(outcome.text, []).append(step.verb)
+                barred = outcome.text if isinstance(outcome, Refused) and outcome.code is ExitCode.STRANDED else barred
         before_anything = cause.code in (ExitCode.PRECHECK_FAILED, ExitCode.LOSS_REFUSED, ExitCode.DECLINED)
         code = ExitCode.REVERTED if before_anything else cause.code
         code = ExitCode.STRANDED if failed else code
-        text = (
-            f"{cause.text}; not everything could be undone: {'; '.join(failed)}" if failed else f"{cause.text}; undone"
-        )
+        left = "; ".join(f"{', '.join(verbs)}: {why}" for why, verbs in failed.items())
+        text = f"{cause.text}; not everything could be undone: {left}" if failed else f"{cause.text}; undone"
+        if barred and len(failed) == 1:  # what came of the rest is a consequence of that
+            text = f"{barred}; so not undone: {', '.join(failed[barred])}; before that: {cause.text}"
         return self._ended(code, text, undone=not failed)
 
     def _undone(self, step: PlannedStep, hand: JournalHand) -> Outcome:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from dr_ctl.core.errors import BrokerError, Passive, TimedOut
 from dr_ctl.core.model import Finding, Role, Severity, some
 from dr_ctl.core.printable import if_known
+from dr_ctl.engine.debts import lost_alone
 from dr_ctl.engine.findings import (
     BOTH_MUST_ANSWER,
     BOTH_SERVE,
@@ -234,7 +235,7 @@ def _of_both(seen: Observation, ask: Ask) -> Finding | None:
         return None  # no door is opened, but pauses that runs left there may be lifted
     if seen.roles[shut] is Role.SERVING:
         text = f"{opened} must not be opened while {shut} is: {summary}"
-        return OTHER_SITE_OPEN(text, f"`dr-ctl swapover --to {opened}` moves the service.")
+        return OTHER_SITE_OPEN(text, moves_it(seen, opened))
     if ask.operation == UNFENCE and any({opened, shut} <= {*unit.closed_at} for unit in seen.units):
         return None  # units that answer at both sites are enough; the result names the others
     if here not in _ANSWERING or there not in _ANSWERING:
@@ -244,6 +245,15 @@ def _of_both(seen: Observation, ask: Ask) -> Finding | None:
         text = f"{target} lets clients in already: {summary}"
         return DRAIN_TO_SERVING(text, f"A drain ends before {target} is opened; `dr-ctl status` says what is left.")
     return None
+
+
+def moves_it(seen: Observation, site: str) -> str:
+    """What brings the service to a site while the other one serves: one that was lost is taken in first."""
+    if lost_alone(seen.debts) == site:
+        return (
+            f"`dr-ctl failback --to {site}` takes it in and moves the service; `dr-ctl reinstate {site}` takes it in."
+        )
+    return f"`dr-ctl swapover --to {site}` moves the service."
 
 
 def _source(seen: Observation, ask: Ask, *, parts: bool) -> str | Finding:

@@ -198,6 +198,13 @@ class RunFiles:
             write(self.plan, plan)
 
 
+def _written_ns(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
 def write(path: Path, document: Mapping[str, Json]) -> None:
     """Write a document as `write_bytes` does."""
     write_text(path, json.dumps(document, ensure_ascii=False, indent=1) + "\n")
@@ -257,8 +264,10 @@ class Runs:
         return self._state / "index.html"
 
     def all(self) -> list[RunFiles]:
+        """The oldest first; a name tells the second in which its run began, and no more."""
         folder = self._state / "runs"
-        return [RunFiles(path.name, path) for path in sorted(folder.iterdir())] if folder.is_dir() else []
+        runs = [RunFiles(path.name, path) for path in folder.iterdir()] if folder.is_dir() else []
+        return sorted(runs, key=lambda each: (each.name.partition("-")[0], _written_ns(each.plan), each.name))
 
     def find(self, name: str | None) -> RunFiles:
         """Find a run by its name, a unique beginning of it, or the last one; raises `UsageError`."""

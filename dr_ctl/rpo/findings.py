@@ -70,7 +70,8 @@ ONE_PAIR_ONLY: Final = FindingKind(
 UNBOUNDED_SINCE_LOOK: Final = FindingKind(
     "DR-RPO-011",
     Severity.WARNING,
-    "Changes after the last look have no bound: no rate could be told, or the look lies in the future.",
+    "Changes after the last look have no bound: no rate could be told, more came to the other site than the rate "
+    "explains, or the look lies in the future.",
     "Let `dr-ctl monitor` run, on a machine whose clock is set.",
 )
 LEDGER_TORN: Final = FindingKind(

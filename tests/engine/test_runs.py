@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -207,6 +208,11 @@ def test_a_run_is_found_by_its_name_by_a_beginning_of_it_or_as_the_last_one(runs
     assert [run.name for run in runs.all()] == [first.name, second.name]  # they come by time
     assert (runs.find(first.name), runs.find("20261121T0201")) == (first, first)
     assert (runs.find("20261121T0202"), runs.find(None)) == (second, second)
+    (first.folder.parent / f"{second.name[:16]}-fence-paris-1").mkdir()
+    write(second.plan, {})  # of one second, the one that began earlier comes first
+    write(runs.all()[1].plan, {})
+    assert [run.name for run in runs.all()][:2] == [first.name, second.name]
+    shutil.rmtree(runs.all()[2].folder)
     for name, told in (("20261121", "2 runs with the"), ("2025", "no run with the"), ("swapover", "no run with the")):
         with pytest.raises(UsageError, match=f"{told} name {name}"):
             runs.find(name)

@@ -22,7 +22,7 @@ from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.patience import impatient, time_now
 from tests.record.troubles import Change, Trouble
-from tests.record.truth import Scene, as_planned, true_to
+from tests.record.truth import Scene, as_planned, tells_who_serves, true_to
 from tests.scenarios.calls import Normal, call
 from tests.simulated import nothing_real
 from tests.twin.conftest import prompt
@@ -71,7 +71,9 @@ def play(topology: str, name: str, trouble: Trouble | None = None, calm: Played 
             played.was_met &= not twin.host(site).faults.untried
             twin.host(site).faults.clear()
         killed = ended is None
-        ended = ended or _typed(played, dr_ctl, "resume", "--yes")
+        if ended is None:
+            tells_who_serves(twin, dr_ctl("status"))
+            ended = _typed(played, dr_ctl, "resume", "--yes")
         assert ended is not None
         played.requests, played.scene = death.requests, scene
         scene.ended(killed=killed)

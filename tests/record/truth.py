@@ -67,3 +67,10 @@ def as_planned(plan: dict[str, Any], run: Path) -> None:
     planned = [(step["verb"], each) for step in plan["steps"] for each in step["calls"]]
     assert {call(verb, each) for verb, each in planned if each["when"] is None} <= sent
     assert sent <= {call(verb, each) for verb, each in planned}
+
+
+def tells_who_serves(twin: PlayedTwin, status: Ended) -> None:
+    """Once a run was killed half way, `status` tells of no site that lets clients in that it is closed."""
+    roles = {site: each["role"] for site, each in status.document["data"]["sites"].items()}
+    assert {roles[site] for site in serving(twin)} <= {"serving", "unknown", "sick"}, status.document
+    assert {site for site, role in roles.items() if role == "serving"} <= {*serving(twin)}, status.document

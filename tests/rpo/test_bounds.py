@@ -267,6 +267,7 @@ NEVER = [role("unknown", 0), role("sick", 5), role("down", 10)]
 STALLED = [*(look(s, 20 * s, 20 * s, queue(s, "orders", 1, 10 * s)) for s in range(11)), look(10.25, 205, 205)]
 BOTH = looked(STEADY, [replace(row, pair=TWO) for row in STEADY], look(15, 1, 250))
 DOWN, NOT_DOWN = role("down", 12), role("unknown", 17)
+HARDLY = looked(*(look(s, 0, 100 + s // 5, queue(s, "orders.in", 0, 50 + s // 5)) for s in (0, 5, 10)))
 AT_REST = looked(*(look(s, 0, 100, queue(s, "orders.in", 0, 50)) for s in (0, 5, 10)))
 ANY = -1
 BY_HAND: dict[str, tuple[list[Row], float, dict[str, object], int | None, int | None, str]] = {
@@ -308,6 +309,8 @@ BY_HAND: dict[str, tuple[list[Row], float, dict[str, object], int | None, int | 
     "a side that nobody reads": (ONE_SIDE, 14, {}, 7 + came(4), None, "DR-RPO-"),
     "at rest, and looked at minutes ago": (AT_REST, 600, {}, 0, ANY, "DR-RPO-003"),
     "at rest, and not looked at for hours": (AT_REST, 72 * 3600, {}, None, None, "DR-RPO-011"),
+    "hardly a pace, and looked at minutes ago": (HARDLY, 600, {}, 236, ANY, "DR-RPO-003"),
+    "hardly a pace, and not looked at for hours": (HARDLY, 72 * 3600, {}, None, None, "DR-RPO-011"),
     "a stale look": (STEADY, 110, {}, 7 + came(100), ANY, "DR-RPO-003"),
 }  # fmt: skip
 

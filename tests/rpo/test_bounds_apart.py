@@ -179,6 +179,21 @@ def test_a_difference_is_one_until_both_sites_are_read_again(tmp_path: Path) -> 
     assert "at least 30: audit.log: 30 at london, 0 at paris" in (found.because or "")
 
 
+@pytest.mark.parametrize(("came", "start", "lost"), [(30, "7", 0), (31, "7", None), (31, "8", 0)])
+def test_where_more_came_to_the_other_site_since_than_the_pace_explains_nothing_is_bounded(
+    tmp_path: Path, came: int, start: str, lost: int | None
+) -> None:
+    """As where clients came back to work after the last reading. After a restart there counters tell nothing."""
+    live = Row(site="paris", ts=at(30), pair=PAIR, kind="queue", name="calm", added=60 + came, start=start)
+
+    found = asked(tmp_path, at_rest({"calm": (5, 5)}, {("mixed", "*"): 30}), live=[live])
+
+    unbounded = [each.text for each in found.findings if each.id == "DR-RPO-011"]
+    known = found.lost.at_most is not None, found.duplicates.at_most is not None, found.queues[0].lost is not None
+    assert (known, bool(unbounded)) == ((lost is not None,) * 3, lost is None)
+    assert all(f"{came} message(s) came to the other site since" in text for text in unbounded)
+
+
 def test_no_end_of_the_service_keeps_a_loss_within_a_limit_that_nobody_knows(tmp_path: Path) -> None:
     write(at_rest({"audit.log": (30, 0)}, MIRROR), tmp_path)
 

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
+    from dr_ctl.rpo.history.row import Row
     from dr_ctl.settings.model import Place
 
 AHEAD_US: Final = 60 * US
@@ -63,14 +64,15 @@ def bounds(
     other: str | None = None,
     down_at: datetime | None = None,
     silent_since: datetime | None = None,
+    live: Sequence[Row] = (),
 ) -> Bounds:
     """Bound the messages lost and doubled if the service goes on without `site` now.
 
     `down_at`: when the caller itself saw the site down. `silent_since`: when its service ended, by the word of somebody
-    who knows. `pairs`: all pairs of the settings; a pair that the history does not know makes the total unknown. The
-    patterns narrow the queues and classes in the answer, and which queues are compared with those of the `other` site;
-    never what an outflow takes with it, which does not tell its queues apart. `differ`: queues whose content may
-    rightly differ.
+    who knows. `live`: what the `other` site's queues count now, while clients are out there. `pairs`: all pairs of the
+    settings; a pair that the history does not know makes the total unknown. The patterns narrow the queues and classes
+    in the answer, and which queues are compared with those of the `other` site; never what an outflow takes with it,
+    which does not tell its queues apart. `differ`: queues whose content may rightly differ.
     """
     now_us = micros(now)
     seen = recent(history, site, pairs, until_us=now_us + AHEAD_US, other=other)
@@ -84,7 +86,7 @@ def bounds(
     if silent_since is not None:
         death = death.or_earlier(micros(silent_since), seen)
     selected = Selected(include, exclude, differ)
-    bounded = _pairs_until(seen, death.us, selected)
+    bounded = _pairs_until(seen, death.us, selected, live)
     names = sorted({name for pair in bounded for name in (*pair.delivering, *pair.apart.queues) if name in selected})
     classes = () if objectives is None else objectives.classes
     parts = [pair.lost for pair in bounded]
@@ -114,8 +116,8 @@ def bounds(
     )
 
 
-def _pairs_until(seen: Recent, end_us: int, selected: Selected) -> list[Pair]:
-    return [Pair.of(name, seen, end_us, selected) for name in sorted(seen.pairs)]
+def _pairs_until(seen: Recent, end_us: int, selected: Selected, live: Sequence[Row] = ()) -> list[Pair]:
+    return [Pair.of(name, seen, end_us, selected, live) for name in sorted(seen.pairs)]
 
 
 def latest_end(

@@ -28,6 +28,8 @@ from dr_ctl.rpo.history.newest import US, WINDOW_US
 SENDS: Final = ("mirror", "mixed")
 ACKS: Final = ("acks", "mixed")
 _NO_BOUND: Final = 1 << 60
+_PACE: Final = 10
+"""So many in the busiest minute are a pace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +147,7 @@ class Direction:
         longest_us = stretches.longest_us
         rate = most(longest_us) * US / longest_us if longest_us else 0.0
         since = sum(times * most(us) for times, us in parts)
-        if not rate and self._is_unseen(took_us):
+        if not self._is_shown(rate * longest_us / US, took_us):
             return None
         return Part(0, since, int(self.looks.us[place]), took_us, rate)
 
@@ -243,14 +245,15 @@ class Direction:
         rate = self._most(rows, longest_us, sent, queues) * US / longest_us if longest_us else zero
         us = int(self.looks.us[place])
         return [
-            Part(int(n), int(m), us, took_us, float(r)) if r or not self._is_unseen(took_us) else None
+            Part(int(n), int(m), us, took_us, float(r)) if self._is_shown(r * longest_us / US, took_us) else None
             for n, m, r in zip(there, since, rate, strict=True)
         ]
 
-    def _is_unseen(self, took_us: int) -> bool:
-        """Whether nobody read for so long that a pace of nothing, in the minutes before, says nothing of it."""
+    def _is_shown(self, most: float, took_us: int) -> bool:
+        """Whether the pace of the minutes before, the most in the busiest one, says something of a time in which nobody
+        read: of one no longer than they were, or where it was a pace and no single messages."""
         looks = self._paced.looks
-        return took_us > max(WINDOW_US, int(looks.us[-1] - looks.us[0]))
+        return most >= _PACE or took_us <= max(WINDOW_US, int(looks.us[-1] - looks.us[0]))
 
     def _most(self, rows: Sequence[int], us: int, sent: Counters | None, queues: Queues) -> Ints:
         """In any stretch so long: no more than was put in, and than the queues tell of and what they do not."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
+
+import numpy as np
 
 from dr_ctl.core.model import Role
 from dr_ctl.core.patterns import matches
@@ -14,14 +17,16 @@ from dr_ctl.rpo.bounds.direction import Direction, Part, added
 from dr_ctl.rpo.bounds.gaps import evened
 from dr_ctl.rpo.bounds.looks import NA, SHARED, Looks
 from dr_ctl.rpo.bounds.staged import done_and_there
-from dr_ctl.rpo.history.newest import Recent
+from dr_ctl.rpo.history.newest import US, Recent
+from dr_ctl.rpo.history.row import Row
 
 
 @dataclass(frozen=True)
 class Pair:
     """`left`: by queue what lost acknowledgements have left at the other site (None: not read); `delivering`: by queue
     the most that clients had; `apart`: the queues that the two sites do not hold alike; `unserved`: those that no
-    outflow serves. A pair whose outflow was not read has no looks."""
+    outflow serves; `overtaken`: how many came to the other site since the last reading of both, where that is more than
+    lay there and the pace explain: then the pace says nothing. A pair whose outflow was not read has no looks."""
 
     name: str
     looks: Looks | None
@@ -31,9 +36,11 @@ class Pair:
     delivering: Mapping[str, int | None] = None  # type: ignore[assignment]
     apart: Comparison = NOTHING_COMPARED
     unserved: Sequence[str] = ()
+    overtaken: int | None = None
 
     @classmethod
-    def of(cls, name: str, seen: Recent, end_us: int, selected: Selected) -> Self:
+    def of(cls, name: str, seen: Recent, end_us: int, selected: Selected, live: Sequence[Row] = ()) -> Self:
+        """`live`: what the other site's queues count now."""
         looks = Looks.of(name, seen)
         if looks is None:
             return cls(name, None, left={}, delivering={})
@@ -43,12 +50,16 @@ class Pair:
         even = evened(looks)
         messages, acknowledgements = (Direction(looks, even, counted, end_us, known) for counted in ("added", "acked"))
         delivering = {queue: _most_delivering(looks, place) for queue, place in looks.place.items()}
-        apart = NOTHING_COMPARED
+        apart, overtaken = NOTHING_COMPARED, None
         if (then := seen.compared.get(name)) is not None and (both := Looks.of(name, then)) is not None:
             sent, acked = (Direction(both, both, counted, end_us, known) for counted in ("added", "acked"))
             apart = Comparison.of(sent, acked, selected)
+            came = _came(
+                [each for each in live if each.pair == name and messages.outflow_of(each.name) is not None], then
+            )
+            overtaken = came if came > _explained(messages, sent) else None
         unserved = [queue for queue in looks.place if queue in selected and messages.outflow_of(queue) is None]
-        return cls(name, looks, messages, acknowledgements, left, delivering, apart, unserved)
+        return cls(name, looks, messages, acknowledgements, left, delivering, apart, unserved, overtaken)
 
     def until(self, end_us: int) -> Pair:
         """The same, had the site ended then."""
@@ -62,11 +73,13 @@ class Pair:
         whole, apart = None if self.messages is None else self.messages.whole, self.apart.lost()
         if self.messages is not None and self.unserved:
             whole = added([whole, self.messages.unserved(self.unserved)])
-        return None if whole is None or apart is None else replace(whole, apart=_beside(apart, whole.at_most))
+        if whole is None or apart is None or self.overtaken is not None:
+            return None
+        return replace(whole, apart=_beside(apart, whole.at_most))
 
     @cached_property
     def duplicates(self) -> int | None:
-        shipping = None if self.acknowledgements is None else self.acknowledgements.whole
+        shipping = self.acknowledgements.whole if self.acknowledgements is not None and self.overtaken is None else None
         return _with(total([None if shipping is None else shipping.at_most, *self.delivering.values()]),
                      self.apart.duplicates())  # fmt: skip
 
@@ -83,11 +96,11 @@ class Pair:
     def age_us(self) -> int | None:
         """Of the oldest that its outflows may take with them; of what lay here alone beside that nobody knows it."""
         apart = self.apart.lost()
-        is_known = self.messages is not None and apart is not None and not apart[0]
+        is_known = apart is not None and not apart[0] and self.overtaken is None
         return self.messages.oldest_us if self.messages is not None and is_known else None
 
     def queue_lost(self, name: str) -> int | None:
-        if self.messages is None:
+        if self.messages is None or self.overtaken is not None:
             return None
         own = self.messages.by_queue.get(name, 0)
         if name in self.unserved:
@@ -97,7 +110,7 @@ class Pair:
 
     def queue_duplicates(self, name: str) -> int | None:
         """At most what lay in the outflow, what clients acknowledged since and what they had in delivery."""
-        if self.acknowledgements is None:
+        if self.acknowledgements is None or self.overtaken is not None:
             return None
         apart = self.apart.duplicates([name])
         if name not in self.delivering:
@@ -106,7 +119,7 @@ class Pair:
         return None if apart is None else least([own, self.duplicates])
 
     def class_lost(self, patterns: Sequence[str]) -> int | None:
-        if self.messages is None:
+        if self.messages is None or self.overtaken is not None:
             return None
         names = [name for name in {*self.apart.queues, *self.unserved} if matches(patterns, name)]
         own = self.messages.of_class(patterns)
@@ -114,6 +127,26 @@ class Pair:
             since = self.messages.unserved(unserved)
             own = total([own, None if since is None else since.at_most])
         return _with(own, self.apart.lost(names))
+
+
+def _came(live: Iterable[Row], then: Recent) -> int:
+    """How many came to queues of the other site since they were last read, in one start of their broker."""
+    rows = [] if then.beside is None else then.beside.sort_by("us").to_pylist()
+    read = {(each["name"], each["start"]): each["added"] for each in rows if each["kind"] == "queue"}
+    pairs = ((each.added, read.get((each.name, each.start))) for each in live)
+    return sum(max(0, now - was) for now, was in pairs if now is not None and was is not None)
+
+
+def _explained(messages: Direction, then: Direction) -> int:
+    """How many can have come since: what lay in the outflows, and what was put in since by the pace."""
+    depths = then.looks.outflows.depth[then.rows]
+    whole, place = messages.whole, then.looks.whole[then.looks.met[-1]] if len(then.looks.met) else 0
+    if whole is None:
+        return 1 << 60
+    before_us = max(0, whole.us - int(then.looks.asked[place]))
+    return (
+        int(np.maximum(0, depths).max(axis=1, initial=0).sum()) + whole.since + math.ceil(whole.rate * before_us / US)
+    )
 
 
 def _beside(apart: tuple[int, int], at_most: int) -> int:

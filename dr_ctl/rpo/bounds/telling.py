@@ -86,9 +86,10 @@ def findings(
         since, until = (stamp(moment(us)) for us in death.unwatched)
         text = f"{site} was seen down at {since}, and nobody looked until {until}: it may have served meanwhile"
         yield NOBODY_LOOKED(text, _WORD)
-    elif death.how is How.UNWATCHED:
-        text = f"{site} is down, and no monitor has looked since it was last read: the bounds count up to now, and grow"
-        yield NOBODY_LOOKED(text, _WORD)
+    elif death.how is How.UNWATCHED and any(each.looks is not None for each in pairs):
+        is_known = any((each.lost, each.duplicates) != (None, None) for each in pairs)
+        grow = ": the bounds count up to now, and grow" if is_known else ""
+        yield NOBODY_LOOKED(f"{site} is down, and no monitor has looked since it was last read{grow}", _WORD)
     for pair in pairs:
         yield from _of_pair(site, pair, death, is_summed=is_summed)
         if untold := [each for each in pair.apart.queues.values() if None in (each.lost, each.duplicates)]:
@@ -117,7 +118,7 @@ def _of_pair(site: str, pair: Pair, death: Death, *, is_summed: bool) -> Iterato
         yield NEWEST_LOOK_OLD(text, "The bounds grow with this time.")
     untold = any(None in (each.lost, each.duplicates) for each in pair.apart.queues.values())
     if (pair.lost is None or pair.duplicates is None) and not untold:
-        yield _unbounded(pair.lost_read_us, where, elapsed_us)
+        yield _unbounded(pair, pair.lost_read_us, where, elapsed_us)
     elif pair.lost is not None and not is_summed:
         yield _rests_on(pair.lost, where, death)
     yield from _left(pair, site)
@@ -139,9 +140,11 @@ def _left(pair: Pair, site: str) -> Iterator[Finding]:
         yield LIES_AT_SURVIVOR(text, "A planned move removes such copies by their ids.")
 
 
-def _unbounded(read_us: int, where: str, elapsed_us: int) -> Finding:
-    why = "too few looks before it tell a pace, or nobody looked for long after nothing moved, or a figure was not read"
+def _unbounded(pair: Pair, read_us: int, where: str, elapsed_us: int) -> Finding:
+    why = "too few looks before it tell a pace, or nobody looked for long after little moved, or a figure was not read"
     why = "it lies in the future of this machine's clock" if elapsed_us < 0 else why
+    if pair.overtaken is not None:
+        why = f"{pair.overtaken} message(s) came to the other site since, more than the pace before explains"
     text = f"{where}: what changed after the look at {stamp(moment(read_us))} has no bound: {why}"
     return UNBOUNDED_SINCE_LOOK(text, "Let `dr-ctl monitor` run, on a machine whose clock is set.")
 

@@ -29,10 +29,11 @@ def closes(view: BrokerView, units: Sequence[str], when: str | None = None) -> l
 
 
 def opens(view: BrokerView, units: Sequence[str], when: str | None = None) -> list[Call]:
-    """Let the clients' roles in, as part `admit`; let the queues deliver, as part `doors`."""
+    """Let the queues deliver, as part `doors`; let the clients' roles in, as part `admit`, which comes last: then each
+    unit is closed until it is open whole."""
     queues = [queue for unit in units for queue in view.queues_of(unit)]
     resumes = [_dispatch(view, Goal.OPEN, queue, when) for queue in queues if when is not None or queue.paused]
-    return [*in_part("admit", view.fence.letting_in(units, when)), *in_part("doors", resumes)]
+    return [*in_part("doors", resumes), *in_part("admit", view.fence.letting_in(units, when))]
 
 
 def closes_again(view: BrokerView, units: Sequence[str], was: Mapping[str, Any]) -> Iterator[Call]:
@@ -47,12 +48,12 @@ def closes_again(view: BrokerView, units: Sequence[str], was: Mapping[str, Any])
 
 
 def opens_again(view: BrokerView, units: Sequence[str], was: Mapping[str, Any]) -> Iterator[Call]:
-    let_in = [unit for unit in units if not _of(was, unit)["kept_out"]]
-    yield from in_part("admit", view.fence.letting_in(let_in, "they are kept out"))
     for unit in units:
         for queue in view.queues_of(unit):
             if queue.name not in (*_of(was, unit)["gated"], *was["paused"]):
                 yield from in_part("doors", [_dispatch(view, Goal.OPEN, queue, PAUSED)])
+    let_in = [unit for unit in units if not _of(was, unit)["kept_out"]]
+    yield from in_part("admit", view.fence.letting_in(let_in, "they are kept out"))
 
 
 def _of(was: Mapping[str, Any], unit: str) -> Mapping[str, Any]:

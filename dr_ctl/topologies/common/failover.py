@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
-from dr_ctl.core.model import Finding, Role, Severity, Weight
+from dr_ctl.core.model import Finding, Role, Severity, Weight, some
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.findings import SOURCE_ALIVE
 from dr_ctl.engine.operations import FAILBACK
@@ -58,6 +58,17 @@ def is_kept_out(seen: Seen[Broker], move: Move) -> bool:
         not each.open and not [*each.link.left_to_ship()] for each in there
     )
     return (all(name) and shut) or (nothing and all(view.link.unapplied == 0 for view in here))
+
+
+def let_in_again(views: Iterable[Broker], lost: str) -> str | None:
+    """Say that what a lost site holds is kept out no more: a quarantine ends with a restart of the broker, and where
+    another node of it takes over."""
+    for view in views:
+        doors = [door.name for door in view.link.doors if door.started and not view.open]
+        if doors and document(DebtKind.QUARANTINE, lost, view.site) in view.documents:
+            at = f"acceptor {some(doors)} at {view.site}/{view.pair}"
+            return f"{at} is open again: its broker was started anew, or another node of it took over"
+    return None
 
 
 def came_back_open(seen: Seen[Broker], move: Move) -> bool:

@@ -279,7 +279,15 @@ class Observer(ABC, Generic[V_co, A_co]):
             told = nodes(self.installation.history, site)
         except (ModuleNotFoundError, OSError):  # a history that cannot be read tells of none
             return ()
-        return [Node(site, pair, name, f"by the history, at {stamp(at)}") for pair, name, at in told]
+        # Where no address was told, it is what showed that there is a node: a sentence.
+        return [
+            Node(
+                site,
+                pair,
+                *(("", f"{name}, at {stamp(at)}") if " " in name else (name, f"by the history, at {stamp(at)}")),
+            )
+            for pair, name, at in told
+        ]
 
     def _answers_to(self, access: Access[V_co], link: AnyLink) -> list[str]:
         at = self._where(access, speaks_amqp, link.speaks_amqp_to)

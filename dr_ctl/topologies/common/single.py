@@ -15,6 +15,7 @@ from dr_ctl.engine.findings import NOT_TAKEN_IN, OTHER_SITE_OPEN
 from dr_ctl.engine.operations import ACTIVATE, DRAIN, FENCE, QUIESCE, RESTART, UNFENCE
 from dr_ctl.engine.parts import part_of
 from dr_ctl.engine.ports import Move
+from dr_ctl.engine.roles import moves_it
 from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common.baseline import paused_by_runs
 from dr_ctl.topologies.common.checks import of_link_doors, of_taken, weighed
@@ -68,8 +69,7 @@ def findings(
     if move.ask.operation == UNFENCE and part_of(seen, move.ask).roles[move.target] is Role.SERVING:
         if not paused_at(seen, move.source):
             text = f"{move.source} must not be opened while {move.target} is"
-            remedy = f"`dr-ctl swapover --to {move.source}` moves the service."
-            yield OTHER_SITE_OPEN(text, remedy)
+            yield OTHER_SITE_OPEN(text, moves_it(seen, move.source))
     elif move.ask.operation == UNFENCE:
         yield from _moved_on(seen, move)
 

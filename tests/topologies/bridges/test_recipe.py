@@ -43,7 +43,7 @@ def closing(site: str, *units: str) -> list[tuple[str, Goal, str]]:
 
 def opening(site: str, *units: str) -> list[tuple[str, Goal, str]]:
     admits = [(site, Goal.ADMIT, unit) for unit in (*units, ALL)]
-    return [*admits, *((site, Goal.OPEN, unit) for unit in units)] if units else []
+    return [*((site, Goal.OPEN, unit) for unit in units), *admits] if units else []
 
 
 def away(view: BrokerView) -> BrokerView:

@@ -9,13 +9,14 @@ from dr_ctl.core.model import Role, some
 from dr_ctl.engine.goals import ALL, Goal
 from dr_ctl.engine.operations import ACTIVATE, FAILOVER
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
-from dr_ctl.engine.plan import Call, PlannedStep
+from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.bridges.tools import BridgesTools
 from dr_ctl.topologies.bridges.view import BrokerView
 from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common.effects import holds, left_of, still, to_undo
+from dr_ctl.topologies.common.failover import let_in_again
 from dr_ctl.topologies.common.receipts import changes
 
 
@@ -24,43 +25,48 @@ def act(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outco
     if why is not None:
         return Refused(why)
     admits, doors, strikes = step.part("admit"), step.part("doors"), step.part("strikes")
-    missing = [call for call in (*admits, *doors) if call.thing != ALL and not holds(call, views)]
-    if (why := _admitted(tools, admits, missing, move, hand)) is not None:
-        return Refused(why)
-    starts = [call for call in doors if call in missing]
+    missing = [call for call in (*doors, *admits) if call.thing != ALL and not holds(call, views)]
+    starts = [call for call in missing if call in doors]
     tools.opened = tools.opened or bool(missing)
     outcomes = tools.change(starts, hand)
     if outcomes and all(isinstance(each, Refused) for each in outcomes):
         return Refused(f"{move.target} could not be opened: {outcomes[0].text}")
-    if (failed := _until_held(tools, (*admits, *doors), move.target, hand)) is not None:
+    if (why := _admitted(tools, step, move, hand)) is not None:
+        return Refused(why)
+    if (failed := _until_held(tools, step, move, hand)) is not None:
         return failed
     tools.change(strikes, hand)
     return Done(f"{move.target} lets clients in") if missing else NotNeeded(f"{move.target} serves already")
 
 
-def _admitted(
-    tools: BridgesTools, admits: Sequence[Call], missing: Sequence[Call], move: Move, hand: Hand
-) -> str | None:
-    """Let the clients' roles in; gives the reason why nothing may be opened after it. Clients may send already, so the
-    other site is looked at again, also after a second try."""
-    gives = [call for call in admits if call in missing and call.goal is Goal.ADMIT]
-    if not gives:
-        return None
-    tools.change(gives, hand)
+def _admitted(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> str | None:
+    """Let the clients' roles in where the queues deliver; gives the reason why they are not let in. By them clients are
+    in, so the other site is looked at right before."""
     there, here, _ = _sides(tools, move)
-    whole = [*gives, *(call for call in admits if call.goal is Goal.RESTORE)]
-    if (opened := _open_beside(here, move)) is not None or not left_of(whole, there):
-        return opened
-    return tools.admit(move.target, admits, hand) or _open_beside(_sides(tools, move)[1], move)
+    paused = {view.unit_of(call.thing) for view in there for call in step.part("doors") if not holds(call, there)}
+    admits = [call for call in step.part("admit") if call.thing not in paused]
+    if not left_of([call for call in admits if call.thing != ALL], there):
+        return None
+    return _open_beside(here, move) or tools.admit(move.target, admits, hand)
 
 
-def _until_held(tools: BridgesTools, calls: Sequence[Call], site: str, hand: Hand) -> Outcome | None:
-    """Wait until all calls are seen to hold; gives None once they do."""
-    wanted = [call for call in calls if call.thing != ALL]
+def _until_held(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome | None:
+    """Wait until all calls are seen to hold; gives None once they do. What does not hold is asked for again: what is
+    opened twice is opened once."""
+    doors = step.part("doors")
+    wanted = [call for call in (*step.part("admit"), *doors) if call.thing != ALL]
+    again_at = hand.monotonic() + tools.patience.again_s
 
     def look() -> list[str]:
+        nonlocal again_at
         try:
-            return left_of(wanted, tools.observer.look_at(site))
+            if hand.monotonic() > again_at:
+                again_at = hand.monotonic() + tools.patience.again_s
+                there, here, _ = _sides(tools, move)
+                if _open_beside(here, move) is None:
+                    tools.change([call for call in doors if not holds(call, there)], hand)
+                    _admitted(tools, step, move, hand)
+            return left_of(wanted, tools.observer.look_at(move.target))
         except BrokerError as error:
             return [str(error)]
 
@@ -68,7 +74,19 @@ def _until_held(tools: BridgesTools, calls: Sequence[Call], site: str, hand: Han
     waited = until(hand, look, holds=lambda left: not left, within_s=within_s, poll_s=poll_s)
     if waited.held:
         return None
-    return Unknown(f"{site}: has not come true: {some(waited.look)}; look at {site} first")
+    if step.part("admit") and _shut(tools, move):
+        return Refused(f"{move.target} could not be opened: has not come true: {some(waited.look)}")
+    return Unknown(f"{move.target}: has not come true: {some(waited.look)}; look at {move.target} first")
+
+
+def _shut(tools: BridgesTools, move: Move) -> bool:
+    """Whether the roles are seen to be kept out still: a queue that comes to deliver after all lets nobody in."""
+    try:
+        return all(
+            view.kept_out(unit) for view in tools.observer.look_at(move.target) for unit in view.among(move.moves)
+        )
+    except BrokerError:
+        return False
 
 
 def _may_open(tools: BridgesTools, move: Move) -> tuple[list[BrokerView], str | None]:
@@ -76,7 +94,8 @@ def _may_open(tools: BridgesTools, move: Move) -> tuple[list[BrokerView], str | 
     there, here, lives = _sides(tools, move)
     if lives and not any(view.open_among(move.moves) for view in there):
         return there, f"{move.source} lives and cannot be managed: it may serve clients"
-    if (opened := _open_beside(here, move)) is not None:
+    opened = _open_beside(here, move)
+    if opened is not None or (opened := let_in_again(there, move.source)) is not None:
         return there, opened
     by_pair = {view.pair: view for view in here}
     closed = [view for view in there if view.pair in by_pair and not view.open_among(move.moves)]

@@ -103,10 +103,10 @@ def undo(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outc
     if opened:
         text = f"{move.target} has {some(opened)} open: {move.source} stays closed"
         return Refused(text, code=ExitCode.STRANDED)
-    if (why := tools.admit(move.source, [call for call in left if call.goal in ROLES], hand)) is not None:
-        return Refused(why)
     doors = [call for call in left if call.goal is Goal.OPEN]
     tools.change(doors, hand)
+    if (why := tools.admit(move.source, [call for call in left if call.goal in ROLES], hand)) is not None:
+        return Refused(why)
     return still(doors, tools.observer.look_at(move.source)) or Done(f"{move.source} lets clients in again")
 
 

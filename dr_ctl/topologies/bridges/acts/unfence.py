@@ -19,9 +19,9 @@ def act(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outco
         served = [unit for view in views for unit in view.open_among(move.ask.includes) if unit in here]
         if served:
             return Refused(f"{move.target} has {some(served)} open: a second site is never opened")
+    tools.change([*opens, *rest], hand)
     if (kept_out := tools.admit(move.source, admits, hand)) is not None:
         return Refused(kept_out)
-    tools.change([*opens, *rest], hand)
     done = Done(f"{move.source} lets clients in, and delivers" if opens or admits else "pauses lifted")
     waited = until(
         hand,

@@ -18,6 +18,7 @@ from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.common import checks, receipts
 from dr_ctl.topologies.common.effects import holds, left_of, still, to_undo
+from dr_ctl.topologies.common.failover import let_in_again
 from dr_ctl.topologies.common.findings import SERVES_BY_FLAGS
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker
@@ -108,6 +109,8 @@ def _may_open(tools: Tools[Broker], move: Move) -> tuple[list[Broker], str | Non
         if (seen.roles[move.source] is Role.SICK or signs) and not any(view.open for view in there):
             why = some(signs) or "it cannot be managed"
             return there, f"{move.source} lives, and may serve clients: {why}"
+        if (why_not := let_in_again(there, move.source)) is not None:
+            return there, why_not
     else:
         sites = [tools.observer.at(site) for site in (move.target, move.source)]
         views = tools.observer.together(

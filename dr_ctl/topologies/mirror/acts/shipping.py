@@ -121,7 +121,10 @@ def start(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outc
     # A broker that is away is not waited for: clients are. A link's stop and start travel together, so it is only
     # left stopped where that one request was cut in its middle.
     findings = tuple(
-        LINK_NOT_READ_IN_UNDO(f"{access.site}: whether its link is started could not be seen", "Look at it.")
+        LINK_NOT_READ_IN_UNDO(
+            f"{access.site}: whether its link is started could not be seen",
+            f"`dr-ctl status` shows it once {access.site} answers; `dr-ctl link restart {access.site}` starts it.",
+        )
         for access in away
     )
     calls = [call for call in step.inverse if (call.site, call.unit) in stopped]

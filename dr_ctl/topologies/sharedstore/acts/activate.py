@@ -40,7 +40,7 @@ def act(tools: StoreTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome
     _noted(tools, holding)
     if (refused := _handed_over(tools, holding, hand)) is not None:
         return refused
-    if (failed := _until_served(tools, step, move, hand)) is not None:
+    if (failed := _until_served(tools, step, holding, move, hand)) is not None:
         return failed
     took_s = hand.monotonic() - began
     tools.change(step.part("strikes"), hand)
@@ -111,13 +111,16 @@ class _Look:
     lost: str | None
 
 
-def _until_served(tools: StoreTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome | None:
-    """Wait until the target is shown to serve, and the source not to; gives None once both are."""
+def _until_served(
+    tools: StoreTools, step: PlannedStep, holding: Sequence[Call], move: Move, hand: Hand
+) -> Outcome | None:
+    """Wait until the target is shown to serve, and the source not to; gives None once both are. A source that still
+    holds the store, behind closed doors, is told again to stop: what stops twice stops once."""
     accesses = tools.observer.at(move.target)
-    before_s: float | None = None
+    again_s, before_s = hand.monotonic() + tools.patience.again_s, None
 
     def look() -> _Look:
-        nonlocal before_s
+        nonlocal again_s, before_s
         why_not = tools.doors.why_not_serving(accesses).values()
         if all(why is None or why.lets_in for why in why_not):
             hand.let_in()
@@ -127,6 +130,10 @@ def _until_served(tools: StoreTools, step: PlannedStep, move: Move, hand: Hand) 
         why = None if over else closed or f"{move.source} is {seen.roles[move.source].value}"
         if not over and move.ask.operation != FAILOVER:
             _started(tools, step, seen.views(move.target), hand)
+        holds = seen.roles[move.source] is Role.STANDBY and any(each.has_the_store for each in seen.views(move.source))
+        if not over and holds and hand.monotonic() > again_s:
+            again_s = hand.monotonic() + tools.patience.again_s
+            tools.change(holding, hand)
         was_s, before_s = before_s, _left_s(seen, move)
         return _Look(seen, why, _lost(seen, move, was_s, before_s))
 
