@@ -93,7 +93,7 @@ def frozen(lab: Lab) -> Iterator[None]:
         (queue_missing_at_the_target, "DR-PARITY-001", ("invoices", "4 at london")),
         (prepared, "DR-TX-001", ("london", "1 prepared transaction")),
         (link_stopped, "DR-LINK-003", ("paris", "london")),
-        (frozen, "DR-ROLE-004", ("paris is sick",)),
+        (frozen, "DR-ROLE-004", ("paris did not answer in time",)),
     ],
 )
 def test_what_a_move_would_meet_is_refused(
