@@ -183,10 +183,10 @@ def test_an_hour_of_too_many_looks_is_the_same_in_parts(cell_us: int) -> None:
 
 @pytest.fixture(scope="module")
 def settled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Five hours in files."""
+    """Five hours in files of half an hour."""
     root = tmp_path_factory.mktemp("settled")
-    for number in range(5):
-        append(root, number * HOUR_S, (number + 1) * HOUR_S)
+    for number in range(10):
+        append(root, number * HOUR_S / 2, (number + 1) * HOUR_S / 2)
     return root
 
 
