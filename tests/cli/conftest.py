@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import signal
 import socket
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,9 +22,11 @@ from dr_ctl.cli.app import run
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.console import ADMIN
 from dr_ctl_lab.twin.site import PAIR
-from tests.cli.installation import PASSWORD, QUEUES, Installation, listen
+from tests.cli.installation import PASSWORD, QUEUES, Installation, Sites, listen
+from tests.report.scribe import NAME
 
 SECRET = {"env": "DR_CTL_TEST_PASSWORD"}
+LONDON, PARIS = (f"http://{site}:8161/console/jolokia" for site in ("london", "paris"))
 
 
 @dataclass(frozen=True)
@@ -69,7 +74,32 @@ class Shell:
                 tests.documents.hold(document, ended.lines[-1]["command"])
         return ended
 
-    def settings(self, london: str, paris: str, password: Mapping[str, Any] = SECRET, **more: Any) -> Path:
+    def run(self, name: str = NAME) -> Path:
+        """The empty folder of a run, as it is to be written."""
+        folder = self.state / "runs" / name
+        folder.mkdir(parents=True)
+        return folder
+
+    def journal(self, run: str = NAME) -> list[dict[str, Any]]:
+        lines = (self.state / "runs" / run / "journal.jsonl").read_text(encoding="utf-8").splitlines()
+        return [json.loads(line) for line in lines]
+
+    @contextmanager
+    def edited(self) -> Iterator[dict[str, Any]]:
+        """The settings, to be written anew as they are left."""
+        path = self.folder / "dr-ctl.yaml"
+        told: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+        yield told
+        path.write_text(yaml.safe_dump(told), encoding="utf-8")
+
+    def add(self, **more: Any) -> None:
+        """Add to the settings."""
+        with self.edited() as told:
+            told.update(more)
+
+    def settings(
+        self, london: str = LONDON, paris: str = PARIS, password: Mapping[str, Any] = SECRET, **more: Any
+    ) -> Path:
         """Write the settings of an installation with these addresses, which differ for dr-ctl also where one port
         stands for both sites."""
         paris = f"{paris}?" if paris == london else paris
@@ -88,6 +118,19 @@ class Shell:
         path = self.folder / "dr-ctl.yaml"
         path.write_text(yaml.safe_dump(told, sort_keys=False), encoding="utf-8")
         return path
+
+
+class Terminal(io.StringIO):
+    """What a person types; `at_question` is what happens while the answer is awaited."""
+
+    at_question: Callable[[], None] = staticmethod(lambda: None)
+
+    def isatty(self) -> bool:
+        return True
+
+    def readline(self, size: int | None = -1) -> str:
+        self.at_question()
+        return super().readline(size)
 
 
 @pytest.fixture(autouse=True)
@@ -118,6 +161,26 @@ def installation(dr_ctl: Shell, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ins
         both.even()
         dr_ctl.settings(both.london.url, both.paris.url, drain={"poll": "5ms"})
         yield both
+
+
+@pytest.fixture
+def sites(dr_ctl: Shell, installation: Installation) -> Iterator[Sites]:
+    both = Sites(dr_ctl, installation)
+    yield both
+    assert not both.met_consumers, "what a lost site held met consumers before it was compared"
+
+
+@pytest.fixture
+def person(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Terminal]:
+    """Put a person in front of the command, who types this and then goes away."""
+
+    def typing(text: str) -> Terminal:
+        terminal = Terminal(text)
+        monkeypatch.setattr(sys, "stdin", terminal)
+        monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+        return terminal
+
+    return typing
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -20,6 +20,9 @@ from dr_ctl_lab.twin.messages import Message
 from dr_ctl_lab.twin.mirror.broker import MirrorBroker
 from tests.broker.recorder import LOCKING
 from tests.twin.subject import until
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Shell
 
 PASSWORD = "not-told"
 QUEUES = ("orders.in", "orders.audit")
@@ -181,6 +184,71 @@ class Installation:
     def even(self) -> None:
         """Wait until all has been shipped."""
         until(lambda: all(site.broker.attached and site.broker.even for site in self.sites))
+
+
+class Sites(Installation):
+    """An installation of which London can be lost and come back."""
+
+    def __init__(self, dr_ctl: Shell, installation: Installation) -> None:
+        super().__init__(installation.twin)
+        self.london, self.paris = installation.sites
+        self._dr_ctl = dr_ctl
+        self.lost_ids: list[str] = []
+        self.met_consumers = False
+        self.paris.after_change = self._in_the_way
+
+    def settings(
+        self,
+        *,
+        london: str | None = None,
+        paris: str | None = None,
+        stomp: str | None = None,
+        paris_stomp: str | None = None,
+        **more: Any,
+    ) -> None:
+        """Write them anew; `stomp` is where clients of London are greeted."""
+        self._dr_ctl.settings(london or self.london.url, paris or self.paris.url, drain={"poll": "5ms"}, **more)
+        for site, address in (("london", stomp), ("paris", paris_stomp)):
+            if address is not None:
+                self._greeted_at(site, address)
+
+    def _greeted_at(self, site: str, address: str) -> None:
+        with self._dr_ctl.edited() as told:
+            told["sites"][site]["brokers"][0]["stomp"] = address
+
+    def lose(self, *, shown: bool = True) -> None:
+        """London is gone, with two messages and an acknowledgement that Paris lacks; its ports are `shown` to refuse
+        where the settings name an address of its clients."""
+        broker = self.london.broker
+        self.twin.cut("london")
+        until(lambda: not broker.attached)
+        with self.twin.still():
+            queue = broker.queues["orders.in"]
+            self.london.take("orders.in")
+            before = set(queue.messages)
+            self.london.put("orders.in", 2)
+            self.lost_ids = [f"{broker.node}:{number}" for number in queue.messages if number not in before]
+        self.twin.kill("london")
+        until(lambda: not self.paris.broker.attached)
+        self.forget()
+        if not shown:
+            return
+        self._greeted_at("london", "stomp://{}:{}".format(*self.london.host.stomp))
+
+    def come_back(self, *, opened: bool = False) -> None:
+        """London is back; what it holds is shipped as soon as Paris lets it in."""
+        self.twin.heal()
+        self.twin.start("london")
+        until(lambda: self.paris.broker.attached)
+        if opened:
+            self.london.let_in()
+        self.forget()
+
+    def _in_the_way(self, operation: str) -> None:
+        paris = self.paris.broker
+        if operation == "start()" and paris.acceptors["mirror"].started and self.london.broker.alive:
+            left = bool(self.london.broker.outflow.events)
+            self.met_consumers |= left and not all(paris.queues[name].paused for name in self.twin.queues)
 
 
 def listen(sites: Sequence[Site], monkeypatch: pytest.MonkeyPatch) -> None:

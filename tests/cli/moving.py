@@ -1,47 +1,16 @@
-"""Moves from the command line, a person in front of them, and a run whose process died on the way."""
+"""Moves from the command line, and a run whose process died on the way."""
 
 from __future__ import annotations
 
-import io
 import json
-import sys
-from collections.abc import Callable
-
-import pytest
 
 from dr_ctl.engine.plan import Ask, Plan, PlannedStep
 from tests.cli.conftest import Ended, Shell
 from tests.cli.installation import Installation
-from tests.report.scribe import NAME, Scribe
+from tests.report.scribe import Scribe
 
 MOVE = ["pause()", "pause()", "stop()", "resume()", "resume()", "start()"]
 ACCEPTED = ("--accept-loss", "unknown", "--accept-duplicates", "unknown")
-
-
-class Terminal(io.StringIO):
-    """What a person types; `at_question` is what happens while the answer is awaited."""
-
-    at_question: Callable[[], None] = staticmethod(lambda: None)
-
-    def isatty(self) -> bool:
-        return True
-
-    def readline(self, size: int | None = -1) -> str:
-        self.at_question()
-        return super().readline(size)
-
-
-@pytest.fixture
-def person(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Terminal]:
-    """Put a person in front of the command, who types this and then goes away."""
-
-    def typing(text: str) -> Terminal:
-        terminal = Terminal(text)
-        monkeypatch.setattr(sys, "stdin", terminal)
-        monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-        return terminal
-
-    return typing
 
 
 def swapover(dr_ctl: Shell, *words: str, to: str = "paris") -> Ended:
@@ -61,11 +30,9 @@ def begun(dr_ctl: Shell, installation: Installation, *verbs: str) -> None:
     dr_ctl("plan", "swapover", "--to", "paris", "--out", "plan.json")
     told = json.loads((dr_ctl.folder / "plan.json").read_text(encoding="utf-8"))
     steps = tuple(PlannedStep.from_json(step) for step in told["steps"])
-    folder = dr_ctl.state / "runs" / NAME
-    folder.mkdir(parents=True)
     asked = Ask.from_json(told["ask"])
     scribe = Scribe(
-        folder, plan=Plan(asked, "london", steps, (), told["baseline"], (), (), ("london",), basis=told["basis"])
+        dr_ctl.run(), plan=Plan(asked, "london", steps, (), told["baseline"], (), (), ("london",), basis=told["basis"])
     )
     scribe.begin()
     for verb in verbs:

@@ -8,20 +8,21 @@ import os
 import re
 import shlex
 import shutil
+import stat
 import subprocess
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from threading import Thread
+from typing import Any, ClassVar
 
 import pytest
-import yaml
 
 from tests.cli.conftest import Ended, Shell
 from tests.cli.installation import Installation
-from tests.cli.moving import begun, person
+from tests.cli.moving import begun, swapover
 from tests.report.scribe import ADA, NAME, Scribe, aborted, done, undone
 
-__all__ = ["person"]  # a fixture
 PLAN = "plan.json"
 
 
@@ -64,10 +65,7 @@ def team(dr_ctl: Shell, installation: Installation) -> Team:
 
 
 def asked(dr_ctl: Shell, **approvals: Any) -> None:
-    path = dr_ctl.folder / "dr-ctl.yaml"
-    settings = yaml.safe_load(path.read_text(encoding="utf-8"))
-    approvals = {"signers": "keys/signers.allowed", **approvals}
-    path.write_text(yaml.safe_dump({**settings, "approvals": approvals}), encoding="utf-8")
+    dr_ctl.add(approvals={"signers": "keys/signers.allowed", **approvals})
 
 
 def planned(dr_ctl: Shell, *words: str) -> Path:
@@ -78,10 +76,6 @@ def planned(dr_ctl: Shell, *words: str) -> Path:
 
 def approve(dr_ctl: Shell, team: Team, *names: str, file: str = PLAN) -> list[Ended]:
     return [dr_ctl("plan", "approve", file, "--key", str(team.key(name)), "--yes", "--json") for name in names]
-
-
-def moved(dr_ctl: Shell, *words: str) -> Ended:
-    return dr_ctl("swapover", "--to", "paris", "--yes", "--json", *words)
 
 
 def refused(ended: Ended) -> str:
@@ -102,7 +96,7 @@ class TestBefore:
         path.write_text(json.dumps(document), encoding="utf-8")
         installation.forget()
 
-        ended = moved(dr_ctl, "--plan", PLAN)
+        ended = swapover(dr_ctl, "--yes", "--plan", PLAN)
 
         assert "0 of 2" in refused(ended)
         assert ended.ids == ["DR-APPROVAL-001", "DR-APPROVAL-003", "DR-APPROVAL-003"]
@@ -132,7 +126,7 @@ class TestBefore:
             subprocess.run(words, check=True, timeout=30, capture_output=True)
             path.with_name(f"{PLAN}.sig").rename(beside)
 
-        ended = moved(dr_ctl, "--plan", PLAN)
+        ended = swapover(dr_ctl, "--yes", "--plan", PLAN)
 
         assert "1 of 2" in refused(ended)
         assert [each["text"].split(":")[0] for each in ended.document["findings"][1:]] == [str(beside.name)]
@@ -144,7 +138,7 @@ class TestBefore:
         approve(dr_ctl, team, "ada", "bob")
         monkeypatch.setenv("PATH", str(dr_ctl.folder))
 
-        assert "openssh" in refused(moved(dr_ctl, "--plan", PLAN)).lower()
+        assert "openssh" in refused(swapover(dr_ctl, "--yes", "--plan", PLAN)).lower()
         assert [each.code for each in approve(dr_ctl, team, "ada")] == [10]
 
 
@@ -157,13 +151,12 @@ class TestApproved:
         assert (first.code, first.document["data"]["approved_by"]) == (0, ["ada@example.com"])
         assert second.document["summary"].startswith("bob@example.com has signed swapover from london to paris: 2 of 2")
 
-        ended = moved(dr_ctl, "--plan", PLAN)
+        ended = swapover(dr_ctl, "--yes", "--plan", PLAN)
 
         names = ["ada@example.com", "bob@example.com"]
         folder = dr_ctl.state / "runs" / ended.document["run"]
-        lines = [json.loads(line) for line in (folder / "journal.jsonl").read_text("utf-8").splitlines()]
         assert (ended.code, ended.document["data"]["approved_by"]) == (0, names), ended.document
-        approved = lines[0]["evidence"]["by"]["approved"]
+        approved = dr_ctl.journal(ended.document["run"])[0]["evidence"]["by"]["approved"]
         assert [each["name"] for each in approved["by"]] == names
         assert approved["plan_sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
         assert dr_ctl("runs", "list", "--json").document["data"]["runs"][0]["approved_by"] == names
@@ -185,11 +178,9 @@ class TestApproved:
         approve(dr_ctl, team, "ada", "bob")
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
         monkeypatch.setitem(ADA, "approved", {"plan_sha256": digest, "by": []})
-        folder = dr_ctl.state / "runs" / NAME
-        folder.mkdir(parents=True)
-        before(folder)
+        before(dr_ctl.run())
 
-        ended = moved(dr_ctl, "--plan", PLAN)
+        ended = swapover(dr_ctl, "--yes", "--plan", PLAN)
 
         assert ended.code == code, ended.document
         if code:
@@ -226,3 +217,110 @@ class TestSigning:
         codes.append(dr_ctl("plan", "approve", PLAN, *words).code)
 
         assert codes == [2, 2, 2, 2]
+
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "tell.sh"
+ALL = ["ok", "reverted", "incomplete", "stranded", "unknown", "interrupted", "drain_timeout", "debt"]
+TELL = 'cat > told.json; env | grep ^DR_CTL_ > told.env; echo "$DR_CTL_OUTCOME" >> told.times'
+
+
+def script(folder: Path, text: str = TELL, name: str = "tell.sh") -> dict[str, Any]:
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return {"run": [f"./{name}"], "on": ALL}
+
+
+def times(dr_ctl: Shell) -> list[str]:
+    path = dr_ctl.folder / "told.times"
+    return path.read_text(encoding="utf-8").split() if path.exists() else []
+
+
+def warned(ended: Ended) -> list[str]:
+    return [each["text"] for each in ended.document["findings"] if each["id"] == "DR-HOOK-002"]
+
+
+class TestTold:
+    def test_it_gets_the_document_and_the_variables_of_other_hooks(
+        self, dr_ctl: Shell, installation: Installation
+    ) -> None:
+        dr_ctl.add(after=[script(dr_ctl.folder, f'{TELL}; flock -n "$DR_CTL_STATE_DIR/lock" touch was-free')])
+
+        ended = swapover(dr_ctl, "--yes")
+
+        assert (ended.code, warned(ended)) == (0, [])
+        assert (dr_ctl.folder / "was-free").exists(), "the lock is free by then"
+        assert json.loads((dr_ctl.folder / "told.json").read_text(encoding="utf-8")) == ended.document
+        run = ended.document["run"]
+        expected = {"RUN": run, "INSTALLATION": "orders", "OPERATION": "swapover", "SOURCE": "london"}
+        expected |= {"TARGET": "paris", "OUTCOME": "ok", "EXIT_CODE": "0", "COMMAND": "swapover"}
+        lines = (dr_ctl.folder / "told.env").read_text(encoding="utf-8").splitlines()
+        variables = dict(line.removeprefix("DR_CTL_").split("=", 1) for line in lines)
+        assert variables.items() >= {**expected, "STATE_DIR": str(dr_ctl.state)}.items()
+        assert "TEST_PASSWORD" not in variables
+
+
+class Webhook(BaseHTTPRequestHandler):
+    posted: ClassVar[list[Any]] = []
+
+    def do_POST(self) -> None:
+        self.posted.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, *args: Any) -> None:
+        """Say nothing."""
+
+
+class TestTheExample:
+    def test_it_posts_the_document_to_a_webhook(
+        self, dr_ctl: Shell, installation: Installation, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        dr_ctl.add(after=[{"run": [str(EXAMPLE)], "on": ["ok"], "timeout": "15s"}])
+        with ThreadingHTTPServer(("127.0.0.1", 0), Webhook) as server:
+            Thread(target=server.serve_forever, daemon=True).start()
+            monkeypatch.setenv("TELL_URL", f"http://127.0.0.1:{server.server_port}/runs")
+
+            ended = swapover(dr_ctl, "--yes")
+
+            server.shutdown()
+        assert warned(ended) == []
+        assert Webhook.posted == [ended.document]
+
+    def test_without_an_address_nobody_was_told(self, dr_ctl: Shell, installation: Installation) -> None:
+        dr_ctl.add(after=[{"run": [str(EXAMPLE)], "on": ["ok"]}])
+
+        [text] = warned(swapover(dr_ctl, "--yes"))
+
+        assert text.endswith("TELL_URL: is not set: nobody was told")
+
+
+class TestChangesNothing:
+    def test_one_that_hangs_is_a_warning(self, dr_ctl: Shell, installation: Installation) -> None:
+        hangs = {**script(dr_ctl.folder, "sleep 60"), "timeout": "300ms"}
+        dr_ctl.add(after=[hangs, script(dr_ctl.folder, TELL, "next.sh")])
+
+        ended = swapover(dr_ctl, "--yes")
+
+        assert (ended.code, ended.document["outcome"]) == (0, "ok")
+        assert warned(ended) == [
+            "a command was not told how the run ended: ./tell.sh took longer than 0.3 s and was ended"
+        ]
+        assert times(dr_ctl) == ["ok"]  # the next one is told all the same
+        sealed = json.loads((dr_ctl.state / "runs" / ended.document["run"] / "result.json").read_bytes())
+        assert sealed["outcome"] == "ok"
+        assert "DR-HOOK-002" not in [each["id"] for each in sealed["findings"]]
+        assert dr_ctl("runs", "verify").code == 0
+
+    def test_ctrl_c_ends_the_telling_and_not_the_result(self, dr_ctl: Shell, installation: Installation) -> None:
+        slow = script(dr_ctl.folder, f"echo $$ > pid; kill -INT {os.getpid()}; sleep 60", "slow.sh")
+        dr_ctl.add(after=[slow, script(dr_ctl.folder)])
+
+        ended = swapover(dr_ctl, "--yes")
+
+        assert (ended.code, ended.document["outcome"], times(dr_ctl)) == (0, "ok", [])
+        [text] = warned(ended)
+        assert text.endswith("before these were told how the run ended: ./slow.sh, ./tell.sh")
+        pid = int((dr_ctl.folder / "pid").read_text())
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
+import subprocess
+import sys
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from io import BytesIO
 from pathlib import Path
@@ -22,7 +25,7 @@ from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from dr_ctl_lab.twin.console import ADMIN
 from tests.cli.conftest import Shell
-from tests.cli.installation import Installation
+from tests.cli.installation import NOT_NOW, Installation
 from tests.cli.moving import swapover
 from tests.report.scribe import NAME, cut_off, done
 
@@ -52,12 +55,6 @@ def bundled(dr_ctl: Shell, *words: str) -> tuple[dict[str, Any], dict[str, bytes
     run = ended.document["run"]
     parts = unpacked(dr_ctl.folder / ended.document["data"]["bundle"])
     return ended.document, {name.removeprefix(f"{run}/"): content for name, content in parts.items()}
-
-
-def past(dr_ctl: Shell, name: str = NAME) -> Path:
-    folder = dr_ctl.state / "runs" / name
-    folder.mkdir(parents=True)
-    return folder
 
 
 def words_of(content: bytes) -> bytes:
@@ -101,10 +98,10 @@ def test_no_byte_of_it_tells_a_password_in_any_form(
 
 
 def test_the_settings_in_it_say_what_they_may(dr_ctl: Shell) -> None:
-    done(past(dr_ctl))
+    done(dr_ctl.run())
     secret = {"plain": WORD}
     more = {"spark": {"master": "local[2]", "conf": {"spark.ui.enabled": "false"}}, "drain": {"timeout": "30s"}}
-    dr_ctl.settings("http://london:8161/console/jolokia", "http://paris:8161/console/jolokia", secret, **more)
+    dr_ctl.settings(password=secret, **more)
 
     settings = yaml.safe_load(bundled(dr_ctl)[1]["settings.yaml"])
 
@@ -116,7 +113,7 @@ def test_the_settings_in_it_say_what_they_may(dr_ctl: Shell) -> None:
 
 
 def test_a_file_with_a_password_in_it_stays_here_and_that_is_told(dr_ctl: Shell, nobody: str) -> None:
-    folder = past(dr_ctl)
+    folder = dr_ctl.run()
     done(folder)
     dr_ctl.settings(nobody, nobody, {"plain": WORD})
     with (folder / "plan.json").open("a", encoding="utf-8") as file:
@@ -132,7 +129,7 @@ def test_a_file_with_a_password_in_it_stays_here_and_that_is_told(dr_ctl: Shell,
 
 
 def test_it_can_be_verified_where_it_arrives(dr_ctl: Shell, tmp_path: Path) -> None:
-    done(past(dr_ctl))
+    done(dr_ctl.run())
 
     document, parts = bundled(dr_ctl)
 
@@ -154,7 +151,7 @@ def test_it_can_be_verified_where_it_arrives(dr_ctl: Shell, tmp_path: Path) -> N
 
 
 def test_the_hour_before_the_run_goes_with_it_and_no_more(dr_ctl: Shell, nobody: str) -> None:
-    done(past(dr_ctl))
+    done(dr_ctl.run())
     minutes = (-61, -59, -1, 0, 5)
     write([look(BEGAN + timedelta(minutes=each)) for each in minutes], dr_ctl.folder / "history")
 
@@ -167,7 +164,7 @@ def test_the_hour_before_the_run_goes_with_it_and_no_more(dr_ctl: Shell, nobody:
 
 
 def test_an_open_run_without_settings_is_bundled_and_what_is_missing_told(dr_ctl: Shell) -> None:
-    cut_off(past(dr_ctl))
+    cut_off(dr_ctl.run())
 
     document, parts = bundled(dr_ctl)
 
@@ -177,7 +174,7 @@ def test_an_open_run_without_settings_is_bundled_and_what_is_missing_told(dr_ctl
 
 
 def test_settings_that_cannot_be_read_keep_nobody_from_a_bundle(dr_ctl: Shell) -> None:
-    done(past(dr_ctl))
+    done(dr_ctl.run())
     (dr_ctl.folder / "dr-ctl.yaml").write_text(f"version: 1\npassword: {WORD!r}\n", encoding="utf-8")
 
     document, parts = bundled(dr_ctl)
@@ -188,10 +185,181 @@ def test_settings_that_cannot_be_read_keep_nobody_from_a_bundle(dr_ctl: Shell) -
 
 
 def test_a_bundle_that_cannot_be_written_is_a_mistake(dr_ctl: Shell) -> None:
-    done(past(dr_ctl))
+    done(dr_ctl.run())
 
     assert dr_ctl("runs", "bundle", "--out", "nowhere/b.tar.gz").code == 2
 
 
 def look(at: datetime) -> Row:
     return Row(ts=at, site="london", pair="orders-1", kind="site", name="serving", start="s1")
+
+
+SPOKEN = "xyl0ph0n-über-Alles"
+TOKEN = base64.b64encode(f"{ADMIN}:{SPOKEN}".encode()).decode()
+Password = Callable[[Path, pytest.MonkeyPatch], dict[str, Any]]
+
+
+def env(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    monkeypatch.setenv("DR_CTL_TEST_WORD", SPOKEN)
+    return {"env": "DR_CTL_TEST_WORD"}
+
+
+def file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    (folder / "word").write_text(f"{SPOKEN}\n", encoding="utf-8")
+    return {"file": "word"}
+
+
+def command(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    (folder / "word").write_text(f"{SPOKEN}\n", encoding="utf-8")
+    return {"command": ["cat", "word"]}
+
+
+def plain(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    return {"plain": SPOKEN}
+
+
+COMMANDS = [
+    ["status"],
+    ["validate", "--json"],
+    ["plan", "swapover", "--to", "paris", "--out", "plan.json"],
+    ["swapover", "--to", "paris", "--json"],
+    ["swapover", "--to", "paris", "--yes"],
+    ["runs", "show", "--json"],
+    ["runs", "report"],
+]
+
+
+def told_anywhere(dr_ctl: Shell, texts: list[str]) -> list[str]:
+    """Every place where the password can be read."""
+    kept = [path for path in (*dr_ctl.state.rglob("*"), dr_ctl.folder / "plan.json") if path.is_file()]
+    places = {path.name: path.read_text(encoding="utf-8") for path in kept}
+    places |= {f"output {number}": text for number, text in enumerate(texts)}
+    escaped = SPOKEN.encode("ascii", "backslashreplace").decode()
+    return [place for place, text in places.items() if any(each in text for each in (SPOKEN, escaped, TOKEN))]
+
+
+def everything(dr_ctl: Shell) -> list[str]:
+    """What all commands print, with the causes of errors."""
+    printed = []
+    for words in COMMANDS:
+        ended = dr_ctl("--verbose", *words)
+        assert "defect" not in ended.out
+        printed += [ended.out, ended.err]
+    return printed
+
+
+def test_it_is_not_told_where_brokers_do_not_answer(dr_ctl: Shell, nobody: str) -> None:
+    dr_ctl.settings(nobody, nobody, {"plain": SPOKEN})
+
+    printed = everything(dr_ctl)
+
+    assert any("connection refused" in text for text in printed)
+    assert told_anywhere(dr_ctl, printed) == []
+
+
+@pytest.mark.parametrize("form", [env, file, command, plain])
+def test_it_is_used_in_a_whole_run_and_not_kept(
+    dr_ctl: Shell, installation: Installation, monkeypatch: pytest.MonkeyPatch, form: Password
+) -> None:
+    installation.password(SPOKEN)
+    dr_ctl.settings(*installation.urls.values(), form(dr_ctl.folder, monkeypatch))
+
+    printed = everything(dr_ctl)
+
+    assert installation.london.logins == installation.paris.logins == {f"Basic {TOKEN}"}
+    assert {"plan.json", "journal.jsonl", "result.json", "report.html"} <= {
+        path.name for path in dr_ctl.state.rglob("*")
+    }
+    assert told_anywhere(dr_ctl, printed) == []
+
+
+def test_it_is_not_told_where_a_broker_answers_with_an_error(dr_ctl: Shell, installation: Installation) -> None:
+    installation.password(SPOKEN)
+    dr_ctl.settings(*installation.urls.values(), {"plain": SPOKEN})
+    installation.london.instead["read"] = NOT_NOW
+
+    printed = everything(dr_ctl)
+
+    assert any("not now" in text for text in printed)
+    assert told_anywhere(dr_ctl, printed) == []
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"plain": SPOKEN, "env": "A"},
+        {"plain": [SPOKEN]},
+        {"plian": SPOKEN},
+        {"command": ["sh", "-c", f"echo {SPOKEN} >&2; exit 3"]},
+        {"file": "word", "command": ["cat", "word"]},
+    ],
+    ids=["two forms", "not a text", "misspelt", "a command that fails", "two forms without the word"],
+)
+def test_it_is_not_told_where_the_settings_are_wrong(
+    dr_ctl: Shell, nobody: str, monkeypatch: pytest.MonkeyPatch, damage: dict[str, Any]
+) -> None:
+    file(dr_ctl.folder, monkeypatch)
+    dr_ctl.settings(nobody, nobody, damage)
+
+    printed = everything(dr_ctl)
+
+    assert any("password" in text or "secret" in text for text in printed)
+    assert told_anywhere(dr_ctl, printed) == []
+
+
+def test_a_refused_login_says_where_its_password_came_from_and_how_often_it_was_tried(
+    dr_ctl: Shell, installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DR_CTL_TEST_WORD", "wrong")
+    dr_ctl.settings(installation.urls["london"], installation.urls["paris"], {"env": "DR_CTL_TEST_WORD"})
+
+    ended = dr_ctl("status", "--json")
+
+    assert (ended.code, ended.document["summary"]) == (22, "both sites were asked, and none let dr-ctl look")
+    for each in ended.document["findings"]:
+        assert "comes from the environment variable DR_CTL_TEST_WORD. One attempt was made here" in each["remedy"]
+
+
+FORGED = "paris serves; nothing is under way"
+NAMES = [f"orders\x1b[2J\x1b]0;{FORGED}\x07", f"a\n{FORGED}\nb", "\u202eni.sredro", "größe→.in"]
+SHOWING = [
+    ["status"],
+    ["validate"],
+    ["plan", "swapover", "--to", "paris"],
+    ["swapover", "--to", "paris", "--yes"],
+    ["runs", "show"],
+]
+
+
+@pytest.fixture
+def hostile(installation: Installation) -> Installation:
+    """At London only, so that checks and plans name them, and paused by an administrator, so that status does."""
+    for name in NAMES:
+        installation.london.queue(name, paused=True)
+    return installation
+
+
+@pytest.mark.parametrize("words", SHOWING, ids=" ".join)
+def test_no_name_commands_the_terminal_or_forges_a_line(dr_ctl: Shell, hostile: Installation, words: list[str]) -> None:
+    if words[0] == "runs":
+        dr_ctl("swapover", "--to", "paris", "--yes")
+
+    ended = dr_ctl(*words)
+
+    shown = ended.out + ended.err
+    assert "\x1b" not in shown
+    assert "\u202e" not in shown
+    assert FORGED not in [each.strip() for each in shown.splitlines()]
+    assert words != ["status"] or all(each in shown for each in (r"a\npar", r"\x1b[2J", "größe→.in"))
+
+
+@pytest.mark.wire
+@pytest.mark.usefixtures("hostile")
+@pytest.mark.parametrize(("more", "shown"), [((), r"größe\u2192.in"), (("--json",), r"gr\u00f6\u00dfe\u2192.in")])
+def test_a_stream_that_cannot_write_a_name_does_not_end_the_command(more: tuple[str, ...], shown: str) -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    words = [sys.executable, "-m", "dr_ctl", "status", *more]
+
+    text = subprocess.run(words, capture_output=True, encoding="latin-1", check=False, timeout=60, env=environment)
+
+    assert (text.returncode, shown in text.stdout) == (0, True), text.stdout + text.stderr

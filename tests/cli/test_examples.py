@@ -13,11 +13,8 @@ import pytest
 import yaml
 
 from tests.cli.conftest import Shell
-from tests.cli.installation import Installation
-from tests.cli.sites import Sites, sites
-from tests.cli.test_commands_in_texts import whole, why_not
-
-__all__ = ["sites"]  # a fixture
+from tests.cli.installation import Installation, Sites
+from tests.cli.test_help import whole, why_not
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 COMMANDS = {
@@ -59,7 +56,7 @@ def test_each_command_among_them_is_a_shell_script_that_parses() -> None:
     [({"fence-host": {"run": ["./gone.sh"]}}, 10), ({"tell": {"run": ["sh", "-c", "true"]}}, 30)],
 )
 def test_a_ci_checks_settings(dr_ctl: Shell, hooks: dict[str, object], code: int) -> None:
-    dr_ctl.settings("http://london:8161/console/jolokia", "http://paris:8161/console/jolokia", hooks=hooks)
+    dr_ctl.settings(hooks=hooks)
 
     ended = carried_out(dr_ctl, "ci-check.sh")
 
@@ -221,3 +218,47 @@ def test_a_unit_is_made_of_sections_and_keys(unit: str) -> None:
     assert heads[0] == "[Unit]"
     assert set(heads) <= {"[Unit]", "[Service]", "[Timer]", "[Install]"}
     assert all(not row or row[0] in "#[" or "=" in row for row in rows)
+
+
+OWN = """\
+runbook: swapover
+about: Ours, with a patient quiesce.
+steps:
+  - observe: both
+  - check: swapover
+  - quiesce: {site: serving, within: 90s}
+  - fence: serving
+  - drain: {to: target}
+  - verify: {to: target}
+  - point-of-no-return: {}
+  - activate: target
+  - probe: target
+"""
+
+
+@pytest.fixture
+def own(dr_ctl: Shell, nobody: str) -> Path:
+    """A folder of runbooks of the installation's own."""
+    dr_ctl.settings(nobody, nobody, runbooks="./books")
+    folder = dr_ctl.folder / "books"
+    folder.mkdir()
+    (folder / "swapover.yaml").write_text(OWN, encoding="utf-8")
+    return folder
+
+
+def test_a_file_that_is_no_text_is_not_shown(dr_ctl: Shell, own: Path) -> None:
+    (own / "failover.yaml").write_bytes(b"\xff\xfe")
+
+    ended = dr_ctl("runbook", "show", "failover", "--json")
+
+    assert (ended.code, ended.document["outcome"]) == (2, "usage")
+    assert "failover.yaml" in ended.document["summary"]
+
+
+def test_an_empty_folder_has_no_runbook_to_run(dr_ctl: Shell, own: Path) -> None:
+    (own / "swapover.yaml").unlink()
+
+    ended = dr_ctl("swapover", "--to", "paris", "--yes", "--json")
+
+    assert (ended.code, ended.document["summary"]) == (2, f"no runbook for swapover in {own}")
+    assert dr_ctl("runbook", "list", "--json").document["data"]["runbooks"] == []

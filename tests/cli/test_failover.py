@@ -6,25 +6,35 @@ import json
 import re
 import socket
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dr_ctl.application.auto_reinstate import reinstatable
+from dr_ctl.application.price import FailoverPrice
 from dr_ctl.cli.asking import moment
 from dr_ctl.core.clock import SystemClock, stamp
+from dr_ctl.core.errors import Unreachable
 from dr_ctl.core.system import system
+from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.runbook import shipped
+from dr_ctl.rpo.history import row
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
+from dr_ctl.settings.loader import load
+from dr_ctl.topologies.common.debts import document
+from dr_ctl.topologies.common.seen import Silent
 from dr_ctl.topologies.mirror.view import BrokerView
 from tests.cli.conftest import Shell
-from tests.cli.moving import ACCEPTED, failover
-from tests.cli.sites import Sites, sites
+from tests.cli.installation import Sites
+from tests.cli.moving import ACCEPTED, failover, owed
+from tests.rpo.fifo import at
+from tests.rpo.test_bounds import STEADY, came
+from tests.topologies.mirror.views import PAIR, at_both, broker, seen
 from tests.twin.subject import until
-
-__all__ = ["sites"]  # a fixture
 
 DOUBLES = ("--accept-duplicates", "1000000")
 
@@ -117,8 +127,7 @@ class TestBack:
 
         run = dr_ctl("reinstate", "london", "--yes", "--json").document["run"]
 
-        lines = (dr_ctl.state / "runs" / run / "journal.jsonl").read_text(encoding="utf-8").splitlines()
-        told = {each["step"]: each["evidence"] for each in map(json.loads, lines) if each["outcome"] == "succeeded"}
+        told = {each["step"]: each["evidence"] for each in dr_ctl.journal(run) if each["outcome"] == "succeeded"}
         assert told["03-residue"]["messages"] == 2
         # A broker that starts tells its peer each address and each queue again: they are no acknowledgements.
         assert told["03-residue"]["acknowledgements"] == 1
@@ -134,8 +143,7 @@ class TestBack:
 
         run = dr_ctl("reinstate", "london", "--yes", "--json").document["run"]
 
-        lines = (dr_ctl.state / "runs" / run / "journal.jsonl").read_text(encoding="utf-8").splitlines()
-        told = {each["step"]: each["evidence"] for each in map(json.loads, lines) if each["outcome"] == "succeeded"}
+        told = {each["step"]: each["evidence"] for each in dr_ctl.journal(run) if each["outcome"] == "succeeded"}
         assert told["05-reconcile"]["recovered"] is None
         assert "not looked at one by one: orders.in" in told["05-reconcile"]["text"]
 
@@ -242,3 +250,89 @@ def test_a_moment_is_typed_as_a_clock_shows_it_and_is_utc(given: str, means: str
 
     assert at is not None
     assert stamp(at) == means
+
+
+@pytest.fixture
+def survived(dr_ctl: Shell, sites: Sites) -> Sites:
+    """London was lost, and Paris serves."""
+    sites.lose()
+    assert failover(dr_ctl, "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown").code == 0
+    return sites
+
+
+def owing(site: str, *, epoch: int, serving: bool = True, about: str | None = None) -> BrokerView:
+    about = about or ("london" if site == "paris" else None)
+    kept = {document(DebtKind.FENCE, about, site): "{}"} if about else {}
+    view = broker(site, serving=serving)
+    return replace(view, documents={**kept, f"dr-ctl.lock.{site}.{epoch}": "{}"})
+
+
+@pytest.mark.parametrize(
+    ("london", "paris", "sites_to_pay"),
+    [
+        (owing("london", epoch=3, serving=False), owing("paris", epoch=4), ("london",)),
+        (owing("london", epoch=4, serving=True), owing("paris", epoch=4), ("london",)),
+        (owing("london", epoch=5, serving=False), owing("paris", epoch=4), ()),
+        (owing("london", epoch=3, serving=False), owing("paris", epoch=4, serving=False), ()),
+        (owing("london", epoch=5, about="paris"), owing("paris", epoch=6), ()),
+    ],
+    ids=["closed", "open", "an older epoch", "nobody serves", "lost in turn"],
+)
+def test_only_what_a_person_need_not_decide_is_reinstatable(
+    london: BrokerView, paris: BrokerView, sites_to_pay: tuple[str, ...]
+) -> None:
+    assert reinstatable(seen(london, paris)) == sites_to_pay
+
+
+def test_sites_that_were_renamed_while_something_is_owed_get_their_names_back(dr_ctl: Shell, survived: Sites) -> None:
+    path = dr_ctl.folder / "dr-ctl.yaml"
+    told = path.read_text(encoding="utf-8")
+    path.write_text(told.replace("  london:", "  oxford:").replace("  paris:", "  lyon:"), encoding="utf-8")
+    survived.come_back()
+    changes = list(survived.changes)
+
+    status, refused = dr_ctl("status", "--json"), dr_ctl("reinstate", "oxford", "--yes", "--json")
+    dr_ctl("monitor", "--for", "50ms", "--auto-reinstate", "--quiet")
+
+    assert (status.code, "DR-STATE-002" in status.ids) == (0, True)
+    assert (refused.code, refused.ids[0], survived.changes) == (10, "DR-STATE-002", changes)
+    assert dr_ctl("fence", "oxford", "--dry-run").code == 0
+    path.write_text(told, encoding="utf-8")
+    assert dr_ctl("reinstate", "london", "--yes").code == 0
+    assert owed(dr_ctl("status", "--json")) == []
+
+
+PARIS = at_both("orders.in", depth=4)[1]
+REFUSED = Silent(PAIR, "london", Unreachable("refused", refused=True), ports_refuse=True)
+AWAY = Silent(PAIR, "london", Unreachable("no route", refused=False))
+
+
+@dataclass
+class Clock:
+    began: datetime
+    at_s: float = 0.0
+
+    def now(self) -> datetime:
+        return self.began + timedelta(seconds=self.at_s)
+
+    def monotonic(self) -> float:
+        return self.at_s
+
+    def sleep(self, seconds: float) -> None:
+        self.at_s += seconds
+
+
+def test_a_site_that_was_down_and_is_not_seen_any_more_may_have_lived_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = Shell(tmp_path, capsys).settings()
+    clock = Clock(row.moment(PARIS.now_ms * 1000))
+    write([replace(each, ts=clock.began + (each.ts - at(0))) for each in STEADY], tmp_path / "history")
+    price = FailoverPrice(load(path), "london", clock)
+    told = []
+    for second, view in ((12, REFUSED), (14, REFUSED), (16, AWAY), (18, REFUSED)):
+        clock.at_s = second
+        price.saw(seen(view, PARIS))
+        told.append(price.bounds()["lost"]["at_most"])  # type: ignore[call-overload, index]
+
+    assert told == [7 + came(2), 7 + came(2), 7 + came(6), 7 + came(8)]

@@ -1,20 +1,36 @@
-"""Help: every command has it, names its options, and speaks of this tool alone."""
+"""Help, explanations, schemas and completion, and that every command a text of dr-ctl names exists."""
 
 from __future__ import annotations
 
+import ast
+import itertools
+import json
 import re
 import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
+from jsonschema import Draft202012Validator
+from typer import Exit
+from typer._click.exceptions import UsageError
+from typer.core import TyperGroup
+from typer.main import get_command
 
+from dr_ctl.application import explaining
+from dr_ctl.application.documents.schema import data_types, schema_of
 from dr_ctl.cli.added import TEXTS, added
-from dr_ctl.cli.app import app
+from dr_ctl.cli.app import app, run
 from dr_ctl.cli.helping import SECTIONS
 from dr_ctl.core.exit_codes import MEANINGS
 from dr_ctl.core.model import ExitCode
 from tests.cli.conftest import Shell
-from tests.cli.test_commands_in_texts import whole, why_not
+from tests.cli.installation import Installation
+from tests.documents import hold
 
 COMMON = ("--output", "--json", "--quiet", "--warn-exit", "-h, --help")
 GROUPS = ("runs", "runbook", "rpo", "lab", "link")
@@ -144,3 +160,253 @@ def test_it_says_which_version_it_is(dr_ctl: Shell) -> None:
     ended = dr_ctl("--version")
 
     assert (ended.code, ended.out, ended.err) == (0, f"dr-ctl {version('dr-ctl')}\n", "")
+
+
+SOURCES: Final = Path(__file__).parents[2] / "dr_ctl"
+COMMAND: Final = re.compile(r"`dr-ctl ([^`]+)`")
+HOLE: Final = "\0"  # where an f-string puts a value
+WORD: Final = re.compile(r"^\[?[A-Z][A-Z|=-]*…?\]?$")
+# What stands for a name that only the reader knows, by the option before it or by the word itself.
+AFTER: Final = {"--out": "plan.json", "--for": "swapover"}
+VALUES: Final = {"CODE": "22", "T": "1m", "N": "3", "QUEUE=N": "orders=3", "OPERATION": "swapover"}
+NOT_TYPED: Final = ("COMMAND", "…")  # a sentence about any command
+
+
+def whole() -> Any:
+    return get_command(app)
+
+
+def why_not(words: list[str], command: Any) -> str | None:
+    """The reason why the real command line does not take these words; nothing is carried out."""
+    try:
+        context = command.make_context("dr-ctl", [*words])
+        while isinstance(context.command, TyperGroup):
+            if not (rest := [*context._protected_args, *context.args]):
+                return "no command"
+            name, found, rest = context.command.resolve_command(context, rest)
+            assert found is not None
+            context = found.make_context(name, rest, parent=context)
+    except Exit:
+        return None  # --help
+    except UsageError as error:
+        return error.format_message()
+    return None
+
+
+def filled(text: str) -> Iterator[list[str]]:
+    """The words of a command with names in the place of placeholders; values of f-strings as a name, or as nothing."""
+    holes = text.count(HOLE)
+    for choice in itertools.islice(itertools.product(("london", ""), repeat=holes), 64):
+        between = text.split(HOLE)
+        words = shlex.split("".join(itertools.chain(*itertools.zip_longest(between, choice, fillvalue=""))))
+        pairs = zip(["", *words], words, strict=False)
+        yield [AFTER.get(before) or VALUES.get(word, "london" if WORD.match(word) else word) for before, word in pairs]
+
+
+def in_sources() -> Iterator[tuple[str, str]]:
+    for path in sorted(SOURCES.rglob("*.py")):
+        source, inside = path.read_text("utf-8"), set[int]()
+        if "`dr-ctl " not in source:
+            continue
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.JoinedStr):
+                inside |= {id(each) for each in ast.walk(node) if each is not node}
+                text = "".join(str(each.value) if isinstance(each, ast.Constant) else HOLE for each in node.values)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inside:
+                text = node.value
+            else:
+                continue
+            yield from ((f"{path.relative_to(SOURCES)}:{node.lineno}", each) for each in COMMAND.findall(text))
+
+
+def in_tables() -> Iterator[tuple[str, str]]:
+    for entry in (*explaining.codes().values(), *explaining.findings().values()):
+        for text in (entry.what, entry.do, entry.costs, entry.undo):
+            yield from ((entry.name, each) for each in COMMAND.findall(text))
+
+
+@pytest.mark.parametrize("found", [in_tables, in_sources], ids=["tables", "sources"])
+def test_the_command_line_takes_every_command_that_a_text_names(found: object) -> None:
+    command, wrong = whole(), []
+    named = sorted(set(found()))  # type: ignore[operator]
+    for where, text in named:
+        if text.startswith(HOLE) or any(each in text for each in NOT_TYPED):
+            continue
+        if all(why_not(words, command) for words in filled(text)):
+            wrong.append(f"{where}: `dr-ctl {text.replace(HOLE, '{}')}`")
+
+    assert len(named) > 50
+    assert wrong == [], "\n".join(wrong)
+
+
+def test_a_command_or_an_option_that_does_not_exist_is_found() -> None:
+    command = whole()
+
+    assert why_not(["fence", "london", "--queues", "orders.#"], command) is None
+    assert why_not(["fense", "london"], command)
+    assert why_not(["failover", "--to", "paris", "--queues", "orders.#"], command)
+
+
+@pytest.mark.parametrize("code", [ExitCode.REVERTED, ExitCode.INCOMPLETE, ExitCode.UNKNOWN, ExitCode.STRANDED])
+def test_an_end_after_which_somebody_has_to_act_names_a_command(code: ExitCode) -> None:
+    assert COMMAND.search(explaining.codes()[code].do)
+
+
+Offered = Callable[[str], list[str]]
+
+
+@pytest.fixture
+def offered(dr_ctl: Shell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Offered:
+    """The words that bash gets for a line, the last of which is being typed."""
+    (dr_ctl.folder / "dr-ctl.yaml").write_text("sites: {london: {}, paris: {}}\n", encoding="utf-8")
+    monkeypatch.setenv("_DR_CTL_COMPLETE", "complete_bash")
+
+    def words(line: str) -> list[str]:
+        monkeypatch.setenv("COMP_WORDS", line)
+        monkeypatch.setenv("COMP_CWORD", str(len(line.split(" ")) - 1))
+        with pytest.raises(SystemExit):
+            run([])
+        told = capsys.readouterr()
+        assert told.err == ""
+        return told.out.split()
+
+    return words
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("dr-ctl swapover --to ", ["london", "paris"]),
+        ("dr-ctl failover --presume-down p", ["paris"]),
+        ("dr-ctl fence l", ["london"]),
+        ("dr-ctl plan f", ["failover", "failback"]),
+        ("dr-ctl explain rever", ["reverted"]),
+        ("dr-ctl explain 2", ["2", "20", "21", "22", "23", "24"]),
+        ("dr-ctl explain DR-ROLE-019", ["DR-ROLE-019"]),
+        ("dr-ctl schema ru", ["runs", "runbook"]),
+        ("dr-ctl schema runs l", ["list"]),
+    ],
+)
+def test_names_are_completed(offered: Offered, line: str, words: list[str]) -> None:
+    assert offered(line) == words
+
+
+def test_the_settings_and_the_state_that_were_named_are_meant(dr_ctl: Shell, offered: Offered) -> None:
+    (dr_ctl.folder / "other.yaml").write_text("sites: {ghent: {}, ostend: {}}\n", encoding="utf-8")
+    for name in ("20261121T091512Z-swapover-paris-7f3a", "20261122T091512Z-failover-london-0001"):
+        (dr_ctl.state / "runs" / name).mkdir(parents=True)
+
+    assert offered("dr-ctl --config other.yaml swapover --to ") == ["ghent", "ostend"]
+    assert offered("dr-ctl runs show 2") == [
+        "20261122T091512Z-failover-london-0001",
+        "20261121T091512Z-swapover-paris-7f3a",
+    ]
+
+
+def test_what_cannot_be_read_offers_nothing(dr_ctl: Shell, offered: Offered) -> None:
+    (dr_ctl.folder / "dr-ctl.yaml").write_text("sites: {london: {}, paris: {}}\nbroken: [\n", encoding="utf-8")
+
+    assert offered("dr-ctl swapover --to ") == []
+    assert offered("dr-ctl runs show ") == []
+
+
+def test_a_shell_gets_it_of_the_program_itself(offered: Offered, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COMP_WORDS", "dr-ctl fence p")
+    monkeypatch.setenv("COMP_CWORD", "2")
+
+    program = [Path(sys.executable).with_name("dr-ctl")]
+    assert subprocess.run(program, capture_output=True, text=True, check=False).stdout.split() == ["paris"]
+
+
+@pytest.mark.parametrize(
+    "word", ["22", "DR-UNKNOWN", "DR-RUN-003", "dr-run-003", "reverted", "drain_timeout", *map(str, map(int, ExitCode))]
+)
+def test_each_says_what_is_so_what_to_do_what_it_costs_and_whether_it_can_be_undone(dr_ctl: Shell, word: str) -> None:
+    ended = dr_ctl("explain", word)
+
+    assert (ended.code, ended.err) == (0, "")
+    heads = [line.partition(":")[0] for line in ended.out.partition("\n\n")[2].splitlines() if line[0] != " "]
+    assert heads == ["To do", "Effect", "Undo"]
+    assert all(len(line) <= 80 for line in ended.out.splitlines())
+    assert not (dr_ctl.folder / "dr-ctl.yaml").exists()
+
+
+def test_a_script_gets_the_same(dr_ctl: Shell) -> None:
+    entry = explaining.findings()["DR-ALIVE-001"]
+
+    told = dr_ctl("explain", "DR-ALIVE-001", "--json").document["data"]
+
+    assert told == {"id": entry.name, "what": entry.what, "do": entry.do, "costs": entry.costs, "undo": entry.undo}
+
+
+@pytest.mark.parametrize("word", ["99", "DR-NONE-001", "22.5", ""])
+def test_what_there_is_not_is_a_usage_error_with_its_remedy(dr_ctl: Shell, word: str) -> None:
+    ended = dr_ctl("explain", word, "--json")
+
+    assert ended.code == 2
+    assert "dr-ctl explain 22" in ended.document["findings"][0]["remedy"]
+
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_every_command_has_a_schema_and_no_other_has() -> None:
+    assert set(data_types()) == commands()
+
+
+def test_each_is_a_schema_and_names_its_command() -> None:
+    for command in data_types():
+        schema = schema_of(command)
+
+        Draft202012Validator.check_schema(schema)
+        assert command in schema["title"]
+
+
+def test_as_text_it_is_the_schema_and_nothing_else(dr_ctl: Shell) -> None:
+    ended = dr_ctl("schema", "runs", "list")
+
+    assert (ended.code, ended.err) == (0, "")
+    assert json.loads(ended.out) == schema_of("runs list")
+    assert dr_ctl("schema", "runs", "list", "--json").document["data"]["schema"] == schema_of("runs list")
+
+
+def test_without_a_command_it_is_the_settings_schema(dr_ctl: Shell) -> None:
+    kept = json.loads((ROOT / "docs" / "settings.schema.json").read_text(encoding="utf-8"))
+
+    assert json.loads(dr_ctl("schema").out) == kept
+
+
+def test_a_word_that_is_no_command_is_a_usage_error_that_names_the_commands(dr_ctl: Shell) -> None:
+    ended = dr_ctl("schema", "runs", "--json")
+
+    assert ended.code == 2
+    assert "runs list" in ended.document["findings"][0]["remedy"]
+
+
+def wrong_type(document: dict[str, Any]) -> None:
+    document["data"]["open_run"] = 3
+
+
+def key_missing(document: dict[str, Any]) -> None:
+    del document["data"]["sites"]
+
+
+def key_added(document: dict[str, Any]) -> None:
+    document["data"]["links"][0]["speed"] = 1
+
+
+def no_such_outcome(document: dict[str, Any]) -> None:
+    document["outcome"] = "fine"
+
+
+@pytest.mark.parametrize("spoil", [wrong_type, key_missing, key_added, no_such_outcome])
+def test_a_document_that_is_not_as_its_schema_says_is_noticed(
+    dr_ctl: Shell, installation: Installation, spoil: Any
+) -> None:
+    document = dr_ctl("status", "--json").document
+    hold(document)
+
+    spoil(document)
+
+    with pytest.raises(AssertionError):
+        hold(document)

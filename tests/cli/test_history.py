@@ -17,13 +17,11 @@ from dr_ctl.engine.plan import Ask, PlannedStep
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from tests.cli.conftest import Shell
+from tests.cli.installation import Sites
 from tests.cli.moving import ACCEPTED, failover
-from tests.cli.sites import Sites, sites
 from tests.report import scribe
-from tests.report.scribe import Scribe, call
+from tests.report.scribe import NAME, Scribe, call
 
-__all__ = ["sites"]  # a fixture
-RUN = "20261121T020000Z-swapover-paris-7f3a"
 BEGIN = datetime(2026, 11, 21, 2, 0, tzinfo=UTC)
 
 
@@ -41,12 +39,6 @@ def _rows(site: str, spells: tuple[tuple[str, datetime, datetime], ...]) -> Iter
 
 def at(seconds: float) -> datetime:
     return BEGIN + timedelta(seconds=seconds)
-
-
-def folder(dr_ctl: Shell, name: str = RUN) -> Path:
-    path = dr_ctl.state / "runs" / name
-    path.mkdir(parents=True)
-    return path
 
 
 def told(dr_ctl: Shell, *words: str) -> list[dict[str, Any]]:
@@ -81,7 +73,7 @@ def fenced(path: Path, code: int, outcome: str, served: dict[str, str | None]) -
 
 class TestRunsAlone:
     def test_a_move_says_who_why_and_how_long(self, dr_ctl: Shell) -> None:
-        scribe.done(folder(dr_ctl))
+        scribe.done(dr_ctl.run())
 
         [turn] = told(dr_ctl)
 
@@ -91,12 +83,12 @@ class TestRunsAlone:
             "serving": "paris",
             "known": True,
             "out_s": {"at_least": 4.0, "at_most": 4.0},
-            "run": RUN,
+            "run": NAME,
             "epoch": 7,
             "by": "ada@ops-1",
             "reason": "CHG-4711",
             "outcome": "ok",
-            "text": f"swapover: CHG-4711 ({RUN})",
+            "text": f"swapover: CHG-4711 ({NAME})",
         }
         heading, row, last = dr_ctl("history").out.splitlines()
         cells = [
@@ -118,15 +110,15 @@ class TestRunsAlone:
     def test_who_serves_after_a_fence_is_what_its_result_says(
         self, dr_ctl: Shell, served: dict[str, str | None], serving: str | None, known: bool, left: str
     ) -> None:
-        fenced(folder(dr_ctl), 0, "ok", served)
+        fenced(dr_ctl.run(), 0, "ok", served)
 
         [turn] = told(dr_ctl)
 
         assert (turn["serving"], turn["known"]) == (serving, known)
-        assert turn["text"].endswith(f"({RUN}){left}")
+        assert turn["text"].endswith(f"({NAME}){left}")
 
     def test_an_end_that_is_not_known_is_no_end_without_service(self, dr_ctl: Shell) -> None:
-        fenced(folder(dr_ctl), 22, "unknown", {"orders-1": None})
+        fenced(dr_ctl.run(), 22, "unknown", {"orders-1": None})
 
         [turn] = told(dr_ctl)
 
@@ -136,7 +128,7 @@ class TestRunsAlone:
 
 @pytest.fixture
 def watched(dr_ctl: Shell) -> Shell:
-    dr_ctl.settings("http://london:8161/console/jolokia", "http://paris:8161/console/jolokia")
+    dr_ctl.settings()
     return dr_ctl
 
 
@@ -146,13 +138,13 @@ class TestLooks:
         self, watched: Shell, lost: str, at_least: float | None
     ) -> None:
         """One that gave no answer was not seen to."""
-        failed_over(folder(watched))
+        failed_over(watched.run())
         looks(watched, "london", ("serving", at(-60), at(-8)), (lost, at(-7), at(60)))
         looks(watched, "paris", ("standby", at(-60), at(4)), ("serving", at(6), at(60)))
 
         before, turn = told(watched)[-2:]
 
-        assert (turn["run"], turn["at"]) == (RUN, "2026-11-21T02:00:05.000Z")
+        assert (turn["run"], turn["at"]) == (NAME, "2026-11-21T02:00:05.000Z")
         assert turn["out_s"] == {"at_least": at_least, "at_most": 13.0}
         if at_least:
             assert (before["serving"], before["at"]) == (None, "2026-11-21T01:59:53.000Z")
@@ -164,11 +156,11 @@ class TestLooks:
         assert len(told(watched)) == 1
 
     def test_since_leaves_out_what_was_before(self, watched: Shell) -> None:
-        scribe.done(folder(watched))
+        scribe.done(watched.run())
         looks(watched, "london", ("serving", at(-60), at(0)))
         looks(watched, "paris", ("serving", at(8), at(60)))
 
-        assert [turn["run"] for turn in told(watched, "--since", "2026-11-21T02:00:01Z")] == [RUN]
+        assert [turn["run"] for turn in told(watched, "--since", "2026-11-21T02:00:01Z")] == [NAME]
         assert told(watched, "--since", "2026-11-21T02:10:00Z") == []
 
     def test_a_file_that_is_torn_is_named(self, watched: Shell) -> None:

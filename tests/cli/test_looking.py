@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import re
 import signal
+import socket
 import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
 from typing import Any
@@ -12,12 +17,16 @@ from typing import Any
 import pytest
 
 from dr_ctl.application.looking import looking
+from dr_ctl.core.clock import SystemClock
 from dr_ctl.core.errors import Stopped
 from dr_ctl.core.patience import Patience
 from dr_ctl.topologies import registry
 from dr_ctl_lab.played import PlayedTwin
 from tests.cli.conftest import Shell
 from tests.cli.installation import Installation
+from tests.cli.terminal import at_terminal
+from tests.cli.test_preflight import keep
+from tests.looks import looked
 from tests.twin.subject import Client
 
 
@@ -101,3 +110,249 @@ def test_looking_changes_nothing_anywhere(dr_ctl: Shell, installation: Installat
 
     assert dr_ctl(*words).code == 0
     assert (installation.changes, installation.settable, dr_ctl.state.exists()) == ([], before, False)
+
+
+def verdicts(dr_ctl: Shell, *words: str) -> dict[str, Any]:
+    told: dict[str, Any] = dr_ctl("validate", *words, "--json").document["data"]["operations"]
+    return told
+
+
+def as_it_is(installation: Installation) -> None:
+    """London serves, Paris waits."""
+
+
+def closed(installation: Installation) -> None:
+    installation.london.keep_out()
+
+
+def moved(installation: Installation) -> None:
+    installation.london.keep_out()
+    installation.paris.let_in()
+
+
+def both(installation: Installation) -> None:
+    installation.paris.let_in()
+
+
+def stopped(installation: Installation) -> None:
+    installation.london.broker.link.started = False
+
+
+def killed(installation: Installation) -> None:
+    installation.twin.kill("london")
+
+
+@pytest.mark.parametrize("to", ["london", "paris"])
+@pytest.mark.parametrize("situation", [as_it_is, closed, moved, both, stopped, killed])
+def test_a_dry_run_with_what_it_needs_answers_what_the_verdict_says(
+    dr_ctl: Shell, installation: Installation, situation: Callable[[Installation], None], to: str
+) -> None:
+    situation(installation)
+
+    for name, told in verdicts(dr_ctl, "--to", to).items():
+        site = [to] if name == "reinstate" else ["--to", to]
+        needs = [word.replace("TEXT", "it is gone") for need in told["needs"] for word in need.split(" ")]
+        ended = dr_ctl(name, *site, *needs, "--dry-run", "--json")
+        waits = "not attached" in told["verdict"]  # the checks do not refuse that: the run would wait, and give up
+        priced = told["verdict"].startswith("refused without --")  # who owns the limit may say those words
+        is_well = told["exit_code"] == 0 or waits or priced
+        assert (ended.code == 0) is is_well, (name, told, ended.document["summary"])
+        assert ("ready" in told["verdict"].split(" ")[:1][0]) <= (told["exit_code"] == 0)
+
+
+def test_every_check_has_a_name_a_verdict_its_evidence_and_its_age(dr_ctl: Shell, installation: Installation) -> None:
+    ended = dr_ctl("validate", "--verbose", "--json")
+    text = dr_ctl("validate", "--verbose").out
+
+    checks = ended.document["data"]["checks"]
+    assert len({each["name"] for each in checks}) >= 40
+    assert {each["verdict"] for each in checks} <= {"holds", "warns", "fails", "not read"}
+    assert all(each["evidence"] and each["age_s"] >= 0 for each in checks if each["verdict"] != "not read")
+    assert all(f"{each['verdict']:<8}  {each['name']} (" in text for each in checks)
+    assert f"{len(checks)} checks: " in text
+    assert dr_ctl("--verbose", "validate", "--json").document["data"].keys() == ended.document["data"].keys()
+
+
+def test_what_was_not_read_is_said_and_never_ready(dr_ctl: Shell, installation: Installation, nobody: str) -> None:
+    dr_ctl.settings(nobody, installation.urls["paris"])
+
+    told = dr_ctl("validate", "--verbose", "--json").document["data"]
+
+    of_london = [each for each in told["checks"] if each["where"] == "london/orders-1"]
+    assert len(of_london) > 20
+    assert {(each["verdict"], each["evidence"], each["age_s"]) for each in of_london} == {("not read", None, None)}
+    assert "ready" not in {told["operations"][name]["verdict"] for name in ("swapover", "failback", "reinstate")}
+
+
+def test_what_fails_names_its_finding(dr_ctl: Shell, installation: Installation) -> None:
+    installation.london.broker.link.started = False
+
+    checks = dr_ctl("validate", "--verbose", "--json").document["data"]["checks"]
+
+    [link] = [each for each in checks if each["findings"] == ["DR-LINK-003"]]
+    assert (link["where"], link["name"], link["verdict"]) == ("london/orders-1", "the link is started", "fails")
+
+
+LEAST_S = 1.0
+
+
+@pytest.fixture
+def stop(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], list[float]]:
+    """After so many looks a signal comes; gives the times that were waited for."""
+
+    def stopped(looks: int, signum: int) -> list[float]:
+        waits: list[float] = []
+
+        def sleep(clock: SystemClock, seconds: float) -> None:
+            if seconds < LEAST_S:
+                return  # within a look
+            waits.append(seconds)
+            if len(waits) == looks:
+                raise Stopped(signum)
+
+        monkeypatch.setattr(SystemClock, "sleep", sleep)
+        return waits
+
+    return stopped
+
+
+def test_where_there_is_no_terminal_each_look_is_a_block_with_its_time(
+    dr_ctl: Shell, installation: Installation, stop: Callable[[int, int], list[float]]
+) -> None:
+    waits = stop(3, signal.SIGINT)
+
+    ended = dr_ctl("status", "--watch", "--every", "4s")
+
+    *blocks, last = ended.out.split("\n\n")
+    assert (ended.code, last) == (0, "no longer watched, after 3 look(s)\n")
+    assert len(blocks) == 3
+    for block in blocks:
+        first, *rest = block.splitlines()
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", first)
+        assert (rest[0].split(), rest[-1]) == (["london", "serving"], "london serves")
+    assert all(3 < wait <= 4 for wait in waits), "the time of the look is part of the interval"
+
+
+def test_as_json_each_look_is_a_document_and_the_end_is_one(
+    dr_ctl: Shell, installation: Installation, stop: Callable[[int, int], list[float]]
+) -> None:
+    stop(2, signal.SIGINT)
+
+    ended = dr_ctl("status", "--watch", "--json")
+
+    first, second, last = map(json.loads, ended.out.splitlines())
+    assert [each["summary"] for each in (first, second)] == ["london serves"] * 2
+    assert (ended.code, last["outcome"], last["data"]) == (0, "ok", {})
+
+
+def test_another_signal_is_an_interruption(
+    dr_ctl: Shell, installation: Installation, stop: Callable[[int, int], list[float]]
+) -> None:
+    stop(1, signal.SIGTERM)
+
+    assert dr_ctl("status", "--watch").code == 143
+
+
+@pytest.mark.wire
+def test_at_a_terminal_it_is_in_place_and_its_last_look_stays(dr_ctl: Shell, installation: Installation) -> None:
+    with at_terminal("status", "--watch", "--every", "100ms") as terminal:
+        first = terminal.until("link london attached")
+        installation.london.keep_out()
+        changed = terminal.until("no site serves; before: london serves")
+        terminal.type("\x03")
+        code = terminal.ended()
+
+    assert re.search(r"orders: as seen at \d\d:\d\d:\d\d UTC, 0 s ago; every 0.1 s  \(Ctrl-C ends\)", first)
+    assert "DR-ROLE-015" in changed, "what is wrong stands above the sites"
+    assert code == 0
+    before, after = terminal.drawn.split("\x1b[?1049l")
+    assert "\x1b[?1049h" in before
+    assert "no site serves" in after
+    assert re.search(r"no longer watched, after \d+ look\(s\)", after)
+    assert "DR-INTERRUPTED" not in terminal.drawn
+
+
+@pytest.mark.wire
+def test_what_does_not_fit_is_counted_and_what_matters_fits(dr_ctl: Shell, installation: Installation) -> None:
+    installation.london.keep_out()
+
+    with at_terminal("status", "--watch", rows=8, columns=60) as terminal:
+        text = terminal.until("more lines: `dr-ctl status` has all of them")
+
+    assert "no site serves" in text
+    assert "DR-ROLE-015" in text
+
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = [each for each in sorted((ROOT / "examples").glob("*.yaml")) if "\ntopology:" in each.read_text("utf-8")]
+PEM = re.compile(r"^ +tls: .*ca: ", re.MULTILINE)
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is called, and no password is known."""
+
+    def never(*_: Any) -> None:
+        raise AssertionError("a connection was made")
+
+    monkeypatch.setattr(socket.socket, "connect", never)
+    monkeypatch.setattr(socket, "getaddrinfo", never)
+    for site in ("LONDON", "PARIS"):
+        monkeypatch.delenv(f"{site}_PASSWORD", raising=False)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda it: it.stem)
+def test_every_example_stands_but_for_certificates_that_it_does_not_have(dr_ctl: Shell, example: Path) -> None:
+    text = example.read_text(encoding="utf-8")
+
+    ended = dr_ctl("--config", str(example), "validate", "--offline", "--json")
+
+    assert (ended.code, ended.ids) == ((10, ["DR-SETTINGS-001"]) if PEM.search(text) else (0, [])), ended.document
+    assert all(".tls.ca" in each["text"] for each in ended.document["findings"])  # these are the installation's own
+    assert not dr_ctl.state.exists()
+
+
+@pytest.mark.parametrize("name", ["LONDON PASSWORD", "$LONDON_PASSWORD", "", "9LIVES"])
+def test_a_secret_of_a_variable_that_no_shell_can_set_is_a_mistake_of_the_file(dr_ctl: Shell, name: str) -> None:
+    dr_ctl.settings(password={"env": name})
+
+    ended = dr_ctl("validate", "--offline", "--json")
+
+    assert ended.code == 2
+    assert "is not the name of an environment variable, as in LONDON_PASSWORD" in ended.document["findings"][0]["text"]
+
+
+def test_a_command_that_many_places_name_is_told_once(dr_ctl: Shell) -> None:
+    after = [{"run": ["./tell.sh"], "on": [word]} for word in ("ok", "reverted")]
+    dr_ctl.settings(hooks={"fence-host": {"run": ["./tell.sh"]}}, after=after)
+
+    ended = dr_ctl("validate", "--offline", "--json")
+
+    [finding] = ended.document["findings"]
+    assert finding["text"].endswith("tell.sh is not there (hooks.fence-host.run; after.0.run; after.1.run)")
+
+
+def test_a_failover_is_ready_where_a_monitor_looks_and_its_price_is_allowed(
+    dr_ctl: Shell, installation: Installation
+) -> None:
+    looked(dr_ctl.folder)
+    keep(dr_ctl)
+
+    ended = dr_ctl("validate", "--for", "failover", "--json")
+
+    assert ended.document["summary"] == "failover to paris: refused while london serves; if london is lost: ready"
+    assert [each for each in ended.document["findings"] if each["severity"] == "warning"] == []
+
+
+@pytest.mark.parametrize(("minutes", "is_told"), [(10, False), (18, True), (92 * 24 * 60, True)])
+def test_an_estimate_that_a_run_would_not_take_is_told_as_old(
+    dr_ctl: Shell, installation: Installation, minutes: float, is_told: bool
+) -> None:
+    looked(dr_ctl.folder)
+    keep(dr_ctl, minutes_ago=minutes)
+
+    ended = dr_ctl("validate", "--verbose", "--json")
+
+    [check] = [each for each in ended.document["data"]["checks"] if each["name"] == "an estimate is stored, and fresh"]
+    assert ("DR-RPO-018" in ended.ids) is is_told
+    assert check["verdict"] == ("warns" if is_told else "holds")

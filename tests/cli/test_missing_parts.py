@@ -15,13 +15,10 @@ import pytest
 from dr_ctl.core.lacking import without
 from dr_ctl_lab.lab.distribution import maven, need_java
 from tests.cli.conftest import Shell
-from tests.cli.installation import Installation
-from tests.cli.sites import Sites, sites
+from tests.cli.installation import Installation, Sites
 from tests.documents import hold
 from tests.looks import looked
 from tests.report.scribe import NAME, done
-
-__all__ = ["sites"]  # a fixture
 
 # Commands one after the other in one process, in which these packages are not there.
 ALONE = """
@@ -78,9 +75,7 @@ def test_a_failover_works_without_the_packages_that_read_the_history(dr_ctl: She
 
 def test_schemas_examples_and_past_runs_are_shown_without_them(dr_ctl: Shell, nobody: str) -> None:
     looked(dr_ctl.folder)
-    run = dr_ctl.state / "runs" / NAME
-    run.mkdir(parents=True)
-    done(run)
+    run = done(dr_ctl.run()).folder
 
     *documents, history = ended(
         *("schema rpo backtest", "init --examples written", "explain missing", "runs list", f"runs show {NAME}"),

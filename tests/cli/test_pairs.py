@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-import yaml
 
 from dr_ctl_lab.played import PlayedTwin
 from tests.cli.conftest import Shell
@@ -76,12 +75,10 @@ class TestLostAndBack:
         self, dr_ctl: Shell, pairs: Pairs
     ) -> None:
         self.close_all(pairs, "paris", but=("orders-1",))
-        path = dr_ctl.folder / "dr-ctl.yaml"
-        told = yaml.safe_load(path.read_text(encoding="utf-8"))
-        for broker in told["sites"]["london"]["brokers"]:
-            # Nobody is there; its clients' doors are not known.
-            broker["jolokia"] = f"http://127.0.0.1:9/{broker['name']}/jolokia"
-        path.write_text(yaml.safe_dump(told), encoding="utf-8")
+        with dr_ctl.edited() as told:
+            for broker in told["sites"]["london"]["brokers"]:
+                # Nobody is there; its clients' doors are not known.
+                broker["jolokia"] = f"http://127.0.0.1:9/{broker['name']}/jolokia"
 
         ended = failover(dr_ctl, "--yes", *ACCEPTED)
 

@@ -3,6 +3,7 @@ stays; a run that ends early takes it along."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -15,19 +16,24 @@ from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
-import yaml
 
+from dr_ctl.application import at_stake
+from dr_ctl.application.estimates import StoredEstimate
 from dr_ctl.application.preflight import Preflight
+from dr_ctl.cli import reconciling
 from dr_ctl.core.clock import SystemClock
 from dr_ctl.core.model import Finding, Severity
 from dr_ctl.core.system import system
 from dr_ctl.engine import executor
 from dr_ctl.engine.outcome import Done, NotNeeded
 from dr_ctl.rpo.estimate import request
-from dr_ctl.rpo.estimate.stored import store
+from dr_ctl.rpo.estimate.result import LossClass, LossLimit, Objectives
+from dr_ctl.rpo.estimate.stored import place, store
 from dr_ctl.rpo.history.files import write
+from dr_ctl.rpo.ledgers.reconcile import KINDS, Part, Reconciled
 from dr_ctl.settings.loader import load
 from dr_ctl.settings.model import Place
 from tests.cli.conftest import Shell
@@ -195,12 +201,6 @@ def silent_master() -> Iterator[str]:
         yield f"spark://127.0.0.1:{listener.getsockname()[1]}"
 
 
-def settings_with(dr_ctl: Shell, **more: object) -> None:
-    path = dr_ctl.folder / "dr-ctl.yaml"
-    told = yaml.safe_load(path.read_text(encoding="utf-8"))
-    path.write_text(yaml.safe_dump({**told, **more}), encoding="utf-8")
-
-
 @pytest.mark.wire
 @pytest.mark.spark
 @pytest.mark.deep
@@ -210,7 +210,7 @@ def test_a_swapover_whose_spark_hangs_ends_it_before_it_quiesces(
     monkeypatch.setenv("TMPDIR", str(dr_ctl.folder / "scratch"))
     (dr_ctl.folder / "scratch").mkdir()
     write(history("london"), dr_ctl.folder / "history")
-    settings_with(dr_ctl, spark={"master": silent_master, "conf": {"spark.driver.host": "127.0.0.1"}})
+    dr_ctl.add(spark={"master": silent_master, "conf": {"spark.driver.host": "127.0.0.1"}})
     runbooks = dr_ctl.folder / "runbooks"
     assert dr_ctl("runbook", "show", "swapover").code == 0
     shipped = Path(__file__).parents[2] / "runbooks"
@@ -218,7 +218,7 @@ def test_a_swapover_whose_spark_hangs_ends_it_before_it_quiesces(
     for book in shipped.glob("*.yaml"):
         text = book.read_text(encoding="utf-8")
         (runbooks / book.name).write_text(text.replace("- estimate: {}", "- estimate: {within: 8s}"), encoding="utf-8")
-    settings_with(dr_ctl, runbooks="runbooks")
+    dr_ctl.add(runbooks="runbooks")
     seen: list[list[int]] = []
     installation.london.before_change = lambda operation: seen.append(running(dr_ctl.folder / "scratch"))
 
@@ -251,3 +251,193 @@ def test_ctrl_c_ends_an_estimate_and_its_java(dr_ctl: Shell, installation: Insta
     assert asked.wait(WITHIN_S) == 130
     until_gone(scratch)
     assert not any(scratch.glob("dr-ctl-spark-*"))
+
+
+def keep(dr_ctl: Shell, *, minutes_ago: float = 3, lost: int = 7) -> None:
+    (dr_ctl.folder / "history").mkdir(exist_ok=True)
+    store(Place.at(dr_ctl.folder / "history"), answer(lost=lost), system().now() - timedelta(minutes=minutes_ago))
+
+
+def test_status_shows_it_with_its_age(dr_ctl: Shell, installation: Installation) -> None:
+    without = dr_ctl("status", "--json")
+    keep(dr_ctl)
+
+    told, text = dr_ctl("status", "--json"), dr_ctl("status")
+
+    assert without.document["data"]["estimate"] is None
+    estimate = told.document["data"]["estimate"]
+    assert estimate["total"]["loss"]["now"] == 7
+    assert 180 <= estimate["age_s"] < 240
+    assert "estimate of london, 3 min" in text.out
+    assert " old: p99 of all readings: messages lost 9, age of the oldest 1.50 s" in text.out
+    assert "drain not known; objectives met" in text.out
+    assert "messages lost 7" not in text.out, "what a failover would cost now is its own figure"
+    assert "DR-RPO-018" not in told.ids
+
+
+def test_one_that_was_made_in_an_outage_says_as_of_when(dr_ctl: Shell, installation: Installation) -> None:
+    keep(dr_ctl)
+    file = place(dr_ctl.folder / "history", "london")
+    told = json.loads(file.read_text())
+    outage = {"last_served": "2026-03-01T18:55:53.000Z", "role": "down", "seen_at": "2026-03-01T18:56:00.000Z"}
+    told["data"]["outage"] = outage
+    file.write_text(json.dumps(told))
+
+    shown = dr_ctl("status", "--json"), dr_ctl("status")
+
+    assert shown[0].document["data"]["estimate"]["outage"] == outage
+    as_of = "as of 2026-03-01T18:55:53.000Z, before the outage of london; not the price of a failover now"
+    assert as_of in " ".join(shown[1].out.split())
+
+
+def test_an_old_one_and_a_torn_one_are_findings(dr_ctl: Shell, installation: Installation) -> None:
+    keep(dr_ctl, minutes_ago=120)
+    old = dr_ctl("status", "--json")
+    place(dr_ctl.folder / "history", "london").write_text("{")
+    torn = dr_ctl("status", "--json")
+
+    assert "DR-RPO-018" in old.ids
+    assert "DR-RPO-017" in torn.ids
+    assert torn.document["data"]["estimate"] is None
+
+
+def test_a_plan_shows_it(dr_ctl: Shell, installation: Installation) -> None:
+    keep(dr_ctl)
+
+    assert dr_ctl("plan", "swapover", "--to", "paris", "--json").document["data"]["estimate"]["site"] == "london"
+
+
+def test_a_failovers_estimate_is_the_stored_one_and_asks_nobody(dr_ctl: Shell, installation: Installation) -> None:
+    def never(seconds: float) -> None:
+        raise AssertionError
+
+    estimator = StoredEstimate(load(dr_ctl.folder / "dr-ctl.yaml"), "london")
+    without = estimator.end(within_s=0, wait=never)
+    keep(dr_ctl)
+    estimator.begin()
+
+    outcome = estimator.end(within_s=0, wait=never)
+
+    assert isinstance(without, NotNeeded)
+    assert "no estimate of london is stored" in without.text
+    assert isinstance(outcome, Done)
+    estimate = outcome.evidence["estimate"]
+    assert isinstance(estimate, dict)
+    assert estimate["made_at"] < system().now().isoformat()
+    assert outcome.text.endswith("the bounds hold now")
+    assert "messages lost" not in outcome.text
+
+
+CLASSES = (LossClass(("audit.#",), LossLimit(8, 2.0)),)
+LIKELY: dict[str, Any] = {
+    "loss": {"p99": 214, "likely": {"p99": 15}},
+    "age_s": {"p99": 0.5, "likely": {"p99": 0.1}},
+}
+SEEN: dict[str, Any] = {"loss": {"p99": 9}, "age_s": {"p99": 1.5}}
+
+
+@pytest.mark.parametrize(
+    ("verdict", "total", "limits", "text"),
+    [
+        (
+            "missed",
+            SEEN,
+            Objectives(LossLimit(9, 1.0), CLASSES),
+            (
+                "objectives missed: the oldest 1.50 s old where 1.00 s are allowed; "
+                "9 message(s) of audit.# lost where 8 are allowed"
+            ),
+        ),
+        (None, SEEN, None, "no objectives set"),
+        (
+            "unknown",
+            LIKELY,
+            Objectives(LossLimit(200, 1.0), ()),
+            "objectives: cannot tell: messages lost likely 15, at most 214, where 200 are allowed",
+        ),
+        (
+            "missed",
+            LIKELY,
+            Objectives(LossLimit(14, 1.0), ()),
+            "objectives missed: likely 15 message(s) lost where 14 are allowed",
+        ),
+        (
+            "unknown",
+            {"loss": {"p99": 0}, "age_s": {"p99": 0}},
+            Objectives(LossLimit(0, 1.0), ()),
+            "objectives: not known (too few readings, or too late); no violation seen",
+        ),
+        (
+            "unknown",
+            {"loss": {"p99": None}, "age_s": {"p99": 0}},
+            Objectives(LossLimit(0, 1.0), ()),
+            "objectives: not known",
+        ),
+    ],
+)
+def test_what_is_said_of_the_objectives(
+    verdict: str | None, total: dict[str, Any], limits: Objectives | None, text: str
+) -> None:
+    told = {"verdict": verdict, "total": total, "classes": [{"queues": ["audit.#"], **total}]}
+
+    said = at_stake.verdict(told, limits)
+
+    assert said.startswith(text)
+    assert ("no violation seen" in said) is ("no violation seen" in text)
+
+
+def found(tmp_path: Path, events: int = 9, **counts: int) -> Reconciled:
+    parts = {
+        kind: Part(counts.get(kind, 0), tmp_path / f"{kind}.jsonl", {"q": counts[kind]} if kind in counts else {})
+        for kind in KINDS
+    }
+    return Reconciled(parts, {"sent": events} if events else {}, (Finding("DR-RPO-015", Severity.INFO, "x"),))
+
+
+@pytest.mark.parametrize(
+    ("counts", "code", "summary"),
+    [
+        ({}, 0, "nothing lost, nothing doubled"),
+        ({"recovered": 2}, 0, "2 recovered"),
+        ({"unexpected": 2}, 0, "2 unexpected"),
+        ({"unknown": 1}, 22, "1 unknown"),
+        ({"lost": 3, "unknown": 1}, 11, "3 lost, 1 unknown"),
+        ({"doubled": 4}, 11, "4 doubled"),
+    ],
+)
+def test_its_end_says_what_was_found(
+    dr_ctl: Shell, monkeypatch: pytest.MonkeyPatch, counts: dict[str, int], code: int, summary: str
+) -> None:
+    monkeypatch.setattr(reconciling, "make", lambda *given, **more: found(dr_ctl.folder, **counts))
+
+    ended = dr_ctl("rpo", "reconcile", "x.jsonl", "--json")
+
+    document = ended.document
+    assert (ended.code, document["exit_code"], document["summary"]) == (code, code, summary)
+    assert document["command"] == "rpo reconcile"
+    for kind in KINDS:
+        assert document["data"][kind]["count"] == counts.get(kind, 0)
+        assert document["data"][kind]["file"].endswith(f"{kind}.jsonl")
+    assert ("DR-RPO-016" in ended.ids) == ("unexpected" in counts)
+
+
+def test_the_ids_go_under_the_state_unless_told_otherwise(dr_ctl: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Path] = []
+    monkeypatch.setattr(reconciling, "make", lambda told, out, **more: asked.append(out) or found(dr_ctl.folder))
+
+    dr_ctl("rpo", "reconcile", "x.jsonl")
+    dr_ctl("rpo", "reconcile", "x.jsonl", "--out", "here")
+
+    assert asked[0].parent == dr_ctl.state / "reconcile"
+    assert asked[1] == Path("here")
+
+
+def test_what_is_no_ledger_ends_it_before_spark(dr_ctl: Shell) -> None:
+    (dr_ctl.folder / "a.txt").write_text("queue,id\n")
+
+    missing, wrong = dr_ctl("rpo", "reconcile", "none.jsonl", "--json"), dr_ctl("rpo", "reconcile", "a.txt", "--json")
+
+    assert (missing.code, wrong.code) == (2, 2)
+    assert "none.jsonl" in missing.document["findings"][0]["text"]
+    assert "a.txt: line 1" in wrong.document["findings"][0]["text"]
+    assert wrong.document["findings"][0]["remedy"]

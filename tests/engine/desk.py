@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 
-from dr_ctl.core.model import Role
+from dr_ctl.core.model import Finding, Json, Role, Severity
+from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.engine.entries import Entry, read
 from dr_ctl.engine.executor import Answer, Manner, NoHooks, RunResult, execute, undo
 from dr_ctl.engine.history import History, history
@@ -25,6 +26,9 @@ from tests.engine.machine import Driver, Killed, Machine, Recipe, Seen
 
 BOOK = load("swapover", shipped())
 ASK = Ask("swapover", "paris")
+LOSS = "DR-LOSS-001"
+FAILOVER, REINSTATE, FAILBACK = Ask("failover", "paris"), Ask("reinstate", "london"), Ask("failback", "london")
+DEBTS = tuple(Debt(kind, "london", "paris", "2026-11-21T02:00:00Z") for kind in DebtKind)
 BY = {"user": "ada", "host": "desk-1", "version": "0.1.0"}
 
 # What a run that nobody disturbs does, in its order, and what the sites are before and after it.
@@ -79,6 +83,27 @@ class Clock:
     def monotonic(self) -> float:
         self._at += 0.01
         return self._at
+
+
+@dataclass
+class Cost:
+    """What may be lost: so much at each time of asking, the last again and again; None is not known."""
+
+    lost: Sequence[int | None] = (0,)
+    asked: int = 0
+
+    def bounds(self) -> Mapping[str, Json]:
+        return {"lost": {"at_most": self.lost[0], "read_at": None}, "duplicates": {"at_most": 0, "read_at": None}}
+
+    def findings(self) -> Sequence[Finding]:
+        return ()
+
+    def too_high(self, ask: Ask) -> Finding | None:
+        now = self.lost[min(self.asked, len(self.lost) - 1)]
+        self.asked += 1
+        if ask.accept_loss == "unknown" or (now is not None and now <= (ask.accept_loss or 0)):
+            return None
+        return Finding(LOSS, Severity.ERROR, f"{now} may be lost", "Accept it.")
 
 
 @dataclass

@@ -18,8 +18,7 @@ from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.operations import FAILBACK, FAILOVER, FENCE, SWAPOVER, single_step
 from dr_ctl.engine.plan import Ask, Call, Plan
-from tests.engine.desk import Desk
-from tests.engine.lost import Cost
+from tests.engine.desk import Cost, Desk
 from tests.engine.machine import BRINGS, Fault, Killed, Machine, Site
 
 SITES: Final = ("london", "paris")

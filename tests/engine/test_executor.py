@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import os
+import signal
 from collections.abc import Callable
 from contextlib import closing
 from datetime import datetime
@@ -12,19 +14,23 @@ from typing import get_args
 import pytest
 
 from dr_ctl.core.errors import EnvironmentFault
-from dr_ctl.core.model import ExitCode
+from dr_ctl.core.model import ExitCode, Role
 from dr_ctl.engine import journal as journal_module
 from dr_ctl.engine.entries import read
-from dr_ctl.engine.executor import _EVENTS
+from dr_ctl.engine.executor import _EVENTS, Answer
 from dr_ctl.engine.hand import JournalHand
 from dr_ctl.engine.journal import Journal
 from dr_ctl.engine.outage import Outage
 from dr_ctl.engine.outcome import NotNeeded, Outcome, Refused, Unknown
-from dr_ctl.telemetry.events import StepEnded, StepStarted, nobody
+from dr_ctl.engine.plan import PlannedStep
+from dr_ctl.engine.stopping import StopAtOnce, StopRequest, stoppable
+from dr_ctl.telemetry.events import Event, StepEnded, StepStarted, WaitProgress, nobody
 from tests.engine.desk import (
     AFTER,
     BEFORE,
+    DEBTS,
     EFFECTS,
+    FAILBACK,
     MOVED,
     OPEN_PARIS,
     OPENING,
@@ -35,7 +41,7 @@ from tests.engine.desk import (
     a_plan,
     at_the,
 )
-from tests.engine.machine import Fault, Machine, paris
+from tests.engine.machine import Fault, Machine, back, paris
 
 
 def test_every_outcome_is_an_end_of_a_step() -> None:
@@ -253,9 +259,6 @@ def test_an_end_is_not_believed_where_it_is_not_seen(tmp_path: Path) -> None:
     assert ended.text == "every step succeeded, but london is unknown, paris is serving: look at london first"
 
 
-# What cannot be written is not done
-
-
 def test_a_call_whose_intent_cannot_be_written_does_not_go_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     at = Desk(tmp_path)
     append = journal_module.Journal._append
@@ -314,3 +317,127 @@ def test_a_long_wait_is_sampled_once_a_second_after_its_first_minute(tmp_path: P
     assert max(gaps[:began]) < 0.5
     assert 59 <= (times[began] - times[0]).total_seconds() <= 61
     assert all(1.0 <= gap <= 1.5 for gap in gaps[began:])
+
+
+INTERRUPTED, TERMINATED = ExitCode.INTERRUPTED, ExitCode.TERMINATED
+SIGNALS = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED}
+
+
+@pytest.mark.parametrize("signum", SIGNALS)
+@pytest.mark.parametrize("number", [*REVERTIBLE, *OPENING])
+def test_a_signal_during_a_call_undoes_everything_before_the_point_of_no_return_and_nothing_after_it(
+    tmp_path: Path, number: int, signum: signal.Signals
+) -> None:
+    at, stop = Desk(tmp_path), StopRequest()
+    at.machine.during = lambda now: stop.ask(signum) if now == number else None
+    ended = at.go(stop=stop)
+    if number in OPENING:
+        assert (ended.code, at.machine.dump()) == (ExitCode.OK, MOVED)
+        return
+    assert (ended.code, ended.undone) == (SIGNALS[signum], True)
+    assert ended.text == "stopped by a signal; undone: london serves again"
+    assert at.lines("signal") == [f" {SIGNALS[signum].name.lower()}"]
+    assert at.machine.dump() == START
+    assert not OPEN_PARIS & set(at.machine.effects)
+
+
+@pytest.mark.parametrize("verb", [*BEFORE, *AFTER])
+@pytest.mark.parametrize("moment", [StepStarted, StepEnded])
+def test_a_signal_beside_a_step_undoes_everything_before_the_point_of_no_return_and_nothing_after_it(
+    tmp_path: Path, verb: str, moment: type[StepStarted | StepEnded]
+) -> None:
+    at, stop = Desk(tmp_path), StopRequest()
+    ended = at.go(stop=stop, listener=at_the(moment, verb, lambda: stop.ask(signal.SIGTERM)))
+    if verb in AFTER:
+        assert (ended.code, at.machine.dump()) == (ExitCode.OK, MOVED)
+        return
+    assert (ended.code, ended.undone, at.machine.dump()) == (TERMINATED, True, START)
+    assert moment is StepEnded or verb not in {line[3:] for line in at.lines("intent")}
+
+
+@pytest.mark.parametrize("verb", ["drain", "activate"])
+def test_a_signal_is_an_answer_to_the_question_before_a_step(tmp_path: Path, verb: str) -> None:
+    stop = StopRequest()
+
+    def stepper(step: PlannedStep, may_undo: bool) -> Answer:
+        if step.verb == verb:
+            stop.ask(signal.SIGINT)
+        return Answer.YES
+
+    at = Desk(tmp_path, stepper=stepper)
+    if verb == "activate":  # past the point of no return it stops there
+        with pytest.raises(StopAtOnce, match="2"):
+            at.go(stop=stop)
+        assert Desk(tmp_path, machine=at.machine).go().code is ExitCode.OK
+        return
+    ended = at.go(stop=stop)
+    assert (ended.code, ended.undone, at.machine.dump()) == (INTERRUPTED, True, START)
+    assert "drain" not in {line[3:8] for line in at.lines("step")}
+
+
+def test_a_signal_is_an_answer_to_the_question_of_a_runbook(tmp_path: Path) -> None:
+    stop = StopRequest()
+
+    def asker(sentence: str) -> bool:
+        stop.ask(signal.SIGTERM)
+        return True
+
+    at = Desk(tmp_path, ask=FAILBACK, machine=Machine(sites=back(), debts=DEBTS), asker=asker)
+    ended = at.go(stop=stop)
+    assert (ended.code, ended.seen.roles["paris"]) == (TERMINATED, Role.SERVING)
+    assert ended.seen.debts == (), "what stands before the question was wanted for itself"
+
+
+def test_a_run_that_only_finishes_does_so_whatever_signal_comes(tmp_path: Path) -> None:
+    at, stop = Desk(tmp_path, Machine({8: Fault.KILLED_BEFORE})), StopRequest()
+    assert at.killed()
+    ended = at.go(stop=stop, listener=at_the(StepStarted, "observe", lambda: stop.ask(signal.SIGINT)))
+    assert (ended.code, at.machine.dump()) == (ExitCode.OK, MOVED)
+
+
+def test_a_signal_ends_a_wait(tmp_path: Path) -> None:
+    at, stop = Desk(tmp_path, Machine(cut=True)), StopRequest()
+
+    def listener(event: Event) -> None:
+        if isinstance(event, WaitProgress):
+            stop.ask(signal.SIGINT)
+
+    assert at.go(stop=stop, listener=listener).code is INTERRUPTED
+    assert at.machine.dump() == START
+    assert len(at.lines("sample")) == 1
+
+
+@pytest.mark.parametrize("number", [*REVERTIBLE, *OPENING])
+def test_the_second_signal_stops_at_once_and_the_run_can_be_gone_on_with(tmp_path: Path, number: int) -> None:
+    at, stop = Desk(tmp_path), StopRequest()
+
+    def twice(now: int) -> None:
+        if now == number:
+            stop.ask(signal.SIGINT)
+            stop.ask(signal.SIGTERM)
+
+    at.machine.during = twice
+    with pytest.raises(StopAtOnce) as stopped:
+        at.go(stop=stop)
+    assert stopped.value.signum == signal.SIGTERM
+    assert (at.machine.effects, at.estimates.told[-1]) == (EFFECTS[: number - 1], "abandon")
+    assert (at.go().code, at.machine.dump()) == (ExitCode.OK, MOVED)
+
+
+@pytest.mark.parametrize("signum", SIGNALS)
+def test_a_signal_to_the_process_reaches_the_run_as_long_as_it_lasts(signum: signal.Signals) -> None:
+    before = signal.getsignal(signum)
+    with stoppable() as stop:
+        os.kill(os.getpid(), signum)
+        assert stop.wait(5)
+        assert stop.signum == signum
+        with pytest.raises(StopAtOnce):
+            signal.raise_signal(signum)
+    assert signal.getsignal(signum) is before
+
+
+@pytest.mark.parametrize("signum", [signal.SIGHUP, signal.SIGPIPE])
+def test_a_lost_terminal_or_a_closed_pipe_does_not_stop_a_run(signum: signal.Signals) -> None:
+    with stoppable() as stop:
+        signal.raise_signal(signum)
+        assert not stop.asked()
