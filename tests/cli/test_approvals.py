@@ -1,4 +1,4 @@
-"""Plans that several people sign before they are carried out, with the real `ssh-keygen`: whose signature counts."""
+"""Who is asked before a run and told after it: plans that people sign, and commands that hear its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`runs bundle`: what is in it, what is told to be missing, and that no byte of it tells a password."""
+"""`runs bundle`, and that neither it nor a screen tells a password or lets a name command the terminal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import tarfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from io import BytesIO
 from pathlib import Path
@@ -196,26 +196,13 @@ def look(at: datetime) -> Row:
 
 SPOKEN = "xyl0ph0n-über-Alles"
 TOKEN = base64.b64encode(f"{ADMIN}:{SPOKEN}".encode()).decode()
-Password = Callable[[Path, pytest.MonkeyPatch], dict[str, Any]]
-
-
-def env(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    monkeypatch.setenv("DR_CTL_TEST_WORD", SPOKEN)
-    return {"env": "DR_CTL_TEST_WORD"}
-
-
-def file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    (folder / "word").write_text(f"{SPOKEN}\n", encoding="utf-8")
-    return {"file": "word"}
-
-
-def command(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    (folder / "word").write_text(f"{SPOKEN}\n", encoding="utf-8")
-    return {"command": ["cat", "word"]}
-
-
-def plain(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    return {"plain": SPOKEN}
+# The ways to give a password, of which `word` is the file.
+WAYS: Mapping[str, dict[str, Any]] = {
+    "env": {"env": "DR_CTL_TEST_WORD"},
+    "file": {"file": "word"},
+    "command": {"command": ["cat", "word"]},
+    "plain": {"plain": SPOKEN},
+}
 
 
 COMMANDS = [
@@ -257,12 +244,14 @@ def test_it_is_not_told_where_brokers_do_not_answer(dr_ctl: Shell, nobody: str) 
     assert told_anywhere(dr_ctl, printed) == []
 
 
-@pytest.mark.parametrize("form", [env, file, command, plain])
+@pytest.mark.parametrize("way", WAYS)
 def test_it_is_used_in_a_whole_run_and_not_kept(
-    dr_ctl: Shell, installation: Installation, monkeypatch: pytest.MonkeyPatch, form: Password
+    dr_ctl: Shell, installation: Installation, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     installation.password(SPOKEN)
-    dr_ctl.settings(*installation.urls.values(), form(dr_ctl.folder, monkeypatch))
+    monkeypatch.setenv("DR_CTL_TEST_WORD", SPOKEN)
+    (dr_ctl.folder / "word").write_text(f"{SPOKEN}\n", encoding="utf-8")
+    dr_ctl.settings(*installation.urls.values(), WAYS[way])
 
     printed = everything(dr_ctl)
 
@@ -295,10 +284,8 @@ def test_it_is_not_told_where_a_broker_answers_with_an_error(dr_ctl: Shell, inst
     ],
     ids=["two forms", "not a text", "misspelt", "a command that fails", "two forms without the word"],
 )
-def test_it_is_not_told_where_the_settings_are_wrong(
-    dr_ctl: Shell, nobody: str, monkeypatch: pytest.MonkeyPatch, damage: dict[str, Any]
-) -> None:
-    file(dr_ctl.folder, monkeypatch)
+def test_it_is_not_told_where_the_settings_are_wrong(dr_ctl: Shell, nobody: str, damage: dict[str, Any]) -> None:
+    (dr_ctl.folder / "word").write_text(f"{SPOKEN}\n", encoding="utf-8")
     dr_ctl.settings(nobody, nobody, damage)
 
     printed = everything(dr_ctl)

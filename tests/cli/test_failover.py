@@ -1,4 +1,4 @@
-"""What a scenario cannot say of a lost site: histories by the second, clocks that are off, a site back in between."""
+"""What a scenario cannot say of a lost site: clocks, its price, its return, its debts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An output that is closed, full or gone decides no run: it ends as it would have, in a process of its own."""
+"""Processes: an output that is closed or full, a terminal typed at early, a twin between commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`status`, `validate` and `plan`: what they say of a pair that answers, in part or whole, and of one that does not."""
+"""`status`, `validate` and `plan`: what they say of sites; verdicts, watching, and without brokers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What goes where: results to standard output, progress to standard error; one document where JSON is asked for, on
-every path, with the exit code of its process."""
+"""What goes where, one document for JSON; findings by group; mistakes by their place."""
 
 from __future__ import annotations
 

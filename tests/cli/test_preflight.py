@@ -1,5 +1,4 @@
-"""The estimate beside a run's checks, as a process that hangs: it is ended before the run goes on, and nothing of it
-stays; a run that ends early takes it along."""
+"""Estimates: beside a run's checks, as a process that hangs; stored, in `status` and plans; and `rpo reconcile`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Past runs as `runs` shows them: ended, open, cut off, never begun, altered; no broker and no settings are needed."""
+"""Past runs as `runs` shows them, a run that is followed, and how its report tells it; no broker is needed."""
 
 from __future__ import annotations
 

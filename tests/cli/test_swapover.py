@@ -1,4 +1,4 @@
-"""What a scenario cannot say of a move and its resumption: files and their modes, locks of files, torn journals."""
+"""What a scenario cannot say of a move: files, locks, torn journals, full disks, the way out."""
 
 from __future__ import annotations
 

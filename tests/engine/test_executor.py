@@ -1,4 +1,4 @@
-"""The executor on a machine that fails at every call: where it ends, what is undone, and which exit code says so."""
+"""The executor on a machine that fails at every call and is stopped at every moment: where it ends, what is undone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The planner on failover, reinstate and failback: who may be taken for lost, at what price, and who returns."""
+"""Failover, reinstate and failback: who is lost, at what price, who returns; planned and carried out."""
 
 from __future__ import annotations
 

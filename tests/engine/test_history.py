@@ -1,4 +1,4 @@
-"""What a journal says of its run: enough to go on with it, to undo it, and to say how long clients were out."""
+"""What a journal says of its run, that every alteration of it is found, and the life of a step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The journal: written before it is done, sealed line by line, opened again wherever a crash left it."""
+"""The journal: written before it is done, sealed, opened again wherever a crash left it; its room on disk."""
 
 from __future__ import annotations
 

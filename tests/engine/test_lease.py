@@ -1,4 +1,4 @@
-"""The lock on the brokers: what follows from a look, and that of two runs never both have it, however they meet."""
+"""The lock on the brokers: what follows from a look, that two runs never both have it, and how one holds it."""
 
 from __future__ import annotations
 

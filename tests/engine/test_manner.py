@@ -1,4 +1,4 @@
-"""What the world adds to a run: a yes before each step, commands of the installation's own, a limit to the outage."""
+"""What the world adds to a run: yes and no, commands, a limit to the outage; and the law that all waits follow."""
 
 from __future__ import annotations
 

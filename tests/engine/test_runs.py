@@ -1,4 +1,4 @@
-"""Run directories: one run at a time, nobody else may read them, documents are whole or not there."""
+"""What STATE keeps: run directories, one run at a time; and debts, seen and remembered."""
 
 from __future__ import annotations
 
