@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 import signal
+import subprocess
+import sys
+import threading
+import time
+import unicodedata
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from dr_ctl.core import machine, memory
 from dr_ctl.core.clock import SystemClock, stamp
 from dr_ctl.core.errors import BrokerError, DrCtlError, EnvironmentFault, Stopped, UsageError
 from dr_ctl.core.model import ExitCode, Finding, Severity
+from dr_ctl.core.printable import line, page
+from dr_ctl.core.system import ThisMachine, all_ended, beside, running_on, system, together
+from dr_ctl.engine.runs import Runs
 
 
 @pytest.mark.parametrize(
@@ -90,3 +107,161 @@ def test_a_finding_is_written_with_its_severity_as_a_word() -> None:
     finding = Finding("DR-X-001", Severity.WARNING, "text")
 
     assert finding.as_json() == {"id": "DR-X-001", "severity": "warning", "text": "text", "remedy": ""}
+
+
+def test_a_c_library_that_has_no_such_options_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ARROW_DEFAULT_MEMORY_POOL", raising=False)
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: SimpleNamespace())
+
+    memory.give_back()
+
+    assert os.environ.pop("ARROW_DEFAULT_MEMORY_POOL") == "system"
+
+
+def test_what_a_person_has_set_for_arrow_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ARROW_DEFAULT_MEMORY_POOL", "mimalloc")
+    told: list[tuple[int, int]] = []
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: SimpleNamespace(mallopt=lambda *option: told.append(option)))
+
+    memory.give_back()
+
+    assert os.environ["ARROW_DEFAULT_MEMORY_POOL"] == "mimalloc"
+    assert len(told) == 3
+
+
+def test_a_process_lives_until_it_has_ended() -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+
+    assert machine.process_lives(os.getpid())
+    assert machine.process_lives(1)
+    assert not any(machine.process_lives(pid) for pid in (ended.pid, 0, -1, 10**30))
+
+
+def test_the_same_state_on_two_machines_is_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a home that both mount, or on a copy of the whole disk."""
+    told = tmp_path / "machine-id"
+    monkeypatch.setattr(machine, "MACHINE", told)
+    found = []
+    for name in ("one", "two", "two"):
+        told.write_text(f"{name}\n", encoding="utf-8")
+        found.append(Runs(tmp_path / "state", SystemClock()).identity())
+
+    assert found[0] != found[1] == found[2]
+    assert "one" not in found[0]
+
+
+def test_a_system_that_does_not_say_has_no_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "MACHINE", tmp_path / "nothing")
+    monkeypatch.setattr(machine, "BOOT", tmp_path / "nothing")
+
+    assert (machine.machine_id(), machine.boot_id()) == ("", "")
+
+
+def test_time_goes_on_while_the_machine_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept = {time.CLOCK_MONOTONIC: 100.0, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC): 700.0}
+    monkeypatch.setattr(time, "clock_gettime", slept.get)
+
+    assert SystemClock().monotonic() == 700.0
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("orders.in", "orders.in"),
+        ("größe → 3 €", "größe → 3 €"),
+        ("\x1b[2J\x1b]0;paris serves\x07", r"\x1b[2J\x1b]0;paris serves\x07"),
+        ("orders\nparis serves\r\n", r"orders\nparis serves\r\n"),
+        ("a\x85b\u2028c\u2029d", r"a\x85b\u2028c\u2029d"),
+        ("\u202eni.sredro", r"\u202eni.sredro"),
+        ("half \ud800 of a letter", r"half \ud800 of a letter"),
+        ("\x9b2J", r"\x9b2J"),
+    ],
+)
+def test_what_a_terminal_would_obey_stands_there_as_its_escape(text: str, shown: str) -> None:
+    assert line(text) == shown
+
+
+@given(st.text(st.characters()))
+def test_a_line_stays_one_and_can_be_written(text: str) -> None:
+    shown = line(text)
+
+    assert len(shown.splitlines()) <= 1
+    assert shown.encode("utf-8").decode("utf-8") == shown
+    assert not [each for each in shown if unicodedata.category(each).startswith("C") and each.isascii()]
+
+
+def test_a_break_inside_a_line_of_a_page_is_no_new_line() -> None:
+    assert page(["one\ntwo", "three"]) == "one\\ntwo\nthree"
+
+
+def test_work_gives_its_result_or_raises_what_ended_it() -> None:
+    def fails() -> int:
+        raise ValueError("no")
+
+    assert beside(lambda: 3, "three").result() == 3
+    with pytest.raises(ValueError, match="no"):
+        beside(fails, "fails").result()
+
+
+def test_who_waits_for_a_while_is_told_whether_it_has_ended() -> None:
+    gate = threading.Event()
+    work = beside(partial(gate.wait, 10), "gate")
+
+    assert not work.wait(0)
+    assert not all_ended([work], 0.01)
+    gate.set()
+    assert work.wait(10)
+    assert all_ended([work], 0)
+
+
+def test_all_is_done_at_the_same_time_and_in_order() -> None:
+    both = threading.Barrier(2)
+
+    def meet(number: int) -> int:
+        both.wait(10)  # nobody passes alone
+        return number
+
+    assert together([partial(meet, number) for number in range(4)], "meet", most=2) == [0, 1, 2, 3]
+    assert together([], "nothing", most=2) == []
+
+
+def test_the_first_error_is_raised_once_all_have_ended() -> None:
+    done = []
+
+    def work(number: int) -> None:
+        done.append(number)
+        if number:
+            raise ValueError(str(number))
+
+    with pytest.raises(ValueError, match="1"):
+        together([partial(work, number) for number in range(3)], "work", most=2)
+    assert sorted(done) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("error", "is_told"), [(ValueError("a defect"), True), (OSError("away"), False)])
+def test_a_defect_that_nobody_asks_for_is_told(
+    error: Exception, is_told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[BaseException | None] = []
+    monkeypatch.setattr(threading, "excepthook", lambda args: told.append(args.exc_value))
+
+    def fails() -> None:
+        raise error
+
+    work = beside(fails, "fails")
+    work.wait()
+    del work
+
+    assert told == ([error] if is_told else [])
+
+
+def test_the_system_that_stands_in_is_gone_after_the_block() -> None:
+    class Other(ThisMachine):
+        def start(self, work: Callable[[], object], name: str) -> object:  # type: ignore[override]
+            raise RuntimeError(name)
+
+    before, other = system(), Other()
+    with running_on(other), pytest.raises(RuntimeError, match="work"):
+        beside(lambda: None, "work")
+    assert system() is before

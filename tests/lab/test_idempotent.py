@@ -14,8 +14,7 @@ from dr_ctl_lab.lab.ids import QUEUE_HEADER, Ids, IdStore, Where
 from dr_ctl_lab.lab.processor import process
 from dr_ctl_lab.lab.traffic import Load, Target
 from tests.broker.driving import until
-from tests.stomp_io.doors import CONNECTED, door
-from tests.stomp_io.encoding import encode
+from tests.stomp_io.doors import CONNECTED, door, encode
 
 ME = Login("app", "s3cret")
 TOLD = "told"

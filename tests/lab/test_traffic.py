@@ -18,8 +18,7 @@ from dr_ctl_lab.lab.clients.stomp import StompClient
 from dr_ctl_lab.lab.ledger import Ledger
 from dr_ctl_lab.lab.traffic import Load, Target
 from tests.broker.driving import until
-from tests.stomp_io.doors import CONNECTED, closed_port, door
-from tests.stomp_io.encoding import encode
+from tests.stomp_io.doors import CONNECTED, closed_port, door, encode
 
 ME = Login("app", "s3cret")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import stat
 import time
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ import yaml
 
 from dr_ctl.core.model import Json
 from dr_ctl.engine.outcome import Done, Outcome, Refused
+from dr_ctl.processes import service
 from dr_ctl.processes.hooks import HookRunner
 from dr_ctl.processes.secrets import resolve
 from dr_ctl.settings.loader import load
@@ -148,3 +150,25 @@ def test_one_that_leaves_a_daemon_with_its_output_is_over_when_it_is_and_the_dae
         assert (Path(f"/proc/{child}") / "stat").read_text(encoding="utf-8").split()[2] not in "ZX"
     finally:
         os.kill(child, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("address", ["{}/notify", "@dr-ctl-{}"])
+def test_a_service_manager_that_listens_is_told(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = address.format(tmp_path if address.startswith("{") else tmp_path.name)
+    monkeypatch.setenv("NOTIFY_SOCKET", told)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(told.replace("@", "\0"))
+        manager.settimeout(5)
+
+        assert service.notify(service.READY, service.ALIVE, "STATUS=london serves")
+
+        assert manager.recv(1000).decode().splitlines() == ["READY=1", "WATCHDOG=1", "STATUS=london serves"]
+
+
+@pytest.mark.parametrize("place", [None, "", "relative", "/nowhere/notify"])
+def test_without_one_nothing_is_sent(place: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
+    if place is not None:
+        monkeypatch.setenv("NOTIFY_SOCKET", place)
+
+    assert not service.notify(service.READY)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from dr_ctl.stomp_io.address import Address, Login
+from dr_ctl.stomp_io.address import Address, Login, TlsFiles, endpoints, parse_address
 from dr_ctl.stomp_io.answers import Closed, Connected, Failed, Passed, Refused, Silent
 from dr_ctl.stomp_io.client import greet, round_trip
-from dr_ctl.stomp_io.frames import Frame
-from tests.stomp_io.doors import CONNECTED, Broker, closed_port, door
-from tests.stomp_io.encoding import encode
+from dr_ctl.stomp_io.frames import Frame, FrameReader, NotStomp
+from tests.stomp_io.doors import CONNECTED, Broker, closed_port, door, encode
+from tests.tls import self_signed, serving
 
 ME = Login("me", "s3cret")
 
@@ -92,3 +95,128 @@ def test_a_message_that_does_not_get_through_says_why() -> None:
     trip = round_trip(closed_port(), ME, None, queue="q", body="", timeout_s=1)
     assert isinstance(trip, Failed)
     assert "refused" in trip.because
+
+
+TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)
+NAME = TEXT.filter(bool)
+
+
+@given(st.lists(st.tuples(st.dictionaries(NAME, TEXT, max_size=3), TEXT), min_size=1, max_size=4), st.data())
+def test_frames_come_back_whole_however_the_bytes_are_cut(
+    told: list[tuple[dict[str, str], str]], data: st.DataObject
+) -> None:
+    stream = b"\n".join(encode("MESSAGE", headers, body) for headers, body in told)
+    cut = data.draw(st.integers(0, len(stream)))
+    reader = FrameReader()
+
+    frames = reader.feed(stream[:cut]) + reader.feed(stream[cut:])
+
+    # A header named content-length rules the body; it is not made here.
+    assert [(frame.headers, frame.body.decode()) for frame in frames] == told
+
+
+def test_a_body_with_a_length_may_hold_a_nul() -> None:
+    frames = FrameReader().feed(b"MESSAGE\ncontent-length:3\n\na\0b\0\n\nRECEIPT\nreceipt-id:1\n\n\0")
+
+    assert [(frame.cmd, frame.body) for frame in frames] == [("MESSAGE", b"a\0b"), ("RECEIPT", b"")]
+
+
+def test_lines_may_end_with_carriage_returns() -> None:
+    [frame] = FrameReader().feed(b"CONNECTED\r\nversion:1.2\r\n\r\n\0")
+
+    assert (frame.cmd, frame.headers) == ("CONNECTED", {"version": "1.2"})
+
+
+def test_heart_beats_between_frames_are_nothing() -> None:
+    assert FrameReader().feed(b"\n\r\n\n") == []
+
+
+@pytest.mark.parametrize("data", [b"\x15\x03\x01", b"MESSAGE\ncontent-length:x\n\n\0", b"A" * 300_000])
+def test_what_is_not_stomp_is_said_to_be_so(data: bytes) -> None:
+    with pytest.raises(NotStomp):
+        FrameReader().feed(data)
+
+
+def test_a_text_body_holds_no_nul() -> None:
+    with pytest.raises(ValueError, match="NUL"):
+        encode("SEND", {}, "a\0b")
+
+
+def test_a_connect_frame_is_not_escaped() -> None:
+    assert encode("CONNECT", {"passcode": "a:b\\c"}) == b"CONNECT\npasscode:a:b\\c\n\n\0"
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return self_signed(tmp_path_factory.mktemp("tls"))
+
+
+def greeted(_: Frame) -> list[bytes]:
+    return [CONNECTED]
+
+
+def test_an_authority_that_is_named_is_trusted_and_no_other(certificate: tuple[Path, Path]) -> None:
+    cert = str(certificate[0])
+    with door(greeted, tls=serving(certificate)) as address:
+        assert isinstance(greet(address, ME, TlsFiles(ca=cert), timeout_s=5), Connected)
+        assert isinstance(greet(address, ME, TlsFiles(verify=False), timeout_s=5), Connected)
+        stranger = greet(address, ME, None, timeout_s=5)
+
+    assert isinstance(stranger, Silent)
+    assert "certificate" in stranger.because.lower()
+
+
+def test_who_is_asked_for_a_certificate_shows_its_own(certificate: tuple[Path, Path]) -> None:
+    cert, key = map(str, certificate)
+    with door(greeted, tls=serving(certificate, asks_back=True)) as address:
+        assert isinstance(greet(address, ME, TlsFiles(ca=cert, cert=cert, key=key), timeout_s=5), Connected)
+        assert isinstance(greet(address, ME, TlsFiles(ca=cert), timeout_s=5), Silent)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("stomp://127.0.0.1:61613", Address("127.0.0.1", 61613)),
+        ("stomp+ssl://london-1:61612", Address("london-1", 61612, tls=True)),
+        ("stomp://[::1]:61613/", Address("::1", 61613)),
+    ],
+)
+def test_an_address_is_read(text: str, expected: Address) -> None:
+    assert parse_address(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("tcp://london:61613", "scheme 'tcp'"),
+        ("stomp://london", "port is missing"),
+        ("stomp://:61613", "host is missing"),
+        ("stomp://london:99999", "Port out of range"),
+        ("stomp://london:stomp", "Port could not be cast"),
+        ("stomp://me:secret@london:61613", "carries no login"),
+        ("stomp://london:61613/orders", "something follows the port"),
+        ("london:61613", "scheme 'london'"),
+        ("", "scheme ''"),
+    ],
+)
+def test_anything_else_is_refused_with_the_reason(text: str, says: str) -> None:
+    with pytest.raises(ValueError, match="expected stomp://HOST:PORT") as refused:
+        parse_address(text)
+
+    assert says in str(refused.value)
+    assert "secret" not in str(refused.value)
+
+
+@given(st.integers(1, 65535), st.booleans(), st.sampled_from(["london-1", "10.0.0.1", "::1"]))
+def test_an_address_reads_back_from_its_text(port: int, tls: bool, host: str) -> None:
+    address = Address(host, port, tls)
+
+    assert parse_address(str(address)) == address
+
+
+def test_a_password_is_in_no_repr() -> None:
+    assert "s3cret" not in repr(Login("me", "s3cret"))
+
+
+def test_a_number_is_looked_up_without_a_name_server() -> None:
+    assert [where[:2] for _, where in endpoints(Address("127.0.0.1", 1), timeout_s=0.0)] == [("127.0.0.1", 1)]

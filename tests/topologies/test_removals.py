@@ -9,6 +9,25 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dr_ctl.settings.model import Queues
+from dr_ctl.topologies.common.beginnings import LEAST, beginnings
+from dr_ctl.topologies.common.consumed import (
+    Acknowledged,
+    Announced,
+    Consumed,
+    Covered,
+    Evidence,
+    InBothStores,
+    LiesThere,
+    NoEvidence,
+    NotWhole,
+    Whole,
+    Word,
+)
+from dr_ctl.topologies.common.queues import selects, selects_all
 
 ROOT: Final = Path(__file__).resolve().parents[2] / "dr_ctl"
 # Operations of brokers that take messages out of a queue, or take the queue away.
@@ -141,3 +160,128 @@ def test_a_removal_is_found_however_it_is_written(text: str) -> None:
 
     assert removes(function, {"REMOVE"}, {"REMOVE"})
     assert (takes_evidence(function), takes_evidence(proven)) == (False, True)
+
+
+ONE, TWO = frozenset({"a"}), frozenset({"a", "b"})
+SEEN = Whole("orders", ONE, before=1, after=1)
+
+
+@pytest.mark.parametrize(
+    ("ids", "before", "after", "hidden"),
+    [
+        (ONE, 2, 2, 0),  # one message is not shown: a transaction holds it
+        (ONE, 1, 2, 0),  # one came meanwhile: another one may have been left out
+        (ONE, 2, 1, 0),
+        (TWO, 1, 1, 0),
+        (ONE, 2, 2, 2),
+    ],
+)
+def test_a_listing_that_does_not_show_all_is_no_listing(
+    ids: frozenset[str], before: int, after: int, hidden: int
+) -> None:
+    with pytest.raises(NotWhole, match="orders holds"):
+        Whole("orders", ids, before, after, hidden)
+
+
+def test_messages_that_no_listing_shows_are_counted_in() -> None:
+    assert Whole("orders", ONE, before=3, after=3, hidden=2).ids == ONE
+
+
+@pytest.mark.parametrize(
+    "by",
+    [
+        Announced(TWO, "start-1", 2, "start-1"),
+        Covered(frozenset({"a", "b", "c"}), Whole("orders", frozenset({"c"}), 1, 1), 2),
+        InBothStores(TWO, TWO | {"c"}),
+        LiesThere("orders", TWO),
+        Acknowledged(TWO, "london"),
+        Word(TWO, "CHG-1234: looked at each"),
+    ],
+)
+def test_what_was_seen_proves_these_ids_and_no_others(by: Evidence) -> None:
+    assert Consumed(TWO, by).ids == TWO
+    with pytest.raises(NoEvidence):
+        Consumed(TWO | {"x"}, by)
+
+
+@pytest.mark.parametrize(
+    "by",
+    [
+        Announced(TWO, "start-1", 2, "start-2"),  # the broker was away between
+        Announced(TWO, "start-1", 1, "start-1"),
+        Covered(TWO, Whole("orders", frozenset(), 0, 0), 1),  # one is not covered: which one, nobody knows
+        Covered(TWO | {"c"}, Whole("orders", frozenset(), 0, 0), 2),
+        Covered(TWO, SEEN, 2),  # a copy whose message lies at the serving site still
+        InBothStores(TWO, ONE),
+        LiesThere("orders", ONE),
+        Acknowledged(ONE, "london"),
+        Word(TWO, "  "),
+    ],
+)
+def test_what_nobody_saw_proves_nothing(by: Evidence) -> None:
+    with pytest.raises(NoEvidence, match="nothing proves"):
+        Consumed(TWO, by)
+
+
+MANY = [f"load.{number}" for number in range(1000)]
+NAMES = st.text(alphabet="ab.", max_size=9)
+
+
+def always(beginning: str) -> bool:
+    return bool(beginning)
+
+
+@settings(max_examples=20)
+@given(st.sets(NAMES, min_size=200), st.sets(NAMES, max_size=3))
+def test_each_has_many_that_are_wanted_and_no_other(names: set[str], others: set[str]) -> None:
+    wanted = names - others
+    found = beginnings(wanted, others, always)
+    for beginning, mine in found.items():
+        assert set(mine) == {name for name in (*wanted, *others) if name.startswith(beginning)}
+        assert len(mine) >= LEAST
+    told = [name for mine in found.values() for name in mine]
+    assert len(told) == len(set(told))
+
+
+@pytest.mark.parametrize(
+    ("others", "found"),
+    [
+        ((), {"load.": 1000}),
+        (("orders.in", "$SYS", "loa"), {"load.": 1000}),
+        (("load.5000",), {"load.0": 0, **{f"load.{digit}": 111 for digit in "12346789"}, "load.51": 0}),
+        (("load.",), {f"load.{digit}": 111 for digit in "123456789"}),
+    ],
+    ids=["alone", "beside others", "around one of them", "around the beginning itself"],
+)
+def test_around_others_they_are_as_wide_as_can_be(others: tuple[str, ...], found: dict[str, int]) -> None:
+    told = beginnings(MANY, others, always)
+    assert {each: len(names) for each, names in told.items()} == {each: count for each, count in found.items() if count}
+
+
+def test_too_few_are_not_worth_it() -> None:
+    assert beginnings(MANY[: LEAST - 1], (), always) == {}
+
+
+@pytest.mark.parametrize(
+    ("queues", "beginning", "all_of_them"),
+    [
+        (Queues(), "load.", True),
+        (Queues(), "", False),
+        (Queues(), "dr", False),  # dr-ctl's own documents begin so
+        (Queues(), "dr-ctl.lock", False),
+        (Queues(), "$ACTIVEMQ_ARTEMIS_MIRROR_paris", False),
+        (Queues(include=("load.#",)), "load.", True),
+        (Queues(include=("load.#",)), "load", False),
+        (Queues(include=("load.*",)), "load.", False),
+        (Queues(include=("*.load.#",)), "a.load.", False),
+        (Queues(include=("#.load.#",)), "load.", False),
+        (Queues(exclude=("load.9",)), "load.", False),
+        (Queues(exclude=("load.9",)), "load.1", True),
+        (Queues(exclude=("load.*",)), "load.1", False),
+        (Queues(exclude=("*.tmp",)), "load.", False),
+    ],
+)
+def test_what_may_come_into_being_counts_too(queues: Queues, beginning: str, all_of_them: bool) -> None:
+    assert selects_all(queues, beginning) is all_of_them
+    if all_of_them:
+        assert all(selects(queues, f"{beginning}{rest}") for rest in ("", "1", ".new", "1.a.b"))

@@ -12,7 +12,7 @@ from dr_ctl.stomp_io.client import greet
 from dr_ctl.stomp_io.connection import ConnectionLost
 from dr_ctl.stomp_io.stream import connected
 from dr_ctl.topologies.mirror.origins import browsed
-from tests.stomp_io.encoding import encode
+from tests.stomp_io.doors import encode
 from tests.twin.conftest import ON_THE_WIRE_TOO
 from tests.twin.subject import SITES, Subject, comes, until
 

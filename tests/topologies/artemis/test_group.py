@@ -12,8 +12,10 @@ from dr_ctl.jolokia.client import Answer
 from dr_ctl.jolokia.errors import BadValue, OperationFailed
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.artemis.bridging import others
+from dr_ctl.topologies.artemis.checks import of_both
 from dr_ctl.topologies.artemis.group import Group, must_be_active, read
-from dr_ctl.topologies.common.view import Connection
+from dr_ctl.topologies.common.view import Connection, Queue
+from tests.topologies.mirror.views import broker, queue
 
 URL = "http://h1:8161/console/jolokia"
 USUAL = {"Backup": False, "SharedStore": False}
@@ -112,3 +114,35 @@ def test_whoever_is_none_of_the_bridges_at_their_door_is_a_client(
     there: list[Connection], peer: Any, guests: list[Connection]
 ) -> None:
     assert others(there, peer) == guests
+
+
+TOPIC = "$sys.mqtt.retain.plant.1.state"
+SESSIONS = queue("$sys.mqtt.sessions", 3, internal=True)
+
+
+@pytest.mark.parametrize(
+    ("queues", "stays"),
+    [
+        ([], ()),
+        ([queue(TOPIC, 0), queue("$sys.mqtt.sessions", 0, internal=True)], ()),
+        ([queue("meter-7.plant.*", 5)], ()),  # the queue of a session moves
+        ([queue(TOPIC, 1)], ("1 retained message(s) of MQTT (plant.1.state)",)),
+        ([SESSIONS], ("the session state of 3 client(s) of MQTT",)),
+        (
+            [queue(TOPIC, 1), queue("$sys.mqtt.retain.a", 1), SESSIONS],
+            ("2 retained message(s) of MQTT (a; plant.1.state)", "the session state of 3 client(s) of MQTT"),
+        ),
+    ],
+)
+def test_retained_messages_and_kept_sessions_stay(queues: list[Queue], stays: tuple[str, ...]) -> None:
+    assert tuple(broker("london", *queues).stays) == stays
+
+
+def test_what_stays_is_a_warning_at_the_serving_site_alone() -> None:
+    keeps, keeps_not = broker("london", queue(TOPIC, 1)), broker("paris")
+    [finding] = of_both(keeps, keeps_not)
+    assert finding.id == "DR-MQTT-001"
+    assert finding.text == (
+        "london/orders-1: 1 retained message(s) of MQTT (plant.1.state) stay there and do not come to paris"
+    )
+    assert list(of_both(keeps_not, keeps)) == []

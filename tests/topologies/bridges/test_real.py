@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
+from typing import Final
 
 import pytest
+import yaml
 
-from dr_ctl_lab.lab.artemis.bridges import ORIGIN, TEXT
+from dr_ctl_lab.lab.artemis.bridges import AGENT, CLIENTS, IDS, ORIGIN, TEXT
+from dr_ctl_lab.lab.clients.client import Speaks, Traits
+from dr_ctl_lab.lab.kinds import BRIDGES
 from dr_ctl_lab.lab.lab import Lab
-from tests.broker.driving import Ended, Operator, execute, send_as_client, until
+from tests.broker.driving import Ended, Operator, end_all, execute, send_as_client, send_speaking, until
 from tests.topologies.bridges.real import QUEUES, admin, assert_clean, ids, shipped
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
-
 RATE = 100 * len(QUEUES)
 SWAPOVER = ("swapover", "--to", "paris", "--yes")
 
@@ -138,3 +142,145 @@ def test_two_sites_without_a_gate_are_told_apart_by_their_clients(bridges_lab: L
     assert [each.code for each in closed] == [0] * len(QUEUES), [each.told for each in closed]
     assert moved.code == 0, moved.told
     assert_clean(verdict)
+
+
+BUFFER = "mirror.paris.FOO"
+FOO_ALONE = (*SWAPOVER, "--queues", "FOO")
+
+
+def depths(lab: Lab) -> tuple[int, int]:
+    return lab.admin("london").depth("FOO"), lab.admin("paris").depth("FOO")
+
+
+def buffered(lab: Lab, kind: str) -> None:
+    """Give London's buffer that routing type, as an operator does; its broker reads the file again by itself."""
+    file = lab.instance("london") / "etc" / "broker.xml"
+    buffer = f'<queue name="{BUFFER}"/>'
+    other = {"anycast": "multicast", "multicast": "anycast"}[kind]
+    configured = file.read_text()
+    assert f"<{other}>{buffer}</{other}>" in configured
+    file.write_text(configured.replace(f"<{other}>{buffer}</{other}>", f"<{kind}>{buffer}</{kind}>"))
+    london = admin(lab, "london")
+    address = f'{london._broker},component=addresses,address="mirror.FOO"'
+    until(lambda: london._read(address, "RoutingTypes") == [kind.upper()], why="the broker reads its file again")
+
+
+def severities(ended: Ended, kind: str) -> list[str]:
+    return [each["severity"] for each in ended.document["findings"] if each["id"] == kind]
+
+
+def test_what_finds_no_buffer_is_told_before_a_move_and_named_by_it(bridges_lab: Lab, operator: Operator) -> None:
+    """A multicast buffer takes nothing that JMS over AMQP marks for a queue; every second message is marked."""
+    buffered(bridges_lab, "multicast")
+    warned = operator.run("validate", "--to", "paris")
+    send_speaking(bridges_lab, Speaks.AMQP, "london", "FOO", 6)
+    until(lambda: depths(bridges_lab) == (6, 3), why="half of them are copied")
+
+    refused = operator.run(*FOO_ALONE)
+    buffered(bridges_lab, "anycast")
+    send_speaking(bridges_lab, Speaks.AMQP, "london", "FOO", 6)
+    until(lambda: depths(bridges_lab) == (12, 9), why="all of them are copied")
+    lacking = operator.run(*FOO_ALONE)
+    moved = operator.run(*FOO_ALONE, "--accept-difference", "FOO=3")
+
+    assert severities(warned, "DR-BRIDGE-019") == ["warning"], warned.told
+    assert (refused.code, severities(refused, "DR-BRIDGE-019")) == (10, ["error"]), refused.told
+    assert "3 message(s) for FOO found no queue at mirror.FOO" in refused.told
+    assert (lacking.code, severities(lacking, "DR-PARITY-004")) == (20, ["error"]), lacking.told
+    assert "3 message(s) of FOO lie at london and not at paris" in lacking.told
+    assert (moved.code, severities(moved, "DR-BRIDGE-019")) == (0, ["warning"]), moved.told
+
+
+def test_a_delayed_message_refuses_a_move_before_anything_is_closed_and_comes_later_where_so_many_may(
+    bridges_lab: Lab, operator: Operator
+) -> None:
+    send_speaking(bridges_lab, Speaks.AMQP, "london", "FOO", 4)
+    send_speaking(bridges_lab, Speaks.STOMP, "london", "FOO", 1, Traits(delay_ms=60_000))
+    send_speaking(bridges_lab, Speaks.AMQP, "london", "FOO", 1, Traits(delay_ms=60_000))
+    send_speaking(bridges_lab, Speaks.AMQP, "london", "FOO", 2, Traits(delay_ms=8_000))
+    until(lambda: depths(bridges_lab) == (8, 4), why="what is due is copied")
+
+    refused = operator.run(*FOO_ALONE)
+    moved = operator.run(*FOO_ALONE, "--accept-difference", "FOO=2")
+
+    assert (refused.code, severities(refused, "DR-BRIDGE-020")) == (10, ["error"]), refused.told
+    assert "2 delayed message(s) of FOO are not shipped within 20 s" in refused.told
+    assert moved.code == 0, moved.told
+    # What is due soon was waited for.
+    assert bridges_lab.admin("london").depth(BUFFER) == 2
+    until(lambda: shipped(bridges_lab, "london"), within_s=90, why="they are due")
+    until(lambda: depths(bridges_lab) == (8, 8))
+    back = operator.run("swapover", "--to", "london", "--yes", "--queues", "FOO")
+    assert back.code == 0, back.told
+
+
+ROOT: Final = Path(__file__).parents[3]
+BLOCK: Final = re.compile(r"```xml\n<!-- (.+?) -->\n(.*?)```", re.DOTALL)
+Q: Final = "orders.in"
+# What the page calls otherwise than a lab, which has its own users, ports and processor.
+CALLED: Final = {"notification.ids": IDS, "apps": CLIENTS, "processor": AGENT}
+
+
+@pytest.fixture(autouse=True)
+def ended() -> object:
+    yield
+    end_all()
+
+
+def pasted(generated: str, found: dict[str, str]) -> str:
+    """The lab's broker.xml with the page's elements in the place of its own, and with the lab's ports and password."""
+    site, peer = ("london", "paris") if '<connector name="paris">' in generated else ("paris", "london")
+    ports = dict(re.findall(r'<acceptor name="(\w+)">tcp://127\.0\.0\.1:(\d+)', generated))
+    [way] = re.findall(rf'<connector name="{peer}">(.+?)<', generated)
+    [password, *_] = re.findall(r"<password>(.+?)</password>", generated)
+
+    def of_page(name: str) -> str:
+        xml = found[name]
+        if site == "paris":
+            xml = xml.replace("london", "LONDON").replace("paris", "london").replace("LONDON", "paris")
+        xml = re.sub(r"tcp://\w+-1:61617", way, xml).replace("BRIDGE-PASSWORD", password)
+        for page, port in {"61613": "clients", "61617": "bridge", "61618": "agents"}.items():
+            xml = xml.replace(f"0.0.0.0:{page}", f"127.0.0.1:{ports[port]}")
+        for page, called in CALLED.items():
+            xml = re.sub(rf'(?<=[",.>]){page}(?=[",<])', called, xml)
+        return xml
+
+    rights_of = "in the place of the security setting #"
+    doors, rights, addresses = map(of_page, ("in the place of <acceptors>", rights_of, "inside <addresses>"))
+    xml = re.sub(r"<connectors>.*</diverts>", lambda _: doors, generated, flags=re.DOTALL)
+    xml = re.sub(r"<security-setting .*</security-setting>", lambda _: rights, xml, flags=re.DOTALL)
+    own = rf'<address name="(?:mirror\.)?(?:{re.escape(Q)}|{re.escape(IDS)})">.*?</address>'
+    return re.sub(own, "", xml, flags=re.DOTALL).replace("<addresses>", f"<addresses>{addresses}")
+
+
+def test_the_page_can_be_pasted(tmp_path: Path) -> None:
+    found = dict(BLOCK.findall((ROOT / "docs" / "artemis-bridges.md").read_text("utf-8")))
+
+    with Lab.up(
+        tmp_path / "lab", topology=BRIDGES, queues=(Q,), serving=None, edit=lambda xml: pasted(xml, found)
+    ) as lab:
+        document = yaml.safe_load((ROOT / "examples" / "artemis-bridges.yaml").read_text("utf-8"))
+        by_lab = yaml.safe_load(lab.settings_path.read_text("utf-8"))
+        for site, section in document["sites"].items():
+            [broker], [known] = section["brokers"], by_lab["sites"][site]["brokers"]
+            broker |= {key: known[key] for key in ("name", "jolokia", "stomp", "username", "password")}
+            broker["lasting_fence"] = {"roles": [CLIENTS]}
+        path = lab.directory / "pasted.yaml"
+        path.write_text(yaml.safe_dump(document), encoding="utf-8")
+        operator = Operator(lab, tmp_path / "state", path)
+        until(lambda: admin(lab, "london").link_attached("paris"), why="the bridges are connected")
+
+        steps = [
+            operator.run(*words)
+            for words in (
+                ("fence", "paris", "--yes"),
+                ("activate", "london", "--yes"),
+                ("validate", "--to", "paris"),
+                ("swapover", "--to", "paris", "--yes"),
+                ("status",),
+            )
+        ]
+
+    assert [each.code for each in steps] == [0] * 5, [each.told for each in steps if each.code]
+    assert [each["text"] for each in steps[2].document["findings"] if each["severity"] == "error"] == []
+    assert steps[-1].document["summary"] == "paris serves"

@@ -1,22 +1,30 @@
-"""What follows from one look at a BrokerSync pair: what is to be shipped, what was consumed and lies there still."""
+"""What one look at a BrokerSync pair shows, what speaks against a move of it, and what runs note for the agent."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dr_ctl.core.model import Severity
+from dr_ctl.core.patience import Patience
+from dr_ctl.engine.plan import Ask
+from dr_ctl.engine.ports import Move
 from dr_ctl.jolokia.values import Fields
-from dr_ctl.settings.model import Queues
-from dr_ctl.topologies.brokersync import parity
-from dr_ctl.topologies.brokersync.look import seen
+from dr_ctl.settings.model import Drain, Queues
+from dr_ctl.topologies.brokersync import look, parity, proven
+from dr_ctl.topologies.brokersync.procedure import open_
+from dr_ctl.topologies.brokersync.sync.accounts import SHOWN, Counters
 from dr_ctl.topologies.brokersync.view import AGENT, BrokerView, SyncConfig
 from dr_ctl.topologies.classic.broker import Network
 from dr_ctl.topologies.classic.look import Answered
+from dr_ctl.topologies.classic.operations import CLOSES, PAUSES, REMOVES
+from dr_ctl.topologies.common.consumed import Consumed, Whole
 from dr_ctl.topologies.common.view import Config, Consumer
-from tests.topologies.brokersync.views import broker, connection, door, queue
+from tests.topologies.brokersync.views import broker, connection, door, queue, seen
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 FIELDS = Fields("b", {"BrokerName": "b", "BrokerVersion": "5.18.3", "BrokerId": "ID:1", "Slave": False})
@@ -42,7 +50,7 @@ CONFIG = Config(("stomp",), None, None, greets_at=1)
 
 def looked(told: Answered, copies: str = "{queue}.DR") -> dict[str, str]:
     own = SyncConfig(copies, copies, "sync")
-    view = seen(told, NoPapers(), pair="b", site="london", config=CONFIG, own=own)  # type: ignore[arg-type]
+    view = look.seen(told, NoPapers(), pair="b", site="london", config=CONFIG, own=own)  # type: ignore[arg-type]
     return {name: each.name for name, each in view.copying.items()}
 
 
@@ -56,7 +64,7 @@ def test_copy_queues_are_those_that_the_settings_name_or_that_a_bridge_takes_fro
 def test_what_the_agent_takes_is_no_clients() -> None:
     mine, theirs = (Consumer("orders.in", None, client, "", "", 0) for client in (f"{AGENT}1", "app"))
     own, more = SyncConfig("{queue}.DR", "{queue}.DR", "sync"), {"pair": "b", "site": "x", "config": CONFIG}
-    view = seen(answered("orders.in", consumers=(mine, theirs)), NoPapers(), own=own, **more)  # type: ignore[arg-type]
+    view = look.seen(answered("orders.in", consumers=(mine, theirs)), NoPapers(), own=own, **more)  # type: ignore[arg-type]
     assert [each.client for each in view.consumers] == ["app"]
 
 
@@ -117,3 +125,106 @@ def test_a_client_at_a_connector_that_stays_open_is_told_and_the_agent_is_not() 
     there = (connection("app", 2, "openwire"), connection("dr-ctl-sync-1", 3, "sync"))
     [told] = broker("london", serves=True, connections=there).fence.strangers()
     assert "app" in told
+
+
+def told(london: dict[str, Any] | None = None, paris: dict[str, Any] | None = None, **ask: Any) -> dict[str, Severity]:
+    here = broker("london", serves=True, **(london or {}))
+    there = broker("paris", serves=False, **(paris or {}))
+    move = Move(Ask("swapover", "paris", **ask), "london", {})
+    found = open_.recipe(Queues(), Drain(), Patience()).why_not(seen(here, there), move)
+    return {each.id: each.severity for each in found}
+
+
+ERROR, WARNING = Severity.ERROR, Severity.WARNING
+MORE = {"queues": (queue("orders"), queue("left.out"))}
+TWO = (Network("a", "b", "x"), Network("b", "b", "y"))
+# What nothing shows to be consumed is not removed by a move: too few, or somebody holds.
+FEW, HELD = ({"depth": 2, "consumed": {"orders": 6}}, {"depth": 2, "consumed": {"orders": 7}, "held": "a person"})
+NINE, ALL = {"depth": 9}, {"accept_difference": {"orders": 7}}
+
+
+@pytest.mark.parametrize(
+    ("london", "paris", "ask", "found"),
+    [
+        ({}, {}, {}, {}),
+        # Without pauses a move cuts what clients hold where that is asked for.
+        ({"denied": frozenset({PAUSES})}, {}, {"cut_in_flight": True}, {"DR-POLICY-002": WARNING}),
+        (MORE, {"networks": ()}, {}, {"DR-SYNC-002": WARNING, "DR-SYNC-003": WARNING}),
+        # What the waiting site has too many of is no lack.
+        ({"depth": 2, "consumed": {"orders": 7}}, NINE, {}, {}),
+        (FEW, NINE, {}, {"DR-SYNC-004": ERROR}),
+        (HELD, NINE, {}, {"DR-SYNC-004": ERROR}),
+        (FEW, NINE, ALL, {"DR-SYNC-005": WARNING}),
+        (HELD, NINE, ALL, {"DR-SYNC-005": WARNING}),
+    ],
+)
+def test_what_is_told_of_a_move(london: Any, paris: Any, ask: Any, found: dict[str, Severity]) -> None:
+    assert told(london, paris, **ask) == found
+
+
+@pytest.mark.parametrize(
+    ("london", "finding"),
+    [
+        ({"denied": frozenset({CLOSES})}, "DR-POLICY-001"),
+        ({"denied": frozenset({REMOVES})}, "DR-POLICY-001"),
+        ({"denied": frozenset({PAUSES})}, "DR-POLICY-002"),
+        ({"managed": False}, "DR-POLICY-003"),
+        ({"copying": {}}, "DR-SYNC-001"),
+        ({"networks": ()}, "DR-SYNC-001"),
+        ({"networks": TWO}, "DR-LINK-001"),
+        ({"bridges": (connection("to-london", 1, "stomp"),)}, "DR-DOOR-003"),
+        ({"depth": 5}, "DR-PARITY-001"),
+    ],
+)
+def test_what_a_step_needs_and_lacks_refuses_the_move(london: dict[str, Any], finding: str) -> None:
+    assert told(london)[finding] is ERROR
+    # A difference that was accepted is moved with.
+    accepted = told(london, accept_difference={"orders": 5})
+    assert (finding in accepted) is (finding != "DR-PARITY-001")
+
+
+def test_what_clients_consume_while_both_sites_are_looked_at_refuses_no_move() -> None:
+    here = broker("london", serves=True, depth=2, consumed={"orders": 28})
+    there = broker("paris", serves=False, depth=32)
+    assert parity.unproven(here, there, Queues(), {"orders": 1})
+    assert not parity.unproven(here, there, Queues(), {"orders": 2})
+
+
+COPIES = frozenset({"a", "b", "c"})
+HERE = Whole("orders", frozenset({"c"}), before=1, after=1)
+
+
+@pytest.mark.parametrize(("consumed", "to_ship", "is_proven"), [(2, 0, True), (1, 0, False), (2, 1, False)])
+def test_copies_go_where_the_counters_cover_all_of_them(consumed: int, to_ship: int, is_proven: bool) -> None:
+    """A copy that is still to be shipped may be of a consumed message: it leaves less for the others."""
+    serving = broker("london", serves=True, depth=1, to_ship=to_ship, consumed={"orders": consumed})
+    found = proven.covered(serving, "orders", COPIES, HERE)
+    assert (found.ids if isinstance(found, Consumed) else None) == ({"a", "b"} if is_proven else None)
+
+
+def test_nothing_goes_while_somebody_holds() -> None:
+    serving = broker("london", serves=True, consumed={"orders": 9}, held="an operator")
+    assert "an operator" in str(proven.covered(serving, "orders", COPIES, HERE))
+
+
+def test_an_agent_is_handed_how_a_run_opened_that_start_and_keeps_its_own_memory(tmp_path: Path) -> None:
+    documents = tmp_path / "documents"
+    proven.note_opening(documents, "paris", "b", "ID:1", {"orders": Counters(35, 0, 40, 2)})
+    proven.note(documents, "paris", "b", "ID:1", SHOWN, "orders", 7)
+
+    handed = proven.for_agent(documents, "paris", {})
+
+    opened = {"opened": {"orders": [35, 40, 2]}}
+    assert handed == {"b": {"start": "ID:1", "shown": {"orders": 42}, "handed": opened}}
+    own = {"b": {"start": "ID:1", "shown": {"orders": 1}, "handed": opened}}
+    assert proven.for_agent(documents, "paris", own) == own
+    assert proven.for_agent(documents, "paris", {"b": {"start": "ID:1", "shown": {"orders": 1}}}) == handed
+    assert proven.for_agent(documents, "london", {}) == {}
+
+
+def test_what_was_noted_of_another_start_counts_no_more(tmp_path: Path) -> None:
+    documents = tmp_path / "documents"
+    proven.note(documents, "paris", "b", "ID:1", SHOWN, "orders", 7)
+    proven.note(documents, "paris", "b", "ID:2", SHOWN, "orders", 1)
+    assert proven.by_runs(documents, "paris", "b", "ID:1") == {}
+    assert proven.by_runs(documents, "paris", "b", "ID:2")["shown"] == {"orders": 1}

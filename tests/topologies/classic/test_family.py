@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,8 +12,9 @@ import pytest
 from dr_ctl.jolokia.client import Answer, MayCall
 from dr_ctl.jolokia.errors import BadValue, NoSuchBean, PolicyRefused
 from dr_ctl.stomp_io.frames import Frame
-from dr_ctl.topologies.classic import beans, look, statistics
+from dr_ctl.topologies.classic import beans, ids, look, statistics
 from dr_ctl.topologies.classic.operations import CLOSES, EVERY, PAUSES, by_ids
+from dr_ctl.topologies.common.consumed import NotWhole
 
 CONNECTOR = "org.apache.activemq:brokerName=b,connector=clientConnectors,connectorName=stomp,type=Broker"
 QUEUE = "org.apache.activemq:brokerName=b,destinationName=q,destinationType=Queue,type=Broker"
@@ -88,3 +91,52 @@ def test_statistics_tell_queues_bridges_and_no_management() -> None:
     assert [(each.name, each.to) for each in told.networks] == [("to-paris", "paris")]
     assert [(each.name, each.started) for each in told.connectors] == [("stomp", True)]
     assert (told.managed, told.denied, told.share) == (False, frozenset(EVERY), 0.07)
+
+
+class Listings:
+    """A broker whose queue holds so many messages, and shows those of one listing after the other."""
+
+    site = "paris"
+
+    def __init__(self, size: int, *shown: str) -> None:
+        self._size, self._shown = size, [*shown]
+
+    def reader(self) -> Listings:
+        return self
+
+    def look(self, asked: Sequence[Any], *, timeout_s: float) -> list[Any]:
+        assert (len(asked), timeout_s) == (3, ids.BROWSE_S)
+        shown = self._shown.pop(0)
+        size = SimpleNamespace(value=lambda: {"QueueSize": self._size})
+        rows = SimpleNamespace(value=lambda: [{"JMSMessageID": ident} for ident in shown])
+        return [size, rows, size]
+
+
+ORDERS: Any = SimpleNamespace(name="orders.in", bean="a:b=c")
+
+
+def test_a_listing_that_leaves_out_what_is_on_its_way_to_a_consumer_is_made_again() -> None:
+    broker: Any = Listings(3, "ab", "bc", "abd")
+    assert ids.listed(broker, ORDERS, tries=ids.TRIES).whole.ids == {"a", "b", "d"}
+
+
+def test_a_listing_that_is_always_short_shows_nothing_of_what_the_queue_lacks() -> None:
+    broker: Any = Listings(3, *["ab"] * ids.TRIES)
+    with pytest.raises(NotWhole, match="shows 2 of them") as told:
+        ids.listed(broker, ORDERS, tries=ids.TRIES)
+    assert "maxBrowsePageSize" in told.value.remedy
+
+
+@pytest.mark.parametrize("shown", ["ab", "abcd"])  # a transaction hides one; one came after the depth was read
+def test_of_a_queue_that_nobody_works_on_one_listing_tells(shown: str) -> None:
+    broker: Any = Listings(3, shown)
+    with pytest.raises(NotWhole, match="holds 3"):
+        ids.listed(broker, ORDERS)
+
+
+def test_what_comes_to_a_queue_that_nobody_takes_from_hides_nothing() -> None:
+    found = {"a": None, "b": None, "c": None}
+    assert ids.whole("london", "orders.in", found, 2, 4, grows=True).whole.ids == {"a", "b", "c"}
+    for before, after in ((4, 4), (2, 2)):
+        with pytest.raises(NotWhole):
+            ids.whole("london", "orders.in", found, before, after, grows=True)

@@ -8,12 +8,23 @@ from typing import Any
 import pytest
 
 from dr_ctl.core.errors import BrokerError, LoginRefused, Sick, TimedOut, Unreachable
-from dr_ctl.core.model import Role
+from dr_ctl.core.model import Finding, Role, Severity, some
+from dr_ctl.core.patience import Patience
+from dr_ctl.engine.debts import DebtKind
+from dr_ctl.engine.lease import LockDocument
+from dr_ctl.engine.plan import Ask
+from dr_ctl.engine.ports import Move
+from dr_ctl.settings.model import Drain, Queues
 from dr_ctl.topologies.artemis.group import Group
+from dr_ctl.topologies.common.debts import document
 from dr_ctl.topologies.common.gate import clients_of
+from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.seen import Silent
 from dr_ctl.topologies.common.view import Acceptor, Config, Connection, Consumer
+from dr_ctl.topologies.mirror import procedure
+from dr_ctl.topologies.mirror.checks import of_move
 from dr_ctl.topologies.mirror.view import BrokerView, Link, MirrorSeen
+from tests.topologies.mirror import views
 from tests.topologies.mirror.views import (
     ADMIN,
     CLIENTS,
@@ -250,3 +261,192 @@ def test_clients_and_what_came_and_went_between_two_looks(now: BrokerView, clien
     assert (london.clients, london.traffic) == (clients, traffic)
     alone = seen(now, broker("paris")).brokers[0]
     assert (alone.clients, alone.traffic) == (clients, None)
+
+
+LONDON, PARIS = views.at_both("orders.in", "orders.audit", depth=3)
+CLIENTS_DOOR, LINK_DOOR = PARIS.acceptors
+SHUT = (CLIENTS_DOOR, replace(LINK_DOOR, started=False))
+OWED = {document(DebtKind.QUARANTINE, "london", "paris"): ""}
+
+
+def findings(look: MirrorSeen, queues: Queues | None = None, target: str = "paris", **accepted: int) -> list[Finding]:
+    asked = Ask("swapover", target, accept_difference={name.replace("_", "."): n for name, n in accepted.items()})
+    source = "london" if target == "paris" else "paris"
+    return of_move(Rules(queues or Queues(), Drain(), Patience()), look, Move(asked, source, {}))
+
+
+def london(**more: Any) -> MirrorSeen:
+    return seen(replace(LONDON, **more), PARIS)
+
+
+def paris(**more: Any) -> MirrorSeen:
+    return seen(LONDON, replace(PARIS, **more))
+
+
+def queued(london: Any = None, paris: Any = None) -> MirrorSeen:
+    """One queue of one of them, or of both, is otherwise."""
+    here = with_queue(LONDON, london) if london else LONDON
+    return seen(here, with_queue(PARIS, paris) if paris else PARIS)
+
+
+def config(*clients: str, mirror: str | None = "mirror", link: str | None = None) -> Config:
+    return Config(clients or ("clients",), (mirror,) if mirror else None, link)
+
+
+def beside(*names: str, site: str = "paris", protocols: str = "CORE", **more: Any) -> tuple[Acceptor, ...]:
+    """The doors of a site, and one more."""
+    made = (views.door(each, ADMIN, site=site, protocols=frozenset(protocols.split()), **more) for each in names)
+    return (*(PARIS if site == "paris" else LONDON).acceptors, *made)
+
+
+def link(**more: Any) -> Any:
+    return (replace(PARIS.links[0], **more),)
+
+
+# What is wrong, the finding and its severity, words of its text and of its remedy.
+ONE_WRONG = [
+    (paris(queues=(replace(PARIS.queues[0], delivering=-1), *PARIS.queues[1:])),
+     "DR-QUEUE-003 error", "counts below zero; -1 in delivery", "restart"),
+    (paris(config=config("clients", "cleints")),
+     "DR-DOOR-001 error", "no acceptor cleints; has clients, mirror", "clients:"),
+    (london(acceptors=beside("mqtt", site="london", started=False), config=config("clients", "mqtt")),
+     "DR-DOOR-002 warning", "serves; acceptor mqtt is closed", ""),
+    (paris(acceptors=PARIS.acceptors[:1], config=config(mirror=None)),
+     "DR-DOOR-003 error", "none but the clients' speaks AMQP", "mirror:"),
+    (paris(acceptors=(CLIENTS_DOOR, *beside("north", "south", protocols="AMQP", started=False)[2:]),
+           config=config(mirror=None)), "DR-DOOR-003 error", "north, south could all be it", "mirror:"),
+    (paris(acceptors=SHUT), "DR-DOOR-004 error", "acceptor mirror of the peer's link is closed", "Start it"),
+    (paris(acceptors=SHUT, documents=OWED), "DR-DOOR-004 info", "acceptor mirror of the peer's link is closed",
+     "do not start it; `dr-ctl reinstate london` does"),
+    (paris(acceptors=beside("admin"), connections=(views.connection(ADMIN),)),
+     "DR-DOOR-005 error", "would not close; billing; admin", "clients:"),
+    (london(consumers=(consumer(port=MIRROR),)), "DR-DOOR-011 error", "orders.in; mirror", "clients:"),
+    (paris(connections=(views.link_connection("paris"), views.connection(MIRROR))),
+     "DR-DOOR-011 error", "STOMP; billing; acceptor mirror", "an acceptor of its own"),
+    (paris(acceptors=beside("admin")), "DR-DOOR-006 warning", "acceptor admin is open", "clients:"),
+    (paris(acceptors=(replace(CLIENTS_DOOR, opens_at_boot=True), LINK_DOOR)),
+     "DR-DOOR-007 warning", "acceptor clients opens at boot", "autoStart=false"),
+    (paris(lock_coordinators=("site-lock",)),
+     "DR-DOOR-008 error", "lock coordinator site-lock", "Take the lock coordinator off"),
+    (paris(links=()), "DR-LINK-009 warning", "no link from paris to the other site; not configured", "<mirror/>"),
+    (london(links=()), "DR-LINK-009 error", "no link from london to the other site", "<mirror/>"),
+    (paris(links=(*link(), *link(name="other")), queues=tuple(PARIS.business.values())),
+     "DR-LINK-001 error", "cannot tell the link; london, other", "link:"),
+    (paris(queues=tuple(PARIS.business.values())), "DR-LINK-002 error", "link london has no outflow", "<mirror/>"),
+    (paris(links=link(started=False, connected=False)),
+     "DR-LINK-003 error", "link london is not started", "dr-ctl link restart paris"),
+    (paris(links=link(connected=False)), "DR-LINK-004 warning", "not attached", "between the sites"),
+    (queued(paris=outflow("paris", consumers=0)), "DR-LINK-004 warning", "not attached", "l"),
+    (queued(paris=outflow("paris", paused=True)), "DR-LINK-005 error", "outflow of link london is paused", "Resume"),
+    (queued(queue("$.artemis.internal.sf.x", 2, internal=True)),
+     "DR-LINK-006 warning", "$.artemis.internal.sf.x", ""),
+    (paris(prepared=("AQID",)), "DR-TX-001 error", "1 prepared transaction; AQID", "roll them back"),
+    (queued(queue(depth=3, paused=True)), "DR-QUEUE-001 info", "london; orders.in", ""),
+    (paris(version="2.40.0"), "DR-PAIR-002 warning", "2.56.0 at london; 2.40.0 at paris", ""),
+    (paris(now_ms=PARIS.now_ms + 2001), "DR-PAIR-003 warning", "2.0 s", ""),
+    (paris(consumers=(consumer(),)),
+     "DR-STANDBY-001 error", "consumers at the standby; orders.in; billing", "Stop these clients"),
+    (queued(paris=queue(depth=1, site="paris")),
+     "DR-PARITY-001 error", "orders.in: 3 at london, 1 at paris", "--accept-difference"),
+    (queued(queue("new", 2)), "DR-PARITY-001 error", "new: 2 at london, 0 at paris (absent there)",
+     "--accept-difference"),
+    (queued(queue("DLQ", 2)), "DR-PARITY-002 info", "need not be equal; DLQ: 2 at london", ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("look", "finding", "words", "remedy"), ONE_WRONG)
+def test_one_thing_wrong_gives_exactly_its_finding(look: MirrorSeen, finding: str, words: str, remedy: str) -> None:
+    [found] = findings(look)
+    assert f"{found.id} {found.severity.value}" == finding
+    assert all(word in found.text for word in words.split("; ")), found.text
+    assert remedy in found.remedy
+    assert found.remedy or found.severity is not Severity.ERROR
+
+
+@pytest.mark.parametrize(
+    ("error", "refuse", "state"),
+    [
+        (Unreachable("x: connection refused", refused=True), False, " is unknown"),
+        (Unreachable("x: connection refused", refused=True), True, " is down"),
+        (TimedOut("x: no answer"), False, ""),  # a machine that is busy is late, too
+        (LoginRefused("x: the login was refused"), False, " is unknown"),
+    ],
+)
+def test_a_silent_broker_is_an_error_with_what_it_said(error: Any, refuse: bool, state: str) -> None:
+    [found] = findings(seen(LONDON, Silent(PAIR, "paris", error, ports_refuse=refuse)))
+    assert (found.id, found.severity, found.remedy) == ("DR-SITE-001", Severity.ERROR, error.remedy)
+    assert found.text == f"paris/orders-1{state}: {error}"
+
+
+TEN = with_queue(LONDON, queue(depth=10))
+LOCK = LockDocument(7, "a run", paused={"a run": ("orders.in",)}).to_text()
+CLOSED = replace(LONDON, acceptors=views.doors("london", serving=False))
+
+
+@pytest.mark.parametrize(
+    "look",
+    {
+        "a clean pair": seen(LONDON, PARIS),
+        "clocks just close enough": paris(now_ms=PARIS.now_ms - 2000),
+        "clients at the serving site": london(consumers=(consumer(),), connections=(views.connection(CLIENTS),)),
+        "the broker's own consumer": paris(consumers=(consumer("activemq.notifications"),)),
+        "the link's consumer": paris(consumers=(consumer("$ACTIVEMQ_ARTEMIS_MIRROR_london", None),)),
+        "an empty queue at one site": queued(queue("empty")),
+        "dr-ctl's own queue": queued(queue("dr-ctl.probe.london", 1)),
+        "a difference that is under way": seen(TEN, with_queue(PARIS, outflow("paris", depth=7))),
+        "a difference that moved between two looks": replace(seen(TEN, PARIS), moved={PAIR: {"orders.in": 7}}),
+        "what a run paused, which resumes it": seen(
+            replace(with_queue(LONDON, queue(depth=3, paused=True)), documents={"dr-ctl.lock.london.7": LOCK}), PARIS
+        ),
+        "a difference of two closed sites, which the gate asks for": seen(
+            views.broker("london", queue(depth=9), serving=False), PARIS
+        ),
+        "consumers at a target that serves already": seen(
+            CLOSED, replace(PARIS, acceptors=views.doors("paris", serving=True), consumers=(consumer(),))
+        ),
+    }.items(),
+    ids=lambda each: each[0],
+)
+def test_what_belongs_there_gives_no_finding(look: tuple[str, MirrorSeen]) -> None:
+    assert findings(look[1]) == []
+
+
+BAD = replace(PARIS, prepared=("AQID",), version="2.40.0", links=link(started=False), consumers=(consumer(),))
+
+
+@pytest.mark.parametrize(
+    ("look", "told"),
+    [
+        (queued(paris=queue(depth=3, site="paris", paused=True)), "DR-QUEUE-002 warning; DR-QUEUE-001 info"),
+        # Everything that is wrong, errors first.
+        (seen(with_queue(LONDON, queue("DLQ", 1)), BAD),
+         "DR-TX-001 error; DR-LINK-003 error; DR-STANDBY-001 error; DR-PAIR-002 warning; DR-PARITY-002 info"),
+        # Of several pairs each is checked.
+        (MirrorSeen({"london": {"a": LONDON, "b": replace(LONDON, prepared=("xid-1",))},
+                     "paris": {"a": PARIS, "b": PARIS}}), "DR-TX-001 error"),
+    ],
+)  # fmt: skip
+def test_all_that_is_wrong_is_told_at_once_errors_first(look: MirrorSeen, told: str) -> None:
+    found = [f"{each.id} {each.severity.value}" for each in findings(look)]
+    assert sorted(found) == sorted(told.split("; "))
+    assert [each.split()[1] for each in found] == [each.split()[1] for each in told.split("; ")]
+
+
+def test_what_was_accepted_or_left_out_by_the_settings_is_not_told() -> None:
+    look = queued(paris=queue(depth=1, site="paris"))
+    assert [[each.id for each in findings(look, orders_in=n)] for n in (2, 1)] == [[], ["DR-PARITY-001"]]
+    assert findings(queued(queue("logs", 9)), Queues(include=("orders.#",))) == []
+    assert findings(seen(LONDON, PARIS), target="london") == []
+
+
+@pytest.mark.parametrize(
+    ("count", "told"), [(0, ""), (2, "q0; q1"), (5, "q0; q1; q2; q3; q4"), (7, "q0; q1; q2; q3; q4 and 2 more")]
+)
+def test_long_lists_are_cut_and_say_so(count: int, told: str) -> None:
+    assert some([f"q{number}" for number in range(count)]) == told
+
+
+def test_a_part_of_a_site_is_refused() -> None:
+    part = Move(Ask("swapover", "paris", units=("orders-1",)), "london", {})
+    found = procedure.open_.recipe(Queues(), Drain(), Patience()).why_not(seen(LONDON, PARIS), part)
+    assert [(each.id, each.severity) for each in found] == [("DR-UNIT-002", Severity.ERROR)]

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.topologies.brokersync.sync.accounts import SURE, Account, Counters
+from dr_ctl.topologies.brokersync.sync.keeper import PairsKeeper
 from dr_ctl.topologies.brokersync.sync.pair import LOST_S, Pair
 from dr_ctl.topologies.brokersync.sync.ports import Count, Glance, Listed, There
 from dr_ctl.topologies.brokersync.sync.queue import AT_MOST, Queue
@@ -380,3 +382,27 @@ def test_many_queues_are_compared_in_small_portions_and_each_once(queues: int) -
     assert many.listings == 2 * queues
     assert many.looks <= 2 * SURE + 2 * queues * 0.01 / 0.3 * 2
     assert longest < 1.0
+
+
+@pytest.mark.parametrize(("primary", "standby"), [("paris", "london"), ("london", "paris")])
+@pytest.mark.parametrize("kind", DebtKind)
+def test_nothing_is_deleted_beside_a_site_that_was_lost_and_is_not_taken_in(
+    primary: str, standby: str, kind: DebtKind
+) -> None:
+    sites, owed = Sites(), [Debt(kind, "london", "paris", "2026-11-23T00:00:00Z")]
+    pair = Pair("orders-1", sites.primary, sites.standby, sites.clock, {})
+    keeper = PairsKeeper([pair], primary, standby, lambda: owed)
+    sites.send(10)
+    sites.consume(4)
+
+    for _ in range(50):
+        kept = keeper.step(lambda: None)
+    held = len(sites.copies)
+    owed.clear()
+    for _ in range(500):
+        keeper.step(lambda: None)
+        sites.clock.at += 0.01
+
+    assert held == 10
+    assert [each.id for each in kept.findings] == ["DR-AGENT-005"]
+    assert sites.copies == sites.held
