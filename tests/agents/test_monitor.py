@@ -1,4 +1,4 @@
-"""The monitor without brokers: what is in the history's files, and when."""
+"""The monitor without brokers: what is in the history's files and when, and what it does where the disk is full."""
 
 from __future__ import annotations
 

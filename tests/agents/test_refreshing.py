@@ -1,4 +1,4 @@
-"""The stored estimate beside the monitor: when one is asked for, what is said of one that fails, and its end."""
+"""The stored estimate beside the monitor, and how large the monitor gets."""
 
 from __future__ import annotations
 

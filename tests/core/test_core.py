@@ -1,4 +1,4 @@
-"""The words that every layer shares: exit codes, moments, deadlines, errors."""
+"""What every layer shares: exit codes, moments, errors, memory, the machine, what may be printed, work beside work."""
 
 from __future__ import annotations
 

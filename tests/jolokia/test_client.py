@@ -1,4 +1,4 @@
-"""Whatever a console answers becomes a value of the type asked for, or an error that names what went wrong."""
+"""Whatever a console answers, by TLS too, is a value for its own question, or an error that names what went wrong."""
 
 from __future__ import annotations
 

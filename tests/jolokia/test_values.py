@@ -1,4 +1,4 @@
-"""Values out of an answer are of the type asked for, or an error that names bean and attribute."""
+"""Values out of an answer are of the type asked for; names of management beans are written as Java does it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hooks: commands of the installation's own, run for real, told what they need, ended when they take too long."""
+"""Hooks, run for real, told what they need and ended when they take too long; what a service manager is told."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings file: what is right loads, what is wrong is told all at once and where."""
+"""The settings file: what is right loads, durations too; what is wrong is told all at once and where."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each topology has a class of settings: loaded when named, registered by one line, and source of the documents."""
+"""Each topology's class of settings, loaded when named and source of the documents, and what each can have wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Time that jumps: who is next, who is woken, what ends, and what is told where nobody will ever go on."""
+"""Time that jumps and a network in memory: who is woken, what ends, what a connection meets at each door."""
 
 from __future__ import annotations
 

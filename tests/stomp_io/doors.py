@@ -1,4 +1,4 @@
-"""Small servers on loopback that open, refuse, stay silent or talk nonsense: what a knock may meet."""
+"""Small STOMP servers on loopback that open, refuse, stay silent or talk nonsense, and the frames that they write."""
 
 from __future__ import annotations
 

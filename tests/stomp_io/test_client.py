@@ -1,4 +1,4 @@
-"""Knocking at a port, and a message through it."""
+"""STOMP: addresses, frames on the wire, knocking at a port, by TLS too, and a message through it."""
 
 from __future__ import annotations
 

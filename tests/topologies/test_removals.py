@@ -1,4 +1,4 @@
-"""Every call that takes messages out of a queue says by which evidence, and what is kept aside says so here."""
+"""No message is removed without evidence: which grounds prove which ids, and every call says by which."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What dr-ctl remembers at a broker: written, and read back as the broker answers, its refusals included."""
+"""What dr-ctl remembers at a broker, its debts included: written, and read back as the broker answers."""
 
 from __future__ import annotations
 

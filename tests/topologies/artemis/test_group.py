@@ -1,4 +1,4 @@
-"""What a broker shows of other nodes and of a cluster, and who at the door of a peer's bridges is none of them."""
+"""What a broker shows of other nodes, of a cluster and of MQTT, and who at the door of a peer's bridges is none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two real brokers that diverts and bridges join: what only they can show. The ledger of message ids judges."""
+"""Two real brokers that diverts and bridges join, AMQP clients and the page's configuration: what only they show."""
 
 from __future__ import annotations
 

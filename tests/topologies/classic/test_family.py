@@ -1,4 +1,4 @@
-"""What all topologies of Classic brokers read and send alike: names, permits, documents, ids, counters below zero."""
+"""What all topologies of Classic brokers read and send alike: names, permits, documents, listings, counters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is late is told as silent, keeps nobody waiting, and is asked again once it has answered."""
+"""Who is late is told as silent and keeps nobody waiting; many calls go out in several POSTs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is recorded of a site whose producers write to its peer too, and who is no producer there."""
+"""What is recorded of a site whose producers write to its peer too, what counters prove, what moves do by ids."""
 
 from __future__ import annotations
 

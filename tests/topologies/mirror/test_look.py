@@ -1,4 +1,4 @@
-"""One look becomes a view of what the broker said; what it did not say is an error and never a number or a nothing."""
+"""One look becomes a view of what the broker said, and browsed rows say whose they are; the rest is an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What speaks against a failover and a return, and what a plan has where something is otherwise than usual."""
+"""What speaks against a failover and a return, plans that are otherwise than usual, and the waits for links."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The wait at the gate: a window of samples in a row, then parity by counts and by the messages' identity."""
+"""The wait at the gate, and parity: both sites hold the same, by counts and by the messages' identity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What follows from one look without asking again: roles, links, doors, strangers; what is not known stays unknown."""
+"""What follows from one look at a mirrored pair without asking again, and the checks of a move by it."""
 
 from __future__ import annotations
 

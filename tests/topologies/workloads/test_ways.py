@@ -1,4 +1,4 @@
-"""Each kind of workload: what it says of itself is believed only where it is said for certain."""
+"""Each kind of workload: what it says of itself is believed where it is certain, and which a move is about."""
 
 from __future__ import annotations
 

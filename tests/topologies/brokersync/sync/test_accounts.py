@@ -1,4 +1,4 @@
-"""What left a queue otherwise than by a client, told from its counters: figures that a real broker gave."""
+"""What left a queue otherwise than by a client, and ids that wait to be deleted: none is forgotten in silence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The agent of one pair on brokers in memory: what it deletes, and above all what it does not."""
+"""The agent of one pair, and of all, on brokers in memory: what it deletes, and above all what it does not."""
 
 from __future__ import annotations
 
