@@ -17,7 +17,7 @@ from dr_ctl.cli.app import run
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.host import Host
 from dr_ctl_lab.twin.jolokia import Request
-from dr_ctl_lab.twin.kinds import BRIDGES, CONTINUITY, FANOUT
+from dr_ctl_lab.twin.kinds import CONTINUITY
 from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.patience import impatient, time_now
@@ -29,11 +29,6 @@ from tests.twin.conftest import prompt
 from tests.twin.matrix import OPERATIONS, Death, Died, documents, paused, serving
 
 _POLL_S: Final = 0.1
-# What is to be held, removed or opened a run finds here on its way, and its plan names more of it or less.
-FOUND_ON_THE_WAY: Final = (
-    *((CONTINUITY, "reinstate"), (CONTINUITY, "failback"), (BRIDGES, "failback")),
-    *((FANOUT, "failover"), (FANOUT, "failback")),
-)
 
 
 @dataclass(slots=True)
@@ -78,7 +73,7 @@ def play(topology: str, name: str, trouble: Trouble | None = None, calm: Played 
         played.requests, played.scene = death.requests, scene
         scene.ended(killed=killed)
         true_to(scene, operation, ended, calm.scene if calm is not None else None)
-        if played.plan is not None and (topology, name) not in FOUND_ON_THE_WAY:
+        if played.plan is not None:
             as_planned(played.plan, twin.directory.parent / "state" / "runs" / ended.document["run"])
         played.ends.append(_situation(twin))
         assert not killed or dr_ctl("runs", "verify").code == 0

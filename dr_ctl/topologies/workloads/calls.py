@@ -35,10 +35,6 @@ def call(site: str, workload: Workload, part: str, goal: Goal) -> Call:
     return Call(site, "", goal, workload.name, {"workload": part, **_request(workload, part, goal)}, about)
 
 
-def calls(site: str, workload: Workload, parts: Iterable[str], goal: Goal) -> list[Call]:
-    return [call(site, workload, part, goal) for part in parts]
-
-
 def known_parts(workload: Workload) -> tuple[str, ...]:
     """The parts that are known without a look: a route's full name is not."""
     return () if isinstance(workload, CamelRoutes) else (workload.name,)
@@ -60,8 +56,7 @@ def mine(calls: Iterable[Call]) -> list[Call]:
 
 def without_mine(step: PlannedStep) -> PlannedStep:
     """A step as its topology knows it."""
-    bare = (tuple(call for call in every if not _is_mine(call)) for every in (step.calls, step.inverse))
-    kept, inverse = bare
+    kept, inverse = (tuple(call for call in every if not _is_mine(call)) for every in (step.calls, step.inverse))
     return replace(step, calls=kept, inverse=inverse)
 
 

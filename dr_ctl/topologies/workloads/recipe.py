@@ -25,6 +25,7 @@ from dr_ctl.topologies.workloads.seen import SeenWithWorkloads
 S = TypeVar("S", bound=Seen)
 # The unit of a baseline for facts of a whole site: no broker has this name.
 OF_SITE: Final = ""
+STARTED_AGAIN: Final = "it was started again since"
 
 
 class RecipeWithWorkloads(Generic[S]):
@@ -89,8 +90,9 @@ class RecipeWithWorkloads(Generic[S]):
         match step.verb:
             case "quiesce":
                 # Workloads stop before dispatch does: they must be able to finish the messages they hold.
-                stops = [*self._stops(seen, ask, source), *self._stops(seen, ask, source, alone=True)]
-                return _first(bare, stops, self._ran(move, seen, source))
+                again = STARTED_AGAIN if ask.operation in RETURNS else None
+                alone = [replace(call, when=again) for call in self._stops(seen, ask, source, alone=True)]
+                return _first(bare, [*self._stops(seen, ask, source), *alone], self._ran(move, seen, source))
             case "residue":
                 return _first(bare, self._stops(seen, ask, target), [])
             case "reconcile":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -17,6 +18,7 @@ from dr_ctl.jolokia.client import Answer, Listing
 from dr_ctl.jolokia.errors import BadValue
 from dr_ctl.settings.model import Drain, Queues
 from dr_ctl.topologies.common.consumed import NotWhole
+from dr_ctl.topologies.common.gate import Sample
 from dr_ctl.topologies.common.residue import Residue
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.view import Config, Peer
@@ -36,6 +38,7 @@ from dr_ctl.topologies.continuity.copies import (
     removals,
 )
 from dr_ctl.topologies.continuity.fence import ACTIVATE_SITE, DEACTIVATE_SITE
+from dr_ctl.topologies.continuity.verifier import ContinuityVerifier
 from dr_ctl.topologies.continuity.view import SiteView
 from tests.topologies.continuity.views import bridge, broker, door, flow, queue, seen, service
 
@@ -321,3 +324,23 @@ def test_however_many_are_removed_the_calls_are_few_and_each_is_removed_once(num
     made = batches(names)
     assert len(made) <= CALLS
     assert sorted(name for some in made for name in some) == sorted(names)
+
+
+@pytest.mark.parametrize(
+    ("staged_here", "flows", "told"),
+    [
+        ((["b"], []), (flow("orders"),), "staged at london and never delivered there: orders"),
+        (([], []), (flow("others"),), "messages in flows that only one of london and paris has: orders"),
+    ],
+)
+def test_the_gate_stays_shut_where_ids_alone_do_not_show_it(staged_here: Any, flows: Any, told: str) -> None:
+    """What both sites hold as often may never have been delivered; a queue without a flow has nothing to compare."""
+    here, there, london, paris = sites("a", "ab", "", depth=1, acked=0)
+    here = Console(orders=(["a"], []), orders_in_mirror=staged_here)
+    london = replace(london, flows=(flow("orders", staged=len(staged_here[0])),))
+    paris = replace(paris, flows=flows)
+    consoles = {"london": here, "paris": there}
+    brokers = {site: {london.pair: SimpleNamespace(reader=lambda each=each: each)} for site, each in consoles.items()}
+    observer: Any = SimpleNamespace(brokers=brokers, patience=Patience())
+    move: Any = SimpleNamespace(source="london", target="paris", ask=SimpleNamespace(accept_difference={}))
+    assert ContinuityVerifier(observer, 1.0).same(Sample(0.0, london, paris), move).text == told

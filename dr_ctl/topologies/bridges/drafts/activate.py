@@ -27,7 +27,8 @@ def draft(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -
         # Open only queues that the fence closes there; a lost site that does not answer is owed its whole fence.
         units = [unit for unit in view.among(move.moves) if source is None or source.flow(unit) is not None]
         calls += opens(view, units, "it was closed when it came back" if returns else None)
-        calls += in_part("doors", (open_door(view, door) for door in view.doors if not door.started))
+        again = "it is closed" if returns else None  # the return has opened them
+        calls += in_part("doors", (open_door(view, door, again) for door in view.doors if not door.started))
         inverse += closes(view, units, "it is open") if returns else closes_again(view, units, before(move, view))
     calls += in_part("strikes", receipts.strikes(seen))
     return Draft(move.target, "the queues deliver, their clients are let in", tuple(calls), tuple(inverse))

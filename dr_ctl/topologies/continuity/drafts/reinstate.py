@@ -27,6 +27,7 @@ from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.view import Bridge, ContinuitySeen, SiteView
 
 REMOVE_ALL: Final = "removeAllMessages()"
+NOT_IN: Final = "its messages are not all shipped"
 
 
 def draft(rules: Rules, step: RunbookStep, seen: ContinuitySeen, move: Move) -> Draft:
@@ -52,11 +53,12 @@ def draft(rules: Rules, step: RunbookStep, seen: ContinuitySeen, move: Move) -> 
         inverse += in_part("deliver", (start(view, flow.target_bridge, again, "it is stopped") for flow in view.flows))
         inverse += owed_again(view, move.target, move)
     for view in returned:
-        calls += in_part("hold acks", (stop(view, flow.acks_bridge) for flow in view.flows))
+        calls += in_part("hold acks", (stop(view, flow.acks_bridge, NOT_IN) for flow in view.flows))
         calls += _without_commands(view)
         calls += in_part("doors", (open_door(view, door) for door in view.link.doors if not door.started))
-        calls += in_part("ship acks", (start(view, flow.acks_bridge, "ship by") for flow in view.flows))
-        inverse += [start(view, flow.acks_bridge, "ship by", "it is stopped") for flow in view.flows]
+        shipped = [start(view, flow.acks_bridge, "ship by", "it is stopped") for flow in view.flows]
+        calls += in_part("ship acks", shipped)
+        inverse += shipped
     for view in seen.views(move.source):
         calls += _removing(view, move)
         calls += in_part("deliver", (resume(view, flow.in_mirror) for flow in view.flows))
@@ -78,8 +80,8 @@ def start(view: SiteView, bridge: Bridge, about: str, when: str | None = None) -
     return call(view, Goal.LINK_UP, bridge.name, request(bridge.bean, START), f"{about} {bridge.name}", when)
 
 
-def stop(view: SiteView, bridge: Bridge) -> Call:
-    return call(view, Goal.LINK_DOWN, bridge.name, request(bridge.bean, STOP), f"hold {bridge.name}")
+def stop(view: SiteView, bridge: Bridge, when: str | None = None) -> Call:
+    return call(view, Goal.LINK_DOWN, bridge.name, request(bridge.bean, STOP), f"hold {bridge.name}", when)
 
 
 def _removing(view: SiteView, move: Move) -> list[Call]:
