@@ -109,10 +109,11 @@ class FailoverPrice:
         self._kept_at = self._clock.now() if keeps_one_store(seen) else None
         silent = [each.silent for each in self._brokers(seen)]
         self._differing |= {*seen.differing()}
+        # Where no link ships the producers themselves go on sending to the site that waits.
         waits = all(each is not Role.SERVING for each in seen.roles.values())
-        self._live = (
-            [each for each in seen.rows(now) if each.site != self.lost and each.kind == "queue"] if waits else []
-        )
+        is_shipped = waits and any(each.outflow is not None for each in seen.links())
+        rows = seen.rows(now) if is_shipped else ()
+        self._live = [each for each in rows if each.site != self.lost and each.kind == "queue"]
         self._host_lives = role is Role.DOWN and all(isinstance(each, Unreachable) and each.refused for each in silent)
 
     def bounds(self) -> Mapping[str, Json]:
