@@ -6,8 +6,8 @@ import yaml
 
 
 def composed(text: str) -> yaml.Node | None:
-    """The one document of a text, None where it is empty; raises YAMLError and RecursionError. What libyaml does not
-    read is read by Python, whose words for what is wrong are the same on every machine."""
+    """Compose the one document of a text; None where the text is empty. Raises YAMLError and RecursionError. Python's
+    parser reads again what libyaml refuses: its messages are the same on every machine."""
     try:
         return yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except yaml.YAMLError:

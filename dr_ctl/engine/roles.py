@@ -248,7 +248,7 @@ def _of_both(seen: Observation, ask: Ask) -> Finding | None:
 
 
 def moves_it(seen: Observation, site: str) -> str:
-    """What brings the service to a site while the other one serves: one that was lost is taken in first."""
+    """Name the command that moves the service to `site` while the other site serves; a lost site is taken in first."""
     if lost_alone(seen.debts) == site:
         return (
             f"`dr-ctl failback --to {site}` takes it in and moves the service; `dr-ctl reinstate {site}` takes it in."
