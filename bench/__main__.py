@@ -7,8 +7,6 @@
 Each part ends where what it measures did not do its work: nothing is quick by doing less.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import tempfile

@@ -3,8 +3,6 @@
 No checks, no journal, no proofs, no undo. Reads where the brokers are from the settings file of a lab.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time

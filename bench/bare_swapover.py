@@ -4,8 +4,6 @@ No checks, no journal, no proofs, no undo. Reads where the brokers are from the 
 all pairs side by side, and prints for how many seconds no door was open.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable, Iterable

@@ -1,8 +1,6 @@
 """How long from the command until clients are served at the other site, with the dead one refusing connections; and
 beside it how long a look takes that tells that it is down."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile

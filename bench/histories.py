@@ -1,7 +1,5 @@
 """Histories as the monitor leaves them, made by DuckDB or NumPy, for questions that are timed."""
 
-from __future__ import annotations
-
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """How long a thousand incidents take on the twin: moves under load while both brokers fail at random, each judged."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """How long clients receive nothing while a service moves: by dr-ctl, and by a bare script with the same steps."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

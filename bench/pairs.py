@@ -1,7 +1,5 @@
 """What many pairs of brokers cost: how long clients are out while an installation of so many moves, and the threads."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

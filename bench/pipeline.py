@@ -10,8 +10,6 @@ time-weighted quantiles, which must be the same but for the rounding up to a buc
 classes and nothing of the next minutes. Memory is that of all processes of a question together, sampled.
 """
 
-from __future__ import annotations
-
 import ast
 import os
 import subprocess

@@ -5,8 +5,6 @@
 Both count the same: ids that were sent and not consumed, consumed twice, and consumed and never sent.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from pathlib import Path

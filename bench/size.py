@@ -1,7 +1,5 @@
 """What many queues cost: a look beside the bare read of the same figures, and a move from fence to open doors."""
 
-from __future__ import annotations
-
 import json
 import resource
 import subprocess

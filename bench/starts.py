@@ -1,7 +1,5 @@
 """How long a process takes that asks nobody, and one that asks both sites for how they stand."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile

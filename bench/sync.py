@@ -7,8 +7,6 @@ consumed at the rate. The lag is how long ago the serving broker had as many mes
 copies deleted by now.
 """
 
-from __future__ import annotations
-
 import argparse
 import bisect
 import os

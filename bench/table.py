@@ -1,7 +1,5 @@
 """One table of all figures: each beside its yardstick in the same run; printed, kept as JSON, and put into the docs."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform

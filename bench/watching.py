@@ -1,7 +1,5 @@
 """What a `monitor` costs: ten minutes of ten thousand queues of two real brokers, and a minute of fewer."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Documents of `dr-ctl lab` and `dr-ctl demo` as types, for `dr-ctl schema`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """A twin with clients: a stage like a lab of real brokers for the demo, on simulated ones."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final

@@ -4,8 +4,6 @@ The process holds everything in memory, and answers on loopback to whoever has t
 `Playground` is that twin in the words of `Lab`: two sites to play with, on a machine without Java.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import secrets

@@ -4,8 +4,6 @@ The twin has the installation's sites, pairs and queues, as many messages as lie
 settings; hooks are not carried out. Every variation is judged by the clients' ledger and by the brokers' doors.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -3,8 +3,6 @@
 python -m tests.architecture
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import textwrap

@@ -1,7 +1,5 @@
 """What tests of all folders share: the command line in this process, and who may not run beside whom."""
 
-from __future__ import annotations
-
 import gc
 import json
 import signal

@@ -1,8 +1,6 @@
 """Holds JSON documents to the schemas that `dr-ctl schema` shows. A key that a schema does not know is a mistake here;
 for readers it is not."""
 
-from __future__ import annotations
-
 import copy
 import json
 import re

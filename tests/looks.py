@@ -1,7 +1,5 @@
 """A history as a monitor leaves it, without a monitor."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from pathlib import Path
 

@@ -4,8 +4,6 @@
 A value of JSON may be anything; what is made of such values is held by the tests that read every output.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import PurePath
 from typing import Final

@@ -1,7 +1,5 @@
 """How long the commands of a test wait, in this process: as long as in the field, unless the test says less."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from typing import Any

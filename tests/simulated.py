@@ -1,7 +1,5 @@
 """Simulated time for tests: who waits for real in it, or asks a socket, fails."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

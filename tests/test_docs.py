@@ -1,7 +1,5 @@
 """The documentation keeps up with the code: findings, commands and verbs, none missing and none invented."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

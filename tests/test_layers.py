@@ -1,7 +1,5 @@
 """Imports point down only and in no circle, a topology stands behind its contract, some libraries have one home."""
 
-from __future__ import annotations
-
 import ast
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The rule of mypy that no text is made of a value that may be None: it sees what it is for."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

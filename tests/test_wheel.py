@@ -1,7 +1,5 @@
 """The built wheel carries the runbooks and the second package: installed elsewhere, both are found."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """A certificate for servers on loopback."""
 
-from __future__ import annotations
-
 import ssl
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Samples both sites of an installation into the history. Only looks; an unread value has no row."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence

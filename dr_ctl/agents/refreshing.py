@@ -1,8 +1,6 @@
 """Keeps the stored estimate fresh beside the monitor: in a process of its own, which keeps its session of Spark between
 two estimates, or ends with each and takes its memory with it."""
 
-from __future__ import annotations
-
 import os
 from typing import Final
 

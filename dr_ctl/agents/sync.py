@@ -4,8 +4,6 @@ The topology decides on deletions. The agent stops them during an open run or on
 people.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 from collections.abc import Mapping

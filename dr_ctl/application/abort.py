@@ -1,7 +1,5 @@
 """Undoing the run that was interrupted, unless an activating call of it may have had its effect."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from dr_ctl.application import carrying_out, lock, open_run

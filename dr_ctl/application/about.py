@@ -1,8 +1,6 @@
 """What a run is about, for its journal: the installation with its addresses and objectives, and a digest of its
 settings. No secret is in it."""
 
-from __future__ import annotations
-
 import hashlib
 from contextlib import suppress
 

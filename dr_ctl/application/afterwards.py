@@ -4,8 +4,6 @@ They run once the run is written down and its lock is given back. Whatever becom
 result says: one that fails, hangs or is missing is a warning.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -1,8 +1,6 @@
 """How the agent of `dr-ctl sync` stands, for every command that looks: none runs, the last one is gone, somebody holds
 it, and what it said itself."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final

@@ -3,8 +3,6 @@
 Signatures lie beside the plan, each in a file of its own. A run judges the very bytes that it has read as its plan.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import shlex

@@ -1,7 +1,5 @@
 """A site at stake in its four figures, as people read them, and which objectives they miss. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 

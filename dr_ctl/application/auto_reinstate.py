@@ -1,7 +1,5 @@
 """`monitor --auto-reinstate`: which lost sites may be taken in again without a person, and the runs that do it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Final
 

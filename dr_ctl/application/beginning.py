@@ -4,8 +4,6 @@ Only looks at the brokers. A password is asked for, or taken from the variable t
 nowhere.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """`runs bundle`: everything of one run in a file to hand on, without a secret."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -1,7 +1,5 @@
 """Carries out a plan that was decided and agreed to, with its journal open, and writes down how it ended."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace

@@ -1,8 +1,6 @@
 """The bounds of a closed site that answers: what its outflows hold can be lost or come twice, and what lies at one site
 and not at the other counts by queue, whatever the outflows say."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

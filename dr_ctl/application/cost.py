@@ -1,7 +1,5 @@
 """What a move costs, in a sentence for whoever is to agree to it: by what was seen, and by the moves made before."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from statistics import median
 from typing import Final

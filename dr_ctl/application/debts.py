@@ -1,7 +1,5 @@
 """Debts for every command that looks: read from the brokers that answered, and from STATE for the silent ones."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

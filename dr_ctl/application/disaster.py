@@ -1,8 +1,6 @@
 """`plan failover --as-if-lost`: the plan of a disaster that has not happened, and its price today. To be read and
 approved beforehand; it is never carried out."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from dr_ctl.application import if_lost

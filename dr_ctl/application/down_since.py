@@ -1,8 +1,6 @@
 """Since when nobody is served, a link is down, or nobody looks, and after how long without looks that is a finding: by
 the open run's journal and by the history."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime

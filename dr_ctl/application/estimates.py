@@ -1,8 +1,6 @@
 """The estimate that the settings ask for, and the stored one, shown at once: in `status`, beside a plan, and as the
 estimate of a failover."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime

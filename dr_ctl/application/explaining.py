@@ -4,8 +4,6 @@ between marks; this command writes those parts anew:
 python -m dr_ctl.application.explaining README.md docs/command-line.md docs/findings.md
 """
 
-from __future__ import annotations
-
 import re
 import sys
 import textwrap

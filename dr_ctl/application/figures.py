@@ -1,8 +1,6 @@
 """What the monitor shows of an installation to Prometheus. Every series is there from the first look to the last: its
 labels come from the settings, and what was not read is NaN."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,7 +1,5 @@
 """The findings of the use-cases: price, lock, open runs, reports."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from dr_ctl.core.findings import FindingKind

@@ -1,7 +1,5 @@
 """Sorts findings by what they are of, for a person: the installation, its settings, a site, a pair, an operation."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Final
 

@@ -1,7 +1,5 @@
 """`check`, for machines: one line and 0, 1, 2 or 3, as monitoring systems read them, in its own time. Only looks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta

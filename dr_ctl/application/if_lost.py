@@ -1,8 +1,6 @@
 """What the loss of the serving site would cost now, as `status` heads with it: the figure of a failover, by the same
 reading. Where nothing reaches the other site, since when."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime

@@ -1,7 +1,5 @@
 """What `validate` checks beside the brokers: roles, lock, runs, settings and history."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from dr_ctl.application import estimates, lock, offline

@@ -1,7 +1,5 @@
 """Sentences on the traces of a move, for the operator: the second copy, the way back, the sends in doubt. Pure."""
 
-from __future__ import annotations
-
 from dr_ctl.core.model import some
 from dr_ctl.engine.operations import FAILBACK, FAILOVER, SWAPOVER
 from dr_ctl.engine.parts import option

@@ -1,7 +1,5 @@
 """The lock of one command on the brokers: taking, taking over, giving back, and naming the holder."""
 
-from __future__ import annotations
-
 import getpass
 import os
 import socket

@@ -1,7 +1,5 @@
 """A failover's findings on the lost site beyond its role, and the remedies that help now."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta

@@ -1,7 +1,5 @@
 """The monitor as a command: samples both sites, and keeps the stored estimate fresh."""
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field
 

@@ -4,8 +4,6 @@ The file was read before this begins, with all that is wrong in it. Here: what s
 and certificates, and what it says unwisely.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import ssl

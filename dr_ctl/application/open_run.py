@@ -1,7 +1,5 @@
 """The run that was interrupted: finding it, reading what it wrote, and what is said of it where it is in the way."""
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 

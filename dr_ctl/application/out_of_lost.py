@@ -1,7 +1,5 @@
 """For how long clients were out of a site that was lost: no run begins that time, so looks bound it."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 from dr_ctl.core.clock import stamp

@@ -3,8 +3,6 @@
 A saved plan holds as long as what it was decided from does: counters move all the time and are no part of it.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace

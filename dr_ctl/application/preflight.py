@@ -1,8 +1,6 @@
 """The estimate of a run. A fresh stored estimate is used; else a process beside the checks makes one, and is killed
 when the run needs to go on."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """`validate` lists the obstacles to each operation, `verify` tests the gate now. The two only look."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime

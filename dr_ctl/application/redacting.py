@@ -4,8 +4,6 @@ What is shown is chosen, not what is hidden: of a secret its form, of a command 
 their names.
 """
 
-from __future__ import annotations
-
 import base64
 import html
 import json

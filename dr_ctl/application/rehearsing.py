@@ -1,7 +1,5 @@
 """`rehearse`: the whole path with nothing at stake, on the real brokers or on a twin of the installation."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from importlib.metadata import entry_points

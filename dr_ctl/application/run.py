@@ -2,8 +2,6 @@
 escalation and a dry run use the same sequence with other arguments.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from dr_ctl.application import approvals, carrying_out, disaster, lock, open_run, plans

@@ -1,7 +1,5 @@
 """Options of a command that may change a broker, beside the question itself."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal

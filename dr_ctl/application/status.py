@@ -1,7 +1,5 @@
 """The present state: who serves, messages under way, open runs, and the command to type then. Only looks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """The agent of a Classic standby as a command, and the words by which a person holds it and lets it go on."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The finding in place of the history, where a Python package that reads it is missing."""
 
-from __future__ import annotations
-
 from dr_ctl.application.findings import PACKAGE_MISSING
 from dr_ctl.core.lacking import without
 from dr_ctl.core.model import Finding

@@ -3,8 +3,6 @@
 Help must be instant, so what it says of them stands here; their package is looked for when one of them is called.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 import typer

@@ -1,8 +1,6 @@
 """Turns the options of a command into an `Ask`, moments and durations among them; a malformed option is a usage error
 with its remedy."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace

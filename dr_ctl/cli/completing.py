@@ -3,8 +3,6 @@
 A shell waits for each answer, and a person sees no error there: where nothing can be read, nothing is offered.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final

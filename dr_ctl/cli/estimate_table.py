@@ -1,7 +1,5 @@
 """An estimate in a terminal: what is likely beside the bound, the objective beside both, classes, queues, advice."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 

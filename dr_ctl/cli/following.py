@@ -1,7 +1,5 @@
 """`runs show --follow`: a run as it goes, from a second terminal. Reads its journal; touches neither run nor broker."""
 
-from __future__ import annotations
-
 import sys
 from datetime import datetime
 from pathlib import Path

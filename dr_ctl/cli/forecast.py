@@ -1,7 +1,5 @@
 """`rpo estimate` and `rpo backtest`: the answers of the history, as tables, the estimate as a page too."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path

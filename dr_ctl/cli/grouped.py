@@ -1,7 +1,5 @@
 """Findings and named checks for people: by what they are of, as wide as the terminal, counted at the end."""
 
-from __future__ import annotations
-
 import os
 import sys
 import textwrap

@@ -1,7 +1,5 @@
 """`--help` as it is read at night: commands by what they are for, whole sentences, the exit codes at its end."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 from typer.core import TyperGroup

@@ -1,7 +1,5 @@
 """Asks the person at the terminal. Where there is none nothing is asked, and that is no yes."""
 
-from __future__ import annotations
-
 import sys
 import termios
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A plan as text for people: in the order of its steps, on eighty columns where names allow."""
 
-from __future__ import annotations
-
 from dr_ctl.application.plans import title
 from dr_ctl.core.printable import page
 from dr_ctl.engine.operations import ALONE, AT_SOURCE, FAILBACK, REINSTATE

@@ -4,8 +4,6 @@ Always says where the run is, whether stopping is still safe, and how a wait sta
 renewed in place; elsewhere lines are plain.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

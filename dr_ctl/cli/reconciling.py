@@ -1,7 +1,5 @@
 """`rpo reconcile`: lost, doubled, recovered, unexpected and unknown messages, by ledgers of message ids."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

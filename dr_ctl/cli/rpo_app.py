@@ -1,7 +1,5 @@
 """Declares `rpo`: the estimate from recorded history, its backtest, and ledgers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

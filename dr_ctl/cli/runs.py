@@ -1,7 +1,5 @@
 """`runs`: shows the files of past runs. Asks no broker."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final

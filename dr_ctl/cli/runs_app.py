@@ -1,7 +1,5 @@
 """Declares `runs`: what past runs left, and what people do with it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

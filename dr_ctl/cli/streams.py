@@ -1,7 +1,5 @@
 """Standard streams that decide no run: a reader that goes away, a full disk, a closed terminal stop no command."""
 
-from __future__ import annotations
-
 import io
 import os
 import sys

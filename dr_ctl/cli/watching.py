@@ -1,8 +1,6 @@
 """`status --watch`: the status again and again, until Ctrl-C. On a terminal in place, with what matters at its top;
 else a block, or a document, for each look."""
 
-from __future__ import annotations
-
 import signal
 import sys
 from collections import deque

@@ -1,7 +1,5 @@
 """Time as a port, so that tests never sleep."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Protocol
 

@@ -1,7 +1,5 @@
 """YAML as nodes that know their lines, read by libyaml: a tenth of the time that Python needs for it."""
 
-from __future__ import annotations
-
 import yaml
 
 

@@ -18,8 +18,6 @@ A broker's failure is data for the planner and for outcomes; it leaves the layer
 outcome, not as an exception that ends the command.
 """
 
-from __future__ import annotations
-
 import signal
 from typing import ClassVar, Final
 

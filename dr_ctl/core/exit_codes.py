@@ -1,8 +1,6 @@
 """The meaning of each exit code and the command to type then. Help, report, `explain`, README and docs use this
 table."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum

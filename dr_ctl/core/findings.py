@@ -4,8 +4,6 @@ A kind of finding is called with what was seen, and gives the finding. `explain`
 made of the kinds; how much a finding weighs is a field of its kind, and no list of ids elsewhere.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType

@@ -1,7 +1,5 @@
 """Parts that a machine may lack, Java, Maven and Python packages, each with the command that installs it."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Reading JSON without trust: an absent or odd value is empty or None, never zero."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any

@@ -1,7 +1,5 @@
 """Which machine this is, since which start of it, and whether a process of it lives."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How a process that runs for long gives memory back that it does not use any more."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 from typing import Final

@@ -1,7 +1,5 @@
 """Sites' roles, findings and exit codes: the nouns that every layer shares."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum, Flag, IntEnum, auto

@@ -3,8 +3,6 @@
 Waits that one topology alone has stand in its package, in a class of its own.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import TypeVar
 

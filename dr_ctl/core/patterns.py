@@ -1,7 +1,5 @@
 """Patterns of queue names: dotted words, of which `*` is any one and `#` any number."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from functools import lru_cache

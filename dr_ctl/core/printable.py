@@ -1,7 +1,5 @@
 """Makes text safe to show: no control character of a name reaches a terminal, and no login of an address a text."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """Classes and modules of the topologies by id, imported only when a topology is named."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from importlib import import_module
 from typing import Generic, TypeVar

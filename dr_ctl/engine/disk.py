@@ -1,8 +1,6 @@
 """Room on disk for what a run will write: reserved before its first call, so that a full disk refuses it there instead
 of ending it in its middle. And names that survive a power cut."""
 
-from __future__ import annotations
-
 import errno
 import os
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 A code that claims success is kept only where the roles show it. Observations can make an end worse, never better.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from shlex import quote

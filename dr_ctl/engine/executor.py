@@ -4,8 +4,6 @@ The exit code follows from three facts only: whether the wanted state was verifi
 whether what was changed was undone and the undo verified.
 """
 
-from __future__ import annotations
-
 import signal
 import traceback
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Folders under STATE, which nobody else may look into. Of several new folders `mkdir` gives its mode to the last."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 

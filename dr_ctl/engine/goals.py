@@ -1,7 +1,5 @@
 """Goals: the purpose of a call, whichever request serves that purpose at one kind of broker."""
 
-from __future__ import annotations
-
 from enum import Enum
 from typing import Final
 

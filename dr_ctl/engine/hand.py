@@ -1,7 +1,5 @@
 """The executor's side of what a driver may do while it applies a step: everything is written down first."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import ClassVar, Final

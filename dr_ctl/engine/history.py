@@ -1,7 +1,5 @@
 """The run so far, replayed from its journal: the steps, the sites opened, how long clients were out."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime

@@ -5,8 +5,6 @@ runs that start together one gets it, and none waits. Brokers that do not answer
 to go there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace

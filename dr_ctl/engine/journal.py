@@ -16,8 +16,6 @@ made.
 | `end` | the run is over; evidence is the result |
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import threading

@@ -4,8 +4,6 @@
 that somebody answers for the vanished messages; the agent removes that document.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

@@ -1,7 +1,5 @@
 """A hand that changes nothing: for a command that waits and looks without a run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """The names of the operations, their kinds, and the runbook lines of the single steps."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final

@@ -1,7 +1,5 @@
 """How long a run keeps clients out, and how long it may: the limit of `--max-outage`."""
 
-from __future__ import annotations
-
 from dr_ctl.core.clock import Clock
 from dr_ctl.engine.history import fenced_at
 from dr_ctl.engine.journal import Journal

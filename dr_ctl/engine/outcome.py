@@ -1,7 +1,5 @@
 """The outcome of a call or a step: done, not needed, refused or unknown. A timeout is unknown, never a no."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """Units where a part of them can be asked for or moved: the site of each, and the words for a part. Pure."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ A resumed run is planned here too. Its history gives the source, the target and 
 observation decides which steps are left.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar

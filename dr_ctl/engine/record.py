@@ -4,8 +4,6 @@ A damaged run must not hide the others: what cannot be read is None or empty, an
 and settings are never asked.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

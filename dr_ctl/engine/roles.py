@@ -3,8 +3,6 @@
 "Cannot tell" is never "no": a site that does not answer is neither closed nor gone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 

@@ -4,8 +4,6 @@ Lint keeps apart what is not well formed (unknown verb, wrong type) and what is 
 without a fence). Every finding has the file, the line and a sentence. Findings come in order of their lines.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources

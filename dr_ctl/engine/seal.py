@@ -6,8 +6,6 @@ repeat the last line. A person who rewrites every file can still invent a run; n
 otherwise.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from enum import Enum

@@ -10,8 +10,6 @@ also when its end is not known. An illegal move raises and changes nothing.
                               └────── lost ───────> UNKNOWN ──┘                       └───── undo-failed ──> STUCK
 """
 
-from __future__ import annotations
-
 from enum import Enum
 from typing import Final
 

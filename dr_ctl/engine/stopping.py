@@ -1,7 +1,5 @@
 """SIGINT and SIGTERM: the first asks for a safe end, the second ends at once. SIGHUP never stops a run."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -4,8 +4,6 @@ A document is a file `KIND.NUMBER` in the folder of its broker; files of other n
 document is atomic on this machine: of several runs that try, one succeeds.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 from collections.abc import Sequence

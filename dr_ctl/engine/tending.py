@@ -1,8 +1,6 @@
 """Tends a lock beside its run: looking at it and renewing it is work beside it for each broker, so that no call waits
 for it, and one that is silent keeps nobody from the others."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial

@@ -1,7 +1,5 @@
 """The verbs of a runbook that the engine itself tells apart; a topology does every other verb."""
 
-from __future__ import annotations
-
 from typing import Final
 
 # Verbs that the executor does itself, whatever the topology.

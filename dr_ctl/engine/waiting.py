@@ -6,8 +6,6 @@ late that was. A look that makes waiting hopeless ends the wait at once. When th
 after the deadline decides: no wait is given up by an answer from before its end.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar

@@ -1,8 +1,6 @@
 """Names of management beans: building, quoting, taking apart. Names are compared by their parts, never as text:
 versions differ in the order of the keys."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Final

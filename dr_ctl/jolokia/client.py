@@ -6,8 +6,6 @@ without a bean cannot be built (Jolokia would answer it with every bean there is
 anything.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from base64 import b64encode

@@ -12,8 +12,6 @@ BrokerError
     └── BadValue            a value of another type than asked for: an error in a value's place
 """
 
-from __future__ import annotations
-
 from dr_ctl.core.errors import BrokerError, Unreachable
 
 

@@ -5,8 +5,6 @@ Without a session of the library: that would follow redirects, or read them to t
 proxies in the environment.
 """
 
-from __future__ import annotations
-
 import socket
 import ssl
 import warnings

@@ -1,7 +1,5 @@
 """Values out of an answer, each checked for its type: an error in a value's place is never a number or a text."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from dr_ctl.jolokia.errors import BadValue

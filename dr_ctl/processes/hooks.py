@@ -5,8 +5,6 @@ Variables with brokers' passwords are removed from its environment; known passwo
 under the name of a secret, from its output.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

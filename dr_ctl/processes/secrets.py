@@ -1,8 +1,6 @@
 """Passwords from the environment, a file or a command, as the settings say. Resolved when first needed, never shown;
 known passwords are blotted out of the output of other programs."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

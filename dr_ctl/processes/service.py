@@ -1,7 +1,5 @@
 """Tells the service manager that started this process how it stands, as `Type=notify` units expect it."""
 
-from __future__ import annotations
-
 import os
 import socket
 from contextlib import suppress

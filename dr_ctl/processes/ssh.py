@@ -4,8 +4,6 @@ OpenSSH's own `ssh-keygen` does both. A signature is bound to the namespace `dr-
 not count here.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Sequence

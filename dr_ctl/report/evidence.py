@@ -1,7 +1,5 @@
 """What an auditor asks of a run: of which installation it was, by whose word, and its results against objectives."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final

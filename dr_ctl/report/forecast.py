@@ -1,7 +1,5 @@
 """The estimate that the run made, and the bounds that a failover ends with, as tables of words."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """The page of an estimate: charts of what a history says, every number and word of them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType

@@ -3,8 +3,6 @@
 Each run says what its own report says. Figures of a run are held against the objectives that held when it was made.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

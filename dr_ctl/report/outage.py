@@ -1,7 +1,5 @@
 """How long the run kept clients out: from the fence to the activation, or to the undo of the fence."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final

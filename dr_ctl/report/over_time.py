@@ -1,7 +1,5 @@
 """A chart over the time of a history: the likely figure, the bound above as a band, excursions, the objective."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from datetime import datetime

@@ -3,8 +3,6 @@
 Lines are checked as the journal's own reader does; `problems` names the lines and files that were left out.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

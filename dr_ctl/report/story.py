@@ -4,8 +4,6 @@ A part is the work of one process: a run that was resumed or aborted later has s
 twice: done, and undone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """The time line: the run's parts as rows of bars along one axis, placed in per cent."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final

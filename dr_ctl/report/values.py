@@ -1,7 +1,5 @@
 """Writing figures for people. A figure that is absent or odd is "not known", never zero."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Final
 

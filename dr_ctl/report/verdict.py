@@ -1,7 +1,5 @@
 """The headline: how the run ended, in words, and what to do where it has not."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A run as a page of values: every number and every sentence of the report, computed from what the run wrote."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Durations as people write them: `20ms`, `5s`, `1m`, `2h`, `30d`."""
 
-from __future__ import annotations
-
 import re
 from typing import Final
 

@@ -1,7 +1,5 @@
 """The findings of the settings by themselves, without a look at any broker."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from dr_ctl.core.findings import FindingKind

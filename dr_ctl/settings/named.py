@@ -1,7 +1,5 @@
 """Commands, files and secrets that the settings name, each with its place in them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 from dr_ctl.settings.model import Settings

@@ -1,7 +1,5 @@
 """The base class of settings, and value types that many classes use."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Any, ClassVar, Final, Self
 from urllib.parse import urlsplit

@@ -3,8 +3,6 @@
 python -m dr_ctl.settings.schema > docs/settings.schema.json
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from functools import reduce

@@ -1,7 +1,5 @@
 """Settings of a site's workloads: programs that work on its messages, and start and stop with the service."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, model_validator

@@ -1,7 +1,5 @@
 """Where a STOMP port is and who knocks there. Secrets stay out of every repr."""
 
-from __future__ import annotations
-
 import socket
 import ssl
 from dataclasses import dataclass, field

@@ -1,8 +1,6 @@
 """Results of asking a STOMP port to let a client in, or to carry a message there and back. A network fault is a result
 too. Imports no STOMP library, because a look at a site asks no port."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -1,7 +1,5 @@
 """Puts a few durable messages into a queue as a producer does, and takes these very ones as a consumer does."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Final
 

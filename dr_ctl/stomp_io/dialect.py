@@ -1,7 +1,5 @@
 """Names of queues over STOMP, and the headers that clients of a family of brokers send beside the standard ones."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final

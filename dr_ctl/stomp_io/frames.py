@@ -1,7 +1,5 @@
 """Bytes to STOMP 1.2 frames, which are those of stomp.py, as they come in whatever pieces."""
 
-from __future__ import annotations
-
 import os
 
 # Without this the import looks this machine's own name up, which blocks where the name server is gone.

@@ -1,7 +1,5 @@
 """The events of a run, as frozen values. The engine emits them and runs the same with nobody listening."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

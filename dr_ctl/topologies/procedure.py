@@ -3,8 +3,6 @@
 A row may be for some operations only; the first that fits is meant. Nothing here knows what the verbs act on.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar

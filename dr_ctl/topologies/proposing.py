@@ -3,8 +3,6 @@
 A topology has a module `proposing` with its `PROPOSER`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The topologies there are: the id that the settings name, and the module that opens it, loaded only then."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from importlib import import_module

@@ -1,7 +1,5 @@
 """`lab`: throw-away real brokers, faults, and traffic with a ledger."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Sequence

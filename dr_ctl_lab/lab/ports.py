@@ -1,7 +1,5 @@
 """Which lab has which ports: they are written down, and free again once the lab's directory is gone."""
 
-from __future__ import annotations
-
 import json
 import random
 import socket

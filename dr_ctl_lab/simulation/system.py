@@ -1,7 +1,5 @@
 """A system that is simulated: its time, what waits in it, and its network."""
 
-from __future__ import annotations
-
 import signal
 from collections import deque
 from collections.abc import Callable, Iterator

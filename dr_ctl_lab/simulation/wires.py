@@ -1,7 +1,5 @@
 """HTTP over the network in memory, for the library that asks consoles."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Mapping
 from typing import Any

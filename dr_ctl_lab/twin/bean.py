@@ -1,7 +1,5 @@
 """A management bean of any broker: attributes and operations."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final

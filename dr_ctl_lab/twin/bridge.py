@@ -1,7 +1,5 @@
 """A bridge carries messages from a queue of one broker to an address of another."""
 
-from __future__ import annotations
-
 from collections import deque
 from typing import Final
 

@@ -1,7 +1,5 @@
 """The interface of a simulated broker with bridges to its peer, for the ways between the two."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Iterator

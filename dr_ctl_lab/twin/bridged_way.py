@@ -1,7 +1,5 @@
 """The bridges of one broker at work: when they are connected, what they carry to the peer, and what comes back."""
 
-from __future__ import annotations
-
 from typing import TypeVar
 
 from dr_ctl_lab.twin.bridge import Bridge

@@ -3,8 +3,6 @@
 Subclasses add the way to the peer. Every method is called with `lock` held; one lock serves all brokers of a twin.
 """
 
-from __future__ import annotations
-
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence

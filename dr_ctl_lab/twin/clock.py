@@ -1,7 +1,5 @@
 """The time of a twin: everything in it that waits or ages asks this, so that it can pass faster than outside."""
 
-from __future__ import annotations
-
 from dr_ctl.core.system import system
 
 

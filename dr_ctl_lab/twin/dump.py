@@ -1,7 +1,5 @@
 """Everything that can be set at the brokers of a twin, and every message, as plain values that can be compared."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from dr_ctl_lab.twin.broker import Broker

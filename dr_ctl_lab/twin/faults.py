@@ -1,7 +1,5 @@
 """Faults of a broker's management, on request or from a seed: kind of fault, request, and number of times."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

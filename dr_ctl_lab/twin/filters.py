@@ -1,8 +1,6 @@
 """The filters that are asked of the brokers: comparisons with a text, a list of them, or the beginning of one, with a
 number; IS NULL, IS NOT NULL; joined by AND, and those by OR."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """STOMP frames as the brokers write and read them: escapes, and where one ends."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,8 +1,6 @@
 """A site's store of processed ids, for idempotent consumers. The store outlives the broker, and clients may open it
 too."""
 
-from __future__ import annotations
-
 import sqlite3
 from pathlib import Path
 from typing import Final

@@ -1,7 +1,5 @@
 """Requests of Jolokia answered for one broker: reads, patterns, operations, and every error in its real shape."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The kinds of twins there are, by the topology that joins their sites."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from dr_ctl.core.registry import Registry

@@ -1,8 +1,6 @@
 """A client's connection that speaks STOMP: whole frames, heart-beats. Families of brokers define the
 meaning of frames."""
 
-from __future__ import annotations
-
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Sequence

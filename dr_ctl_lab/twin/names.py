@@ -1,8 +1,6 @@
 """Names of management beans as the broker reads them: parts, patterns, canonical order. The code is independent of the
 client's: a mistake of one must not hide the mistake of the other."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Parts of a simulated broker: doors, and protocols of its surroundings."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol

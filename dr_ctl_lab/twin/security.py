@@ -1,7 +1,5 @@
 """Rights at one simulated broker: users' roles, and roles' rights by match of addresses."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from typing import Final

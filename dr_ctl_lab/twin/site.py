@@ -3,8 +3,6 @@
 A twin ends with the process that made it, or as a context manager at the end of a block.
 """
 
-from __future__ import annotations
-
 import secrets
 import shutil
 from collections.abc import Callable, Collection, Iterator, Sequence

@@ -3,8 +3,6 @@
 Subclasses define the shipped items and how the source connects.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from enum import Enum
 from typing import Final, Generic, TypeVar

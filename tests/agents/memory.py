@@ -3,8 +3,6 @@
 What an observer makes of a broker's answer is part of it, the parsing of the answer is not.
 """
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """The monitor without brokers: what is in the history's files and when, and what it does where the disk is full."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import closing

@@ -1,7 +1,5 @@
 """The stored estimate beside the monitor, and how large the monitor gets."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The agent's loop: who holds it, what it writes down, what somebody else reads of that."""
 
-from __future__ import annotations
-
 import json
 import socket
 import urllib.request

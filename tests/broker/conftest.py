@@ -1,7 +1,5 @@
 """One pair of real brokers for all tests of a session that need no special one; brought back to its start for each."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

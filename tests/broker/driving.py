@@ -1,7 +1,5 @@
 """Runs the command line against a lab as an operator or a script does, and sets scenes on the brokers."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Real Artemis brokers of one site beside each other: a second node of London's broker, and clusters."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager

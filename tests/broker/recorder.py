@@ -1,8 +1,6 @@
 """Stands between dr-ctl and a broker's console: writes down every request that would change something, and can fail,
 lie or act at a chosen one. What it has not forwarded the broker has not seen."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable

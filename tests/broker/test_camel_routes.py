@@ -1,7 +1,5 @@
 """A real Camel route at each site of a twin: it finishes what it has in flight, or the run ends before the fence."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing

@@ -1,7 +1,5 @@
 """The demo, whole: its verdict is the ledger's, it names its report, and nothing of it is left running."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

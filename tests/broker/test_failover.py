@@ -1,7 +1,5 @@
 """A site is lost, the other serves, the lost one returns: what is not met under load, in the stories."""
 
-from __future__ import annotations
-
 import pytest
 
 from dr_ctl_lab.lab.lab import Lab

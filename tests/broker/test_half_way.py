@@ -1,8 +1,6 @@
 """A return over a slow link ends half way, under a consumer at the serving site: what was done comes no second time,
 and the next return succeeds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

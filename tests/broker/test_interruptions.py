@@ -1,7 +1,5 @@
 """What goes wrong in the middle of a move, on real brokers: undone to the start, or gone on with to the end."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

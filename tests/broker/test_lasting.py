@@ -1,7 +1,5 @@
 """A fence that outlasts a restart, on brokers whose doors open at boot: the clients' role may do nothing there."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

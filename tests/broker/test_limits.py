@@ -1,7 +1,5 @@
 """A target behind whose doors clients could not work is read on real brokers before clients are fenced."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

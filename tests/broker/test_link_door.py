@@ -1,8 +1,6 @@
 """Who comes in by a door that the settings declare free of clients, on real brokers: an AMQP client at the acceptor of
 the mirror, and the brokers of one site in a cluster."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from pathlib import Path
 

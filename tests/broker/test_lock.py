@@ -1,7 +1,5 @@
 """The lock on real brokers: runs that died or froze, and what others see of them."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

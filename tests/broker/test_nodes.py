@@ -1,8 +1,6 @@
 """A broker with a backup, of which the settings name one node, on real brokers: a failover never opens a second site
 beside a node that serves or is about to, and no fence makes two nodes active."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A mirror in one direction, on real brokers: the other site has no broker connection, and serves all the same."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

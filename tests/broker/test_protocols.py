@@ -1,7 +1,5 @@
 """Clients of every protocol at a mirrored pair: what they send and take, and a move with their messages at rest."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """From real brokers to an estimate: the monitor records, Spark reads, and a swapover takes it as a step."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import subprocess

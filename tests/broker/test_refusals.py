@@ -1,7 +1,5 @@
 """What speaks against a move is said before the first call, with its remedy, and nothing is changed."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Callable, Iterator

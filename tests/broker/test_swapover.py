@@ -1,7 +1,5 @@
 """The planned move on real brokers: nothing lost, nothing twice; what is not of its business stays as it was."""
 
-from __future__ import annotations
-
 import pytest
 
 from dr_ctl_lab.lab.lab import Lab

@@ -1,7 +1,5 @@
 """The agent on two real Classic brokers that copy to each other: killed, held, misled, late."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The command line without a process of its own, and installations for it: one that answers and one that does not."""
 
-from __future__ import annotations
-
 import io
 import json
 import signal

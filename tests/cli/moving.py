@@ -1,7 +1,5 @@
 """Moves from the command line, and a run whose process died on the way."""
 
-from __future__ import annotations
-
 import json
 
 from dr_ctl.engine.plan import Ask, Plan, PlannedStep

@@ -1,7 +1,5 @@
 """A command at a terminal of its own: what it draws is read as it comes, keys are typed."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import pty

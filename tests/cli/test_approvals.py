@@ -1,7 +1,5 @@
 """Who is asked before a run and told after it: plans that people sign, and commands that hear its end."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

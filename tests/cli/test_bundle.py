@@ -1,7 +1,5 @@
 """`runs bundle`, and that neither it nor a screen tells a password or lets a name command the terminal."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """The commands in `examples/`, carried out as they stand there."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

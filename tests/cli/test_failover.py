@@ -1,7 +1,5 @@
 """What a scenario cannot say of a lost site: clocks, its price, its return, its debts."""
 
-from __future__ import annotations
-
 import json
 import re
 import socket

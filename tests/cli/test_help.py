@@ -1,7 +1,5 @@
 """Help, explanations, schemas and completion, and that every command a text of dr-ctl names exists."""
 
-from __future__ import annotations
-
 import ast
 import itertools
 import json

@@ -1,7 +1,5 @@
 """`history`: turns of runs, turns that no run made, and what neither tells. No broker is asked."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Processes: an output that is closed or full, a terminal typed at early, a twin between commands."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """`status`, `validate` and `plan`: what they say of sites; verdicts, watching, and without brokers."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal

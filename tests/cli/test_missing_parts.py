@@ -1,8 +1,6 @@
 """A machine without Java, Maven, numpy, pyarrow or pyspark: what needs one of them says so, with the command that
 installs it, and all else works."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

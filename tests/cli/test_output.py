@@ -1,7 +1,5 @@
 """What goes where, one document for JSON; findings by group; mistakes by their place."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

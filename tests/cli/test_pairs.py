@@ -1,7 +1,5 @@
 """Several pairs, and what a scenario cannot say of them: evidence of each, and one that opens in between."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any

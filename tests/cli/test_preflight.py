@@ -1,7 +1,5 @@
 """Estimates: beside a run's checks, as a process that hangs; stored, in `status` and plans; and `rpo reconcile`."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Past runs as `runs` shows them, a run that is followed, and how its report tells it; no broker is needed."""
 
-from __future__ import annotations
-
 import getpass
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """What a scenario cannot say of a move: files, locks, torn journals, full disks, the way out."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import json

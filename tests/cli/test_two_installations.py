@@ -1,7 +1,5 @@
 """Two installations of one user: neither command touches the runs, the lock or the debts of the other's."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

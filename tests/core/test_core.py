@@ -1,7 +1,5 @@
 """What every layer shares: exit codes, moments, errors, memory, the machine, what may be printed, work beside work."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal

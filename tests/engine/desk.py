@@ -1,7 +1,5 @@
 """What an operator does with the machine: run, resume and abort, through planner, executor and journal as they are."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ The machine is the judge as well: it fails at once when both sites let clients i
 still holds what it lacks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum

@@ -1,7 +1,5 @@
 """Brokers that keep documents, in memory, and runs that reach for them at the same time, interleaved call by call."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Killed anywhere, resumed or aborted: the end is that of a run that nobody disturbed, or the start again."""
 
-from __future__ import annotations
-
 import signal
 import tempfile
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """How a run ended: every code held against what was seen after it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The executor on a machine that fails at every call and is stopped at every moment: where it ends, what is undone."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import signal

@@ -1,7 +1,5 @@
 """Failover, reinstate and failback: who is lost, at what price, who returns; planned and carried out."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a journal says of its run, that every alteration of it is found, and the life of a step."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The journal: written before it is done, sealed, opened again wherever a crash left it; its room on disk."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """The lock on the brokers: what follows from a look, that two runs never both have it, and how one holds it."""
 
-from __future__ import annotations
-
 import json
 import os
 from contextlib import suppress

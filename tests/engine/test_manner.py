@@ -1,7 +1,5 @@
 """What the world adds to a run: yes and no, commands, a limit to the outage; and the law that all waits follow."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

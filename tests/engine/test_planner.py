@@ -1,7 +1,5 @@
 """The planner: every pair of roles, what was asked and what is past, and the plan or all the reasons against one."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Runbooks: the shipped ones pass the lint; what is not well formed or not safe is told all at once, by line."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from pathlib import Path

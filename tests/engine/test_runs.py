@@ -1,7 +1,5 @@
 """What STATE keeps: run directories, one run at a time; and debts, seen and remembered."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Whatever a console answers, by TLS too, is a value for its own question, or an error that names what went wrong."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import inspect

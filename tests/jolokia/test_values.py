@@ -1,7 +1,5 @@
 """Values out of an answer are of the type asked for; names of management beans are written as Java does it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

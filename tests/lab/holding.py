@@ -1,7 +1,5 @@
 """A consumer that takes messages and does not finish them: what a quiesce has to wait for, and name."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

@@ -1,7 +1,5 @@
 """What labs share: a directory, locks and distributions."""
 
-from __future__ import annotations
-
 import os
 import tarfile
 from concurrent.futures import ThreadPoolExecutor

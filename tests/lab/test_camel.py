@@ -1,7 +1,5 @@
 """A Camel application with Jolokia, as workloads of a site have it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What brokers of a lab of ActiveMQ Classic are told."""
 
-from __future__ import annotations
-
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path

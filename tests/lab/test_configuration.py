@@ -1,7 +1,5 @@
 """The text that a lab makes: broker.xml, the settings file, its own state."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import xml.etree.ElementTree as ET

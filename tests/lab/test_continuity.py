@@ -1,7 +1,5 @@
 """What a lab of the continuity plugin is made of: the jar, broker.xml, the start-up options."""
 
-from __future__ import annotations
-
 import xml.etree.ElementTree as ET
 from pathlib import Path
 

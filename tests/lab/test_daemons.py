@@ -1,7 +1,5 @@
 """Processes by pid and start time."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """How a demo judges what its commands said."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

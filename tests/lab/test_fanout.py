@@ -1,7 +1,5 @@
 """Producers that write to two brokers at once, against small brokers in this process."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

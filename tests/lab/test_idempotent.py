@@ -1,7 +1,5 @@
 """Consumers that skip what their site knows, the processor, and clients whose queue is closed by itself."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path

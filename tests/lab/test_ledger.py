@@ -1,7 +1,5 @@
 """What a ledger makes of what clients saw."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """A lab that goes down takes along whoever loads it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Ports of labs."""
 
-from __future__ import annotations
-
 import socket
 from pathlib import Path
 

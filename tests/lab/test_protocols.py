@@ -1,7 +1,5 @@
 """Which protocol a client of a load speaks, which queues it reaches with it, and what is odd about its messages."""
 
-from __future__ import annotations
-
 import itertools
 import time
 from collections import deque

@@ -1,7 +1,5 @@
 """`rehearse --on twin`: the caller's own names and settings, faults from a seed, each variation judged."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

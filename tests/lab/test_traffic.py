@@ -1,7 +1,5 @@
 """Producers and consumers against small brokers in this process."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The proxy on a link, as the process that a lab runs."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import sys

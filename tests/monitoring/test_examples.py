@@ -1,7 +1,5 @@
 """Alert rules and dashboard: each rule is tried by Prometheus' own tool, and each page that it names is there."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

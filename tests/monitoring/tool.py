@@ -1,7 +1,5 @@
 """`promtool`, and which figures alert rules and dashboard ask for."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

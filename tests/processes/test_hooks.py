@@ -1,7 +1,5 @@
 """Hooks, run for real, told what they need and ended when they take too long; what a service manager is told."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

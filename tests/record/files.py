@@ -1,7 +1,5 @@
 """The record's files: one for each operation on each topology, a paragraph for each course that it takes."""
 
-from __future__ import annotations
-
 import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence

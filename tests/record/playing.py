@@ -1,7 +1,5 @@
 """Plays an operation on a twin in simulated time: every changing call in its order, and its end, which is judged."""
 
-from __future__ import annotations
-
 import io
 import json
 import tempfile

@@ -3,8 +3,6 @@
 A change that is meant: `make record` writes the record anew, and the change of its files says what has changed.
 """
 
-from __future__ import annotations
-
 import difflib
 
 import pytest

@@ -1,7 +1,5 @@
 """What befalls a run: a fault at any of its calls or looks, and its process killed around any request."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What must hold of every run, whatever befalls it: an end that is told is true, nothing is lost, no two sites open."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The page as HTML: its anchors, its escaping, its form; and that it is written whatever is left of the run."""
 
-from __future__ import annotations
-
 import json
 import re
 import stat

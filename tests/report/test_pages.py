@@ -1,7 +1,5 @@
 """The pages over all runs and rehearsals, and of an estimate: what they sum up and show, each whole alone."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """The page's values, for runs that ended in every way, and for those that did not."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,8 +1,6 @@
 """An estimate by hand: the files read with PyArrow, cut into hours, each hour asked of the mathematics, and the rows
 added up in this process. What Spark says is held against this."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial

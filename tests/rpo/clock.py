@@ -1,7 +1,5 @@
 """A clock that tests set."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime
 

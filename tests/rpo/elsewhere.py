@@ -1,8 +1,6 @@
 """Estimates by all rows and by summaries, and one reconciliation on the given master, as one JSON document. Run as a
 process of its own."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

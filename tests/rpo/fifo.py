@@ -3,8 +3,6 @@
 It is looked at as a broker is, through counters; `truth` is what no look can see.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta

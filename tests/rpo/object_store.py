@@ -1,7 +1,5 @@
 """An S3 server as a process of its own, on loopback, with one empty bucket; and what Spark reads it with."""
 
-from __future__ import annotations
-
 import atexit
 import os
 import shutil

@@ -9,8 +9,6 @@ Not modelled: several queues in one outflow, priorities, filters and expiry (mes
 that are rolled back, paging, looks whose counters were not read at the same instant, clocks that jump.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from bisect import bisect_right

@@ -5,8 +5,6 @@ the link stalls, neither. Within an interval the most that is lost, its age and 
 the counters at both ends say, and `FifoSite` knows them message by message.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """What an estimate says beside its figures: where most comes from, what would shorten it, and that a site is away."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

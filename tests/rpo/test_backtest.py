@@ -1,7 +1,5 @@
 """The backtest: folds by hand, and a simulated past."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from pathlib import Path
 

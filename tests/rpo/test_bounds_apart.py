@@ -1,7 +1,5 @@
 """What any reading shows at one site and not at the other counts, by queue, whatever the outflow says."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path

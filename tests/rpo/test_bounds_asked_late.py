@@ -1,8 +1,6 @@
 """One death has one bound, however late it is asked for, however its looks lie in files, and whatever went wrong with
 them. Files are those of a real `Writer`, hours those of a real `Upkeep`; no test waits for a clock."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace

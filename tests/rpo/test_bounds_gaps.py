@@ -1,8 +1,6 @@
 """A time in which nobody looked is no burst: after it the bound is near the truth, and holds the bursts that there
 may be."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

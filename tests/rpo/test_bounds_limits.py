@@ -1,7 +1,5 @@
 """What a failover may lose, held against its limits: by class, exactly at them, by age."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

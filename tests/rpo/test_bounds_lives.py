@@ -1,8 +1,6 @@
 """Random lives of every kind of link: no bound lies below the truth, and most lie near it, also after a monitor that
 was late or started again, a move and a failover."""
 
-from __future__ import annotations
-
 from itertools import cycle
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What is likely by looks at the outflow several times a second, and at the queues every five."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

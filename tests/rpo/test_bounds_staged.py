@@ -1,7 +1,5 @@
 """What lost acknowledgements have left at the other site counts among what comes twice."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

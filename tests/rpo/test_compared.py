@@ -1,8 +1,6 @@
 """An outflow whose depth is told by comparing both sites, as of a queue that an agent keeps clean: two sites are never
 read in one instant, and its depth may grow by more than its counter."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

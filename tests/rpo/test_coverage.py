@@ -1,7 +1,5 @@
 """The estimate against simulated histories whose truth is known: bounds, what is likely, intervals."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass

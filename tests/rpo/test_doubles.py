@@ -1,7 +1,5 @@
 """The limit on what a failover may deliver a second time."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import pytest

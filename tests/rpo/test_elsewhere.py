@@ -1,8 +1,6 @@
 """The same code on a standalone cluster of two workers, under `spark-submit` and through Spark Connect: the same
 figures, from a folder and from an object store."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

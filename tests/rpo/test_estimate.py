@@ -1,7 +1,5 @@
 """The whole estimate, on files; and the process that makes it, ended by force."""
 
-from __future__ import annotations
-
 import json
 import os
 import select

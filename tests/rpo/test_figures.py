@@ -1,7 +1,5 @@
 """Quantiles, intervals and the next minutes from histograms made by hand. No Spark."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What `monitor` writes and the pipeline reads: the columns, whole files, what cannot be read."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path

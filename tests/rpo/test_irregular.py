@@ -4,8 +4,6 @@ machine that knows every message (`stepped`), never from the code under test.
 Each irregularity is a pair of its own in one history, so that one run of Spark answers for all of them.
 """
 
-from __future__ import annotations
-
 import random
 import shutil
 from collections.abc import Sequence

@@ -2,8 +2,6 @@
 are kept, whatever came in between: files that are late, mended, torn, joined, gone or from the future; other versions
 beside this one."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections import Counter

@@ -1,7 +1,5 @@
 """Reconciliation against an oracle that looks at every message, on ledgers of all kinds, good and bad."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

@@ -1,7 +1,5 @@
 """The results of an estimate: patterns of queues, verdicts, and the shape of the JSON document."""
 
-from __future__ import annotations
-
 import json
 import re
 from datetime import UTC, datetime

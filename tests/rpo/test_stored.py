@@ -1,7 +1,5 @@
 """The stored estimate: whole or not there, one for each site, never taken for another."""
 
-from __future__ import annotations
-
 import json
 import stat
 import sys

@@ -3,8 +3,6 @@
 Fast tests have a second folder as the store, by its `file://` URL; those with S3 ask a server process.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

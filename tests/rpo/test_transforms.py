@@ -1,7 +1,5 @@
 """Bounds against truth worked out by hand, and against a model that knows every message."""
 
-from __future__ import annotations
-
 import random
 from collections import defaultdict
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Joining small files and removing old days: no row lost, none twice, nothing touched that is not ours."""
 
-from __future__ import annotations
-
 import uuid
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """Histories whose answer is known by hand: nothing is `met` that was not read, and nothing unknown passes for zero."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """What waits for the disk: when it is written, what becomes of it where the disk takes nothing."""
 
-from __future__ import annotations
-
 import gc
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

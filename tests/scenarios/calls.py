@@ -1,7 +1,5 @@
 """A changing request in few words, and texts without what differs from run to run and from machine to machine."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -1,7 +1,5 @@
 """What a scenario's lines mean: two simulated sites, what befalls them, and what is to be seen of them."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import signal

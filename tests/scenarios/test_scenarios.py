@@ -1,7 +1,5 @@
 """Each scenario shows what it says. `pytest tests/scenarios --accept` writes what is shown now into the files."""
 
-from __future__ import annotations
-
 import difflib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The settings of a topology that only tests register: its brokers are folders."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field

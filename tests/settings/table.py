@@ -4,8 +4,6 @@ page, those of workloads on theirs. Each list stands between marks.
 python -m tests.settings.table
 """
 
-from __future__ import annotations
-
 import json
 import re
 import textwrap

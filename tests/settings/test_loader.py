@@ -1,7 +1,5 @@
 """The settings file: what is right loads, durations too; what is wrong is told all at once and where."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Passwords come from where the settings say; what goes wrong is told without them."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Each topology's class of settings, loaded when named and source of the documents, and what each can have wrong."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Time that jumps and a network in memory: who is woken, what ends, what a connection meets at each door."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """STOMP: addresses, frames on the wire, knocking at a port, by TLS too, and a message through it."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from pathlib import Path

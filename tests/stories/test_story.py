@@ -1,8 +1,6 @@
 """A service's life under load, once for each topology, on the twin and on real brokers: moved there and back, a command
 killed on the way, a site lost, replaced, taken in again. The ledger of the clients judges."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What a look tells of brokers, made by hand for tests that ask none: each topology adds what is its own."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, TypeVar
 

@@ -1,7 +1,5 @@
 """Every check that a topology makes has its name: what `validate` lists leaves none out."""
 
-from __future__ import annotations
-
 import ast
 from importlib import import_module
 from pathlib import Path

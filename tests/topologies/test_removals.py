@@ -1,7 +1,5 @@
 """No message is removed without evidence: which grounds prove which ids, and every call says by which."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Ten times as many queues take ten times as long to decide for, not a hundred times."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import Any

@@ -5,8 +5,6 @@ and doubles no more than was said. In the end, when nothing is broken any more, 
 advise make one site serve. A stage is a twin or two real brokers; of those only the end and the commands are judged.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 import signal

@@ -1,7 +1,5 @@
 """A pair that diverts and bridges join, real or simulated, as the contract tests ask it."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 from typing import Any

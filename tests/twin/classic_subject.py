@@ -1,7 +1,5 @@
 """A pair of Classic brokers, real or simulated, as the contract tests ask it."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

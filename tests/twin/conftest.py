@@ -1,7 +1,5 @@
 """The same tests for a twin and, with the marker `broker`, for two real brokers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any

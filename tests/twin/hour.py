@@ -1,8 +1,6 @@
 """A monitor whose time passes faster: `python -m tests.twin.hour SETTINGS PACE SECONDS` watches so many seconds of its
 time and prints how many looks at everything it made and how large it was, in MiB, in either half."""
 
-from __future__ import annotations
-
 import json
 import sys
 import time

@@ -1,7 +1,5 @@
 """What the matrices share: operations on a twin with what must have been done before, and the judge of how they end."""
 
-from __future__ import annotations
-
 import os
 import random
 import threading

@@ -1,7 +1,5 @@
 """A pair that the continuity plugin joins, real or simulated, as the contract tests ask it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

@@ -1,8 +1,6 @@
 """The scripts of the adversary: from a seed, a step a line. SERVING and WAITING are the sites as they are when a step
 comes; what a step does stands in `adversary.py`, in the method that bears its first word."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Sequence
 

@@ -1,7 +1,5 @@
 """A client that works message by message, with transactions where it is asked to, and notes it in a ledger."""
 
-from __future__ import annotations
-
 import itertools
 import uuid
 from collections.abc import Callable

@@ -2,8 +2,6 @@
 release. `DR_CTL_SEEDS=7,8` takes other seeds, `DR_CTL_STEPS=200` longer scripts, `DR_CTL_SCRIPT=FILE` the steps of a
 file; `DR_CTL_SHRINK=1` tries shorter scripts that fail alike."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

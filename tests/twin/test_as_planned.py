@@ -1,8 +1,6 @@
 """Where clients have no door that greets, a plan names no proof by a greeting, and the run makes none. That runs do
 what their plans say is judged wherever the record is played."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """Sites that diverts and bridges join: what a move of some queues, a trim and a fence do to messages and to rights, and
 two oddities of the bridges that only a twin can be made to show."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections.abc import Callable, Iterator

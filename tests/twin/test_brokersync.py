@@ -2,8 +2,6 @@
 
 Each story is a line: what happens, and what is so then. `lie 6 10`: so many messages lie at London and at Paris."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

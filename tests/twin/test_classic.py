@@ -1,7 +1,5 @@
 """A console whose policy denies what a run needs, on a twin of Classic brokers: the product's look tells it."""
 
-from __future__ import annotations
-
 from contextlib import closing
 
 from dr_ctl.jolokia.client import Account, Reader, Wire

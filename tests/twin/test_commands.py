@@ -1,8 +1,6 @@
 """What the story of tests/stories leaves out: acknowledgements that the plugin loses, several pairs, brokers that fail
 at random, a site in a black hole. The ledger judges."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

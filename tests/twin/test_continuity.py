@@ -1,8 +1,6 @@
 """The product against what the continuity plugin does by itself: late commands, late confirmations, deleted copies. No
 move destroys a message that is staged and that nobody had yet, at either site."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A pair that diverts and bridges join, real or simulated: copies, beans, what closes a queue, ids on their way."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,8 +1,6 @@
 """Two Classic brokers that copy to each other, real or simulated: console, connectors, messages and what is told of
 them, the bridge."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """What management answers where the continuity plugin joins the sites, real or simulated."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from dr_ctl.stomp_io.address import Login

@@ -1,8 +1,6 @@
 """Two Classic brokers that producers write to side by side, real or simulated: what tells two messages to be the same,
 and what of a message is left when it is read at one site and put down at the other."""
 
-from __future__ import annotations
-
 from dr_ctl.stomp_io.address import Address
 from dr_ctl.topologies.common.access import Gate
 from dr_ctl.topologies.fanout.copying import put, read

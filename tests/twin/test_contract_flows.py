@@ -1,8 +1,6 @@
 """What happens to messages and sites that the continuity plugin joins, real or simulated: where they differ the twin is
 wrong."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """A small look says of outflows and roles what a whole one says."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime

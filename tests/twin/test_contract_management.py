@@ -1,7 +1,5 @@
 """What management answers at a mirrored pair, real or simulated: values, documents, and the shape of every error."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

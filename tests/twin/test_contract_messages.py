@@ -1,7 +1,5 @@
 """Messages at a mirrored pair, real or simulated: sent, shipped, delivered, acknowledged, given back."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from typing import Any
 

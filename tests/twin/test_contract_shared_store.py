@@ -1,7 +1,5 @@
 """Two Classic brokers that share a store, real or simulated: who has it, how it changes hands, what goes with it."""
 
-from __future__ import annotations
-
 from dr_ctl.stomp_io.answers import Closed, Connected
 from dr_ctl_lab.twin.kinds import SHARED_STORE
 from tests.twin.classic_subject import ORDERS, TAKES_S, StoreSubject

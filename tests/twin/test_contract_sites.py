@@ -1,7 +1,5 @@
 """Doors, links, pauses and deaths of a mirrored pair, real or simulated."""
 
-from __future__ import annotations
-
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.mirror.origins import residue
 from tests.twin.subject import SITES, Subject, comes, until

@@ -1,7 +1,5 @@
 """What every store of documents keeps to, whoever holds them: files of this machine, or brokers of each topology."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from contextlib import closing

@@ -1,7 +1,5 @@
 """What the agent of a Classic standby asks of two brokers: in memory as in its own tests, simulated, and real."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path

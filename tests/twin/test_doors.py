@@ -1,7 +1,5 @@
 """The loop that serves the sockets of one simulated broker."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import threading

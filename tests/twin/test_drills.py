@@ -1,8 +1,6 @@
 """What a night is like: something is broken, the first screen is read, what it names is typed, and it ends well; and
 the figures on it: no bound is below what any reading shows, and every command says the same."""
 
-from __future__ import annotations
-
 import itertools
 import re
 import shlex

@@ -1,7 +1,5 @@
 """What the monitor shows to Prometheus: the same series whatever happens, and a number only where one was read."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The shortest stories of what the adversary of `adversary.py` found."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

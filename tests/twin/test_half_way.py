@@ -1,8 +1,6 @@
 """A return that ends half way, under a consumer at the serving site: what was done before is not delivered again, and
 the next return succeeds."""
 
-from __future__ import annotations
-
 import json
 import signal
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Commands on a history in an object store: asked on another machine, and with a store that is silent."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

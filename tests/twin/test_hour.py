@@ -1,7 +1,5 @@
 """An hour of a monitor in minutes: what its history says of a link that hung, beside what clients sent meanwhile."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`init`: from two management addresses to settings, of every topology, without a secret in them."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterator

@@ -1,8 +1,6 @@
 """What no link may ever do: lose a message or double one, whatever happens to it and to brokers on the way; and what
 judges rest on: a dump that tells all."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from tempfile import TemporaryDirectory
 

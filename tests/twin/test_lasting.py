@@ -1,7 +1,5 @@
 """A fence that outlasts a restart: the clients' role is kept out, and let in wherever the site serves again."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

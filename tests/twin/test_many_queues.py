@@ -1,8 +1,6 @@
 """Very many queues are paused and resumed in a few calls, each of exactly those that are meant; where such a call does
 not come through they are paused and resumed one by one."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import closing

@@ -4,8 +4,6 @@ London's broker shows its backup by its HA policy, by its listing of the cluster
 both nodes. Where the named node is dead, another one may serve, or be about to.
 """
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Two commands that start together, from two machines: one changes something, never two sites open, never none."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A rehearsal on the brokers: a queue of dr-ctl's own goes the whole path, and business queues stay byte for byte."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,8 +1,6 @@
 """Every remedy that is a command is run in the situation that prints it: it parses, makes nothing worse, and the next
 look has no new error."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

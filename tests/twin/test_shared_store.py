@@ -1,8 +1,6 @@
 """A shared store around the moment at which nobody has it: a failover that comes before who waits has taken it, a run
 that dies as soon as it was given up, a site that is not there to take it."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

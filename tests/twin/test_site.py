@@ -1,8 +1,6 @@
 """Twins come and go: kinds are registered by one line and loaded when named, and nothing is left of one, neither
 threads nor ports nor files; what names and filters mean there; its time, and the demo on it."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -1,8 +1,6 @@
 """What befalls a run beside what the record plays: calls that fail for ever or with their broker, somebody who opens a
 site, and clients who work at one that an interrupted run has opened."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Workloads around a pair of brokers: whatever dies or fails, each runs at the site that serves, and nowhere else."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path

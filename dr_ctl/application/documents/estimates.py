@@ -1,7 +1,5 @@
 """Documents of the estimate, its backtest, and ledgers."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """Documents of commands that only look: at the installation, at its settings, at dr-ctl itself."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import Field, with_config

@@ -1,7 +1,5 @@
 """What stands in the documents of many commands: the envelope, findings, debts, units, bounds, plans, calls."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Generic, Literal, NotRequired, TypeVar
 
 from pydantic import Field, WithJsonSchema, with_config

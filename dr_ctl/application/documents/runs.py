@@ -1,7 +1,5 @@
 """Documents of commands that make runs, or tell of them."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, NotRequired
 
 from pydantic import Field

@@ -3,8 +3,6 @@
 A document may get further keys with a later version; none is taken away or means something else.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from importlib.metadata import entry_points

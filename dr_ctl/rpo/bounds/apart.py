@@ -5,8 +5,6 @@ outflow takes with it. Where it is also more than moved meanwhile, the link did 
 nobody can say how much: the figure is not known. Of a queue that no outflow serves it is: all that lies there alone is
 lost, and what comes to it; and so it is of a queue whose content may rightly differ."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property

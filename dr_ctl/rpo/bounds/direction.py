@@ -11,8 +11,6 @@ put in since. What came since is bounded by the busiest stretch so long (`stretc
 by what was put into the outflows, and by what the queues counted from the look at them before to the look after, with
 all that no queue tells of."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -5,8 +5,6 @@ readings around show to come in a time so long (a pace wanders: up to half as mu
 gap. Where it is more, what is above the most that they show is a burst that nobody saw, and stays one. Where too few
 readings are around to show what a burst is here, all of it stays one."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 from typing import Final
 

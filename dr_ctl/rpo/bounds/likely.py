@@ -6,8 +6,6 @@ likely lost, and what was acknowledged after it comes twice where the message it
 outflow alone are newer, what was put in since is shared out as between the last two looks at the queues. `None` = not
 known."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final

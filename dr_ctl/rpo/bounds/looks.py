@@ -4,8 +4,6 @@ A look has two moments: the question went out (`asked`), the reply came (`us`); 
 Counters are compared within one era, a start of the broker. `NA` stands where nothing was read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property

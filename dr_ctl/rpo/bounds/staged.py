@@ -6,8 +6,6 @@ count is an upper bound, because confirmations of shipping come late. The sites 
 greatest count of the last looks holds.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

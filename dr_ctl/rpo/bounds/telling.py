@@ -1,7 +1,5 @@
 """Explains the bounds of a failover in words: the sum that an operator can check, and further findings."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Hours and days of the calendar (UTC): which are over, and how finely each is told."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final
 

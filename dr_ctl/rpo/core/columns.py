@@ -1,7 +1,5 @@
 """Rows of a history as NumPy columns."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Final, Self

@@ -1,7 +1,5 @@
 """How far a mean may be off. Needs no NumPy: a verdict's schema is told where there is none."""
 
-from __future__ import annotations
-
 from typing import Final
 
 Z: Final = 1.959964

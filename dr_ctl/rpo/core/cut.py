@@ -7,8 +7,6 @@ what was put in passed what is shipped: the likely cut. A cut lies within one se
 looks among which the clock was put back.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Self

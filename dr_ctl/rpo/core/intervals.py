@@ -7,8 +7,6 @@ may be its own. Where fewer than four independent excursions stand behind it nob
 and the upper end is open.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Whether bounds hold: they are made from every other look, and held against the looks that were left out."""
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What was under way at the last looks: of each outflow, and in total."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 from typing import Self
 

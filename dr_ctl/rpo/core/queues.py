@@ -11,8 +11,6 @@ end, cut at the start). No bound is thus below the truth in between. Where a cut
 what the queue held is the bound of loss. Likely figures are of the looks themselves, by the likely cut.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final, Self

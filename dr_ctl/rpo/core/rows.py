@@ -23,8 +23,6 @@ weights and counts are added, of `most` the largest counts, of `least` the small
 | fault | metric (torn, gone, short), name (a file, or a version) | | | how far back, us | |
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any, Final

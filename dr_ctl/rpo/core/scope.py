@@ -5,8 +5,6 @@ The next minutes: by how much loss and age had changed one horizon after similar
 nothing like it is on record, what came in at its usual rates goes on coming in, and time goes on.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields

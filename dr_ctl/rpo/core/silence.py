@@ -1,7 +1,5 @@
 """Time in which the monitor looked at a site that served, and got no whole answer."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Self
 

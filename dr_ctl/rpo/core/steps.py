@@ -1,7 +1,5 @@
 """From outflows to step functions: what was under way of each between two looks, in one scope, at most and likely."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 from typing import Final, Self
 

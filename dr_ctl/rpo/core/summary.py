@@ -1,7 +1,5 @@
 """Sums an hour up: from step functions to rows that add up."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Queues that a look at all of them did not read: whether something may lie in them unseen."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final, Self
 

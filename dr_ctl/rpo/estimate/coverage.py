@@ -1,7 +1,5 @@
 """Whether a window is covered well enough for an objective to be met."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final, Self
 

@@ -1,7 +1,5 @@
 """Curves that a page draws of an estimate: figures over time, and how they are distributed."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime

@@ -1,7 +1,5 @@
 """The estimate: from a history to figures and a verdict. Contacts no broker."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from typing import Final

@@ -1,8 +1,6 @@
 """Who records into a history elsewhere: each monitor keeps a mark in the store, by whose times a second one sees the
 first. The store's own clock counts, for it made both."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import socket

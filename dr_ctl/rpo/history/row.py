@@ -1,8 +1,6 @@
 """A row of the history, as a value. Imports no Parquet library, because a command that only looks should not wait for
 that."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Final

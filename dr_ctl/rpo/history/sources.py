@@ -1,8 +1,6 @@
 """The files of a history to read: of its folder, or of a store elsewhere and of the folder on this machine that has the
 last hours too. Who must not wait for the store reads what lies here once the store has not answered in time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ its clock was ahead. A counter that somebody set back stays low, and no look aft
 begins anew.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Final
 

@@ -1,8 +1,6 @@
 """Spark sessions that start and end with the work: in a JVM of their own, on a cluster, through Spark Connect, or in
 the one that `spark-submit` made."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

@@ -8,8 +8,6 @@ KEY tells the code and the patterns of queues that the hours were summed up by. 
 over is rewritten once. All of `summary` may be removed at any time.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from functools import cache

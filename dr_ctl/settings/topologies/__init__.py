@@ -1,7 +1,5 @@
 """A settings class for each topology, loaded when a file names that topology."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from dr_ctl.core.registry import Registry

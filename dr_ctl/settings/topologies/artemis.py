@@ -1,7 +1,5 @@
 """Settings of an Artemis broker, for every topology of Artemis brokers."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """Settings of two sites of Artemis brokers whose queues are copied by diverts and core bridges."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator

@@ -1,7 +1,5 @@
 """Settings of two sites of Artemis brokers that the continuity plugin joins."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 

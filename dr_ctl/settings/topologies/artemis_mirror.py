@@ -1,7 +1,5 @@
 """Settings of two sites of Artemis brokers that mirror each other."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """Settings of an ActiveMQ Classic broker, for every topology of Classic brokers."""
 
-from __future__ import annotations
-
 from typing import Self
 
 from pydantic import Field, model_validator

@@ -1,8 +1,6 @@
 """Settings of two sites of Classic brokers whose queues are copied over a network connector, and whose waiting copies
 an agent keeps clean."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """Settings of two sites of Classic brokers that know nothing of each other: producers write each message to both."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 from pydantic import Field

@@ -1,8 +1,6 @@
 """Settings of two sites of Classic brokers that share one store: the broker with the store's lock serves, the other
 waits."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, Final, Literal, Self
 

@@ -1,7 +1,5 @@
 """The names of an Artemis broker's management beans."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from dr_ctl.jolokia.beans import RUNTIME, parts, quote, unquote

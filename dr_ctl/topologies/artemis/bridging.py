@@ -1,7 +1,5 @@
 """What core bridges show: the nodes of a peer, and who at a door is one of them. Pure."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 

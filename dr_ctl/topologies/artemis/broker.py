@@ -1,7 +1,5 @@
 """An Artemis broker as one look has shown it, whatever joins it to its peer."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar

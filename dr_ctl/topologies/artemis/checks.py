@@ -1,7 +1,5 @@
 """Checks of a move that all topologies of Artemis brokers make. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from dr_ctl.core.model import Finding

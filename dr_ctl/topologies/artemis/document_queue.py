@@ -4,8 +4,6 @@ Creating a queue is atomic and survives a restart. Where its text stands depends
 same call: in the queue's `User`, or, in versions that cannot name one, in a filter that no message passes.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Final, Protocol
 

@@ -5,8 +5,6 @@ broker.xml lacks; a match in the file, as `#`, is only read again with the whole
 replaces rights that somebody set through management, so the fence's entry keeps a copy of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final
 

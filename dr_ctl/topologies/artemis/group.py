@@ -1,8 +1,6 @@
 """What a broker shows of other processes beside it: the nodes of which one at a time is the broker, and the brokers
 that its site joins with it in a cluster."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

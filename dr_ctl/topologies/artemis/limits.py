@@ -1,7 +1,5 @@
 """What keeps clients from working at a broker whose doors are open: its disk, its memory, its addresses."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final

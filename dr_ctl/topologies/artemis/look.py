@@ -1,7 +1,5 @@
 """Parts of a look that all Artemis brokers answer alike: the questions, and the way from answers to values."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from dataclasses import replace

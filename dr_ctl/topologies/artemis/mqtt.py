@@ -1,8 +1,6 @@
 """What a broker keeps for its clients of MQTT, and no link brings to the other site: messages that were published to be
 retained, and sessions that outlive their connection. The subscriptions of a session are queues, and move. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final
 

@@ -1,7 +1,5 @@
 """What an Artemis broker is and has, before there are settings for it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final
 

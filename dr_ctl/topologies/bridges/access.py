@@ -1,7 +1,5 @@
 """The way to each broker of an installation that diverts and bridges join."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """Says by counters whether ids and messages that were under way at a moment have arrived since. Pure."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from dr_ctl.topologies.bridges.view import BrokerView, Chosen

@@ -1,7 +1,5 @@
 """The calls that close one queue to its clients and open it again: by their roles, and by its dispatch. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 

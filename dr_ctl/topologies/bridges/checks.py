@@ -1,7 +1,5 @@
 """The named checks of brokers that diverts and bridges join: everything that speaks against a move, at once. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from shlex import quote

@@ -1,7 +1,5 @@
 """Reads when the delayed messages of each buffer are due."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Counts the messages that come twice after a move, because the target's id store lacks ids that the source's has."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from shlex import quote
 

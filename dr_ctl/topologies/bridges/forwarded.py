@@ -1,8 +1,6 @@
 """Counts messages that no divert copies because a client wrote where they come from: a client that forwards a message
 with all its headers marks it as the other site's."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Final
 

@@ -1,7 +1,5 @@
 """A look at a broker with diverts and bridges: the questions, in one POST, and the way from answers to a view."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace

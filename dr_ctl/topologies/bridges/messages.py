@@ -5,8 +5,6 @@ A broker stamps a copy with both. A message that bears a number and no origin wa
 copy has that number; or an ordinary divert brought it, and then its copy has the number that it has here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final

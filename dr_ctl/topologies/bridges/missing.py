@@ -1,7 +1,5 @@
 """Counts the messages of a fenced queue that are neither in its copy nor known to be processed."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final
 

@@ -1,7 +1,5 @@
 """What `init` writes for two brokers that diverts and core bridges join."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from dr_ctl.topologies.artemis.probing import BRIDGES, DIVERTS

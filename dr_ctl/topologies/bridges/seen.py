@@ -1,7 +1,5 @@
 """A look at both sites of an installation that diverts and bridges join: its units are queues."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime

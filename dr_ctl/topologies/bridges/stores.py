@@ -1,8 +1,6 @@
 """Compares the id stores of two sites, where the settings say where they are: ids that one store knows as processed and
 the other does not."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Collection, Mapping
 from contextlib import closing

@@ -1,7 +1,5 @@
 """The tools of acts at brokers that diverts and bridges join, and the results of a return."""
 
-from __future__ import annotations
-
 from dr_ctl.topologies.bridges.access import Observer
 from dr_ctl.topologies.bridges.verifier import BridgesVerifier
 from dr_ctl.topologies.bridges.view import BrokerView

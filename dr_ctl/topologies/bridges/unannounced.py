@@ -1,7 +1,5 @@
 """Tells which messages in a returned site's buffers its consumers have done without an announcement that is left."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from typing import Final

@@ -1,8 +1,6 @@
 """The gate of queues that diverts and bridges copy: no message of a moving queue is under way, whatever other queues
 do."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from dr_ctl.core.model import Finding, Json, some

@@ -1,7 +1,5 @@
 """A broker with diverts and bridges as one look has shown it: frozen values, and facts that follow from them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final

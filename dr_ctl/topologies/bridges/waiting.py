@@ -1,7 +1,5 @@
 """Waits on bridges until buffers are empty and ids applied. Stopped bridges are started."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final

@@ -1,7 +1,5 @@
 """The calls that only a BrokerSync pair has: network connectors, and messages removed by their ids. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final

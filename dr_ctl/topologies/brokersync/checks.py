@@ -1,7 +1,5 @@
 """The named checks of a BrokerSync pair: everything that speaks against a move, all at once. Pure."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterator
 from dataclasses import replace

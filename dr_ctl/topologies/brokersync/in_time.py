@@ -1,7 +1,5 @@
 """Which queues a run can compare by id in its time, and which it has compared. Pure."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Final
 

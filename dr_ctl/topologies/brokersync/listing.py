@@ -1,7 +1,5 @@
 """Lists a queue for a run: deep ones over STOMP at the agent's door, twenty times as fast as by the console."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from dr_ctl.jolokia.client import Read

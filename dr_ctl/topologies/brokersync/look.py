@@ -1,7 +1,5 @@
 """A look at a broker of a BrokerSync pair: the queues that hold copies, and the queue of each copy."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The names of the checks that are this topology's own, and what each reads. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final
 

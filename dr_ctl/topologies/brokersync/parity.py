@@ -3,8 +3,6 @@
 Other messages there are copies of consumed ones: no lack, and removed by id before the site opens.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

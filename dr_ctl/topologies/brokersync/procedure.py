@@ -1,7 +1,5 @@
 """Everything that a BrokerSync installation does for the verbs of its runbooks, row by row."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """What `init` writes for two Classic brokers that copy over network connectors."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from dr_ctl.core.model import Json

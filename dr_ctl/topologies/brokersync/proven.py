@@ -7,8 +7,6 @@ deleted copies there; and what runs did since, messages shown to browses, and co
 agent's memory says in `handed` how much of that its own figures hold.
 """
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The result of a look at both sites of a BrokerSync pair: what nothing proves is told whenever somebody looks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from dr_ctl.core.model import Finding

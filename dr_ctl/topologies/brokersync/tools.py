@@ -1,7 +1,5 @@
 """The tools of acts at a BrokerSync pair, and the results of a return."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from dr_ctl.core.model import Json

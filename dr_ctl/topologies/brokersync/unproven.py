@@ -1,7 +1,5 @@
 """Copies at the waiting site that nothing proves to be consumed, by id, while the other site serves."""
 
-from __future__ import annotations
-
 from dr_ctl.topologies.brokersync.access import Access
 from dr_ctl.topologies.brokersync.listing import listed
 from dr_ctl.topologies.brokersync.proven import covered

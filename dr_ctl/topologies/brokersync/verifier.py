@@ -1,7 +1,5 @@
 """The gate of a BrokerSync pair: no copy is left to ship, and both sites hold the same messages by id."""
 
-from __future__ import annotations
-
 from dr_ctl.core.model import Finding, Json
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.ports import Move

@@ -1,7 +1,5 @@
 """A broker of a BrokerSync pair as one look has shown it, with its copy queues and its network connector."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """The way to a Classic broker, for looks and for changes; documents are files of this machine."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path

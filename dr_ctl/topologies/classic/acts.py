@@ -1,7 +1,5 @@
 """Acts that are the same at all Classic brokers, beside the acts for all brokers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any

@@ -1,8 +1,6 @@
 """The names of a Classic broker's management beans. Their parts are encoded and lose letters: a true name is read from
 the bean, never taken out of the bean's."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from dr_ctl.jolokia.beans import RUNTIME, parts

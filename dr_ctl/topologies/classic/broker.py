@@ -1,7 +1,5 @@
 """The result of a look at a Classic broker, whatever joins it to its peer."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import TypeVar
 

@@ -1,7 +1,5 @@
 """Browses a queue over STOMP: every message with all that a client would be sent, and none of them taken."""
 
-from __future__ import annotations
-
 import math
 import secrets
 from collections.abc import Iterator

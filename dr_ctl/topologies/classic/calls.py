@@ -1,7 +1,5 @@
 """The calls that several kinds of Classic broker have: messages removed, or moved, by their ids. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Reasons against the move of any Classic broker: refusals of its console's policy, and its connectors. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Final
 

@@ -1,7 +1,5 @@
 """The documents of one broker, which it cannot create atomically: files in STATE, beside the locks that stand there."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path

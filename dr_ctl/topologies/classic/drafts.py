@@ -1,7 +1,5 @@
 """Plans that are the same for all Classic brokers, beside the plans for all brokers. Pure."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from dr_ctl.engine.goals import Goal

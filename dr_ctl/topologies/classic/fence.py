@@ -1,7 +1,5 @@
 """A fence by transport connectors, each of which stands for the clients on its port."""
 
-from __future__ import annotations
-
 from dr_ctl.topologies.classic.browsing import OWN_CLIENT
 from dr_ctl.topologies.common.fence import Fence
 

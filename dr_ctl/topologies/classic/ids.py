@@ -1,7 +1,5 @@
 """Which messages lie in a queue, by their JMSMessageID: a copy has the id of its original."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final

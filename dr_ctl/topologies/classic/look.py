@@ -1,7 +1,5 @@
 """A look at a Classic broker: the questions, in one POST, and the way from answers to values."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final

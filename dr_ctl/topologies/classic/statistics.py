@@ -4,8 +4,6 @@ A message to a queue of the plugin is answered with figures, where the reply is 
 questions, so that the last answer ends the look. The plugin gives figures only: no connector by its name, no pause.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """The way to one broker: management, which a family supplies, and a STOMP door, opened when first needed."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

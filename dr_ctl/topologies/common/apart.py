@@ -1,8 +1,6 @@
 """Refuses a move for messages that lie at one site alone, and names them: in the finding the first, in its evidence
 all."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from shlex import quote
 

@@ -1,7 +1,5 @@
 """The state of a pair before a run, as far as dr-ctl may change it: undo puts this state back. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """Which beginnings of names mean exactly some queues and no other, so that one call can be of all of them. Pure."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final

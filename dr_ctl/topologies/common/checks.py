@@ -1,7 +1,5 @@
 """Makes findings, and the words that several of them share. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TypeVar

@@ -4,8 +4,6 @@ A message that is absent, not listed, old, or equal in number to others proves n
 as one that may come twice, and goes by a person's word only.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Protocol
 

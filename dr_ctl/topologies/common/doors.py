@@ -3,8 +3,6 @@
 Flags lie: an acceptor whose port is taken by another process says that it is started.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final

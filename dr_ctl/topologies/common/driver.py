@@ -4,8 +4,6 @@ Every step ends with a look or an attempt that shows its effect; the answer to a
 acceptor whose port is taken by another process says that it is started.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Generic
 

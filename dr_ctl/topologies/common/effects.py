@@ -1,7 +1,5 @@
 """Which effects of calls are seen, and which are left. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from dr_ctl.core.model import some

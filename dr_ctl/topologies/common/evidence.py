@@ -1,7 +1,5 @@
 """The figures of one look, as a journal keeps them: of each site, all its pairs together. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Protocol
 

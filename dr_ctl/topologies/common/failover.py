@@ -1,7 +1,5 @@
 """Reasons against a failover, and against taking the lost site in again; whether the site is taken in. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TypeVar

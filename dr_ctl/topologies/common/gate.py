@@ -5,8 +5,6 @@ a prepared transaction may show nowhere. The whole is therefore judged on full l
 added at either site in between.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Generic

@@ -1,7 +1,5 @@
 """A store of processed ids that consumers keep, as the settings say where it is: which of some ids it knows."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Collection
 from contextlib import closing

@@ -1,7 +1,5 @@
 """The checks of a move by name, each with the value that was read: the list of `validate`. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar

@@ -1,7 +1,5 @@
 """The names of dr-ctl's own documents and queues on a broker, told apart from all else that lies there. Pure."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Final

@@ -5,8 +5,6 @@ Until the settings can name them, a broker with several nodes is moved by nobody
 without a word, and opens what was closed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from dr_ctl.core.model import Finding, Severity, some

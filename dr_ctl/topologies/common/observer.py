@@ -1,7 +1,5 @@
 """Looks at both sites of an installation at once, and again where one look cannot explain what it saw."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Findings of what keeps clients from working at a broker whose doors are open. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 from dr_ctl.core.model import Finding, Severity

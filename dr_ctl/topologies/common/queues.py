@@ -1,7 +1,5 @@
 """Which queues the settings speak of, and how they moved between looks. Pure."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """The half of a topology that decides: the reasons against a move, and every step by its procedure's table. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar

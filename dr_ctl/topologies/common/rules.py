@@ -1,7 +1,5 @@
 """The settings of a move: which queues it is about, how long it may take. Pure."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from dr_ctl.core.patience import Patience

@@ -1,7 +1,5 @@
 """Sends calls to the brokers and says what came of each: an answer is done or refused, silence is unknown."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Final

@@ -4,8 +4,6 @@ Every answer rests on the present look, not on an earlier command: a receipt is 
 since, a pause is only lifted where a run's lock names it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 

@@ -1,7 +1,5 @@
 """The tools of acts in one command: eyes, a sender, the doors, the gate, and what they remember."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Final, Generic
 

@@ -1,7 +1,5 @@
 """A topology of brokers in pairs, for one installation, opened for one command."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Waits until little or nothing is under way between the sites; a stopped link is started."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar

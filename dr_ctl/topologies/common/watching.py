@@ -1,7 +1,5 @@
 """Looks for who watches all the time: a broker that is late keeps nobody from what the others say."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar

@@ -1,7 +1,5 @@
 """The way to a broker that Jolokia manages, opened when first needed: for looks, and, on its own, for changes."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from urllib.parse import urlsplit
 

@@ -1,7 +1,5 @@
 """Requests to a broker's management: an operation of a bean with its arguments, and the same as it goes out."""
 
-from __future__ import annotations
-
 from dr_ctl.core.model import Json
 from dr_ctl.engine.plan import Call
 from dr_ctl.jolokia.client import Change

@@ -1,7 +1,5 @@
 """The way to each broker of an installation that the continuity plugin joins."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from dr_ctl.jolokia.client import Answer, Read

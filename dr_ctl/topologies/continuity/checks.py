@@ -1,7 +1,5 @@
 """The named checks of a pair that the continuity plugin joins: everything that speaks against a move, at once. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from dr_ctl.core.model import Finding, some

@@ -5,8 +5,6 @@ copy then stays, and would be delivered once more. A message that returns to the
 twice. Only the ids show this. The plugin gives every message a duplicate id, equal at both sites.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 A durable queue on any other address would become a flow of its own, at both sites.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Final

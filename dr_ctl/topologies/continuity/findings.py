@@ -1,7 +1,5 @@
 """The findings of `continuity`."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from dr_ctl.core.findings import FindingKind

@@ -4,8 +4,6 @@ The plugin moves the beans of its queues and bridges under its own, unless it wa
 name: patterns find the beans in either place, and every flow names its own.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """How long each wait of a pair of the continuity plugin lasts."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -1,7 +1,5 @@
 """Everything that an installation that the continuity plugin joins does for the verbs of its runbooks, row by row."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from dr_ctl.engine.operations import FAILOVER, FENCE

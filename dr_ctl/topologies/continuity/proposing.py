@@ -1,7 +1,5 @@
 """What `init` writes for two brokers that the continuity plugin joins."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from dr_ctl.topologies.artemis.probing import PLUGIN

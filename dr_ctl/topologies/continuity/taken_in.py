@@ -1,7 +1,5 @@
 """Reasons against taking a lost site in again, the messages it still holds, and whether the site is taken in. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final

@@ -1,7 +1,5 @@
 """The tools of acts at a pair of the continuity plugin, and their memory while a lost site is taken in."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 

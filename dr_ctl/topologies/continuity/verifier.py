@@ -1,7 +1,5 @@
 """Compares at the gate where the plugin joins the sites: every message of the source must be at the target once."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from dr_ctl.core.model import Finding, Json, Severity, some

@@ -1,7 +1,5 @@
 """The calls that only a fan-out pair has: messages removed and copied by the ids that producers gave them. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 

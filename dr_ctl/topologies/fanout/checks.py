@@ -1,7 +1,5 @@
 """The named checks of a fan-out pair: everything that speaks against a move, all at once. Pure."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

@@ -1,8 +1,6 @@
 """Which messages lie in a queue, by the ids that producers gave them, what two sites hold apart, and what of that is
 proven to be consumed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum

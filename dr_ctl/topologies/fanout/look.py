@@ -1,7 +1,5 @@
 """A look at a broker whose producers write to its peer too."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final
 

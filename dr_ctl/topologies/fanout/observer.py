@@ -1,7 +1,5 @@
 """Looks at both sites of a fan-out installation, and at what tells which messages were consumed."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -3,8 +3,6 @@
 Other messages there were consumed at the serving site, or are on their way to it: ids tell which.
 """
 
-from __future__ import annotations
-
 from collections import Counter as Times
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

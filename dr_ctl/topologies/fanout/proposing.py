@@ -1,7 +1,5 @@
 """What `init` writes for two Classic brokers that producers write to side by side."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from typing import Final

@@ -1,7 +1,5 @@
 """The tools of acts at a fan-out pair, and the messages that a step has evened out between the sites."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final

@@ -1,7 +1,5 @@
 """The gate of a fan-out pair: clients are out, both sites hold the same by the producers' ids; producers go on."""
 
-from __future__ import annotations
-
 from dr_ctl.core.model import Json, Severity, some
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.ports import Move

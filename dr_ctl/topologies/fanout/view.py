@@ -1,7 +1,5 @@
 """A broker whose producers write to its peer too, as one look has shown it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

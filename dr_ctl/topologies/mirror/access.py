@@ -1,7 +1,5 @@
 """The way to each broker of a mirrored installation."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial

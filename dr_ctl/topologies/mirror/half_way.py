@@ -5,8 +5,6 @@ that has arrived is applied. Messages that the returned site still acknowledges 
 known id are counted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final
 

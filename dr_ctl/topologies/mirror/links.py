@@ -3,8 +3,6 @@
 A poll asks every broker; every pair ends for itself.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

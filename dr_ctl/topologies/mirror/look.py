@@ -5,8 +5,6 @@ their roles, as a gate, a fence or an opening needs; and the gate's own numbers 
 queues there are) for the tight polls of a drain.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

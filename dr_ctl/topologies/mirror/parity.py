@@ -4,8 +4,6 @@ A queue that is absent at one side and empty at the other is equal. Messages und
 clients work; afterwards only an accepted difference is allowed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

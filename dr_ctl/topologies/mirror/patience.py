@@ -1,7 +1,5 @@
 """How long each wait of a mirror's pair lasts, beside those of all links."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

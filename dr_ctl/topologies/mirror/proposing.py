@@ -1,7 +1,5 @@
 """What `init` writes for two brokers that an AMQP mirror joins."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from dr_ctl.topologies.artemis.probing import BROKER_CONNECTIONS

@@ -1,7 +1,5 @@
 """The tools of acts at a mirror, and the results of a return: messages recovered, messages that came twice."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Compares a mirrored pair at the gate: counts, queue by queue, and origin ids where a queue is shallow."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

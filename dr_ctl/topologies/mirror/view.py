@@ -1,7 +1,5 @@
 """A mirrored broker as one look has shown it: frozen values, and facts that follow from them without asking again."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

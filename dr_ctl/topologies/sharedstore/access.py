@@ -1,7 +1,5 @@
 """The way to each broker of a shared store, by management where it answers, or by the lock and its process."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path

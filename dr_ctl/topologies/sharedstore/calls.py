@@ -1,7 +1,5 @@
 """The calls that only brokers of a shared store have: a broker gives it up, a process is started or stopped. Pure."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from dr_ctl.engine.goals import Goal

@@ -1,7 +1,5 @@
 """The named checks of brokers that share a store: everything that speaks against a move, all at once. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from shlex import quote

@@ -1,7 +1,5 @@
 """A database that brokers share, read over its own driver, which is loaded only where the settings name one."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

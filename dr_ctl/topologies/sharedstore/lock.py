@@ -1,7 +1,5 @@
 """The lock of a shared store, looked at and never taken: a file that a broker locks, or a row that names its holder."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import struct

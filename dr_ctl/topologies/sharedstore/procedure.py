@@ -1,7 +1,5 @@
 """Everything that an installation with a shared store does for the verbs of its runbooks, row by row."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final
 

@@ -1,7 +1,5 @@
 """A broker's process, through the installation's commands: only they show the state of a waiting broker."""
 
-from __future__ import annotations
-
 from shlex import join, quote
 from typing import Final
 

@@ -1,7 +1,5 @@
 """What `init` writes for two Classic brokers that share a store."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from dr_ctl.topologies.proposing import Family, Key, Place, Proposal, Proposer, clients

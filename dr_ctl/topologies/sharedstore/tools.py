@@ -1,7 +1,5 @@
 """The tools of acts at brokers of a shared store."""
 
-from __future__ import annotations
-
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.sender import Sender
 from dr_ctl.topologies.common.tools import Tools

@@ -1,7 +1,5 @@
 """The gate of a shared store: the holder is closed and renews the lock; the store has every message it shows."""
 
-from __future__ import annotations
-
 from dr_ctl.core.model import Json
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.ports import Move

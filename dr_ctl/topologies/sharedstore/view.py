@@ -4,8 +4,6 @@ A waiting broker has no port open and no management. The signs are the refused p
 state of the process, where a command tells it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self

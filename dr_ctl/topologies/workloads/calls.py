@@ -1,7 +1,5 @@
 """The calls that start and stop workloads, and which of them hold. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import ceil

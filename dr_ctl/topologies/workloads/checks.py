@@ -1,7 +1,5 @@
 """Findings about workloads: by themselves, and for one move. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final

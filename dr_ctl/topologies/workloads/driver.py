@@ -4,8 +4,6 @@ A workload counts as stopped or started only if it was seen so. A singleton is s
 not to run at the other site.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, Generic, TypeVar

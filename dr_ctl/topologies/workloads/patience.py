@@ -1,7 +1,5 @@
 """How long each wait for a workload lasts."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -1,8 +1,6 @@
 """Plans the calls for workloads around the topology's plans for its brokers: stopped with the quiesce, started after
 activation. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Generic, TypeVar

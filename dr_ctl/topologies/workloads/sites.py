@@ -1,7 +1,5 @@
 """The workloads of an installation: looks go out side by side, starts and stops one by one under the run's lock."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final, assert_never

@@ -1,7 +1,5 @@
 """Any topology, with the workloads of its installation around it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, TypeVar
 

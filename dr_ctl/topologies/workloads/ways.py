@@ -1,7 +1,5 @@
 """The ways to a workload: looking whether it runs, and starting or stopping it, a kind each."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus

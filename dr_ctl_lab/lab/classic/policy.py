@@ -1,7 +1,5 @@
 """The `jolokia-access.xml` of a broker: what its management may be asked to do."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final
 

@@ -4,8 +4,6 @@ Brokers confirm no acknowledgement of a single message: those that are due go to
 message is marked as clients of JMS over AMQP mark theirs.
 """
 
-from __future__ import annotations
-
 import time
 from collections import deque
 from collections.abc import Sequence

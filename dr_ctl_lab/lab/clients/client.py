@@ -6,8 +6,6 @@ was not confirmed when the connection is lost is in doubt. Whatever the protocol
 and `SaidError` that the broker refused.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum

@@ -4,8 +4,6 @@ It publishes to a topic that the brokers of a lab forward into a queue, and take
 share. MQTT confirms no acknowledgement: a request that the broker can only answer behind it does that here.
 """
 
-from __future__ import annotations
-
 import time
 import uuid
 from collections import deque

@@ -1,7 +1,5 @@
 """A client that speaks STOMP."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final

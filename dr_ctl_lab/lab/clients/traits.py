@@ -1,7 +1,5 @@
 """Which messages of a load are odd, and in which way: the same for the same number."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from enum import Enum
 from typing import Final

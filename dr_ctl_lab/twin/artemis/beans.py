@@ -1,8 +1,6 @@
 """The management beans that every Artemis broker has: attributes and operations. Every kind of broker adds the beans of
 its link to the peer."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial

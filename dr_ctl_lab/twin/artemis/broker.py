@@ -1,7 +1,5 @@
 """A simulated Artemis broker: words of refusal, the door of the peer's link, marks on a moved message."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 

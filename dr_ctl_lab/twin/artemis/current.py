@@ -1,7 +1,5 @@
 """Attributes and operations of Artemis 2.56 beyond those of every version."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from typing import Any, Final

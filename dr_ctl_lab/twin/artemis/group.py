@@ -3,8 +3,6 @@
 Nothing of it is simulated: a node beside the broker is an address and a policy.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """What keeps clients from working at a broker whose doors are open: its disk, its memory, its addresses."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Final
 

@@ -1,7 +1,5 @@
 """The broker's listings: connections, consumers, browsed messages, as text or rows the way it writes them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime

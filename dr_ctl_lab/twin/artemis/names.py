@@ -1,7 +1,5 @@
 """Names of an Artemis broker's management beans."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from dr_ctl_lab.twin.names import quoted

@@ -1,7 +1,5 @@
 """The management beans of a broker with diverts and bridges: which there are, and what only they tell and offer."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from functools import partial

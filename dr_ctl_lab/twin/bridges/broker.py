@@ -4,8 +4,6 @@ The peer's copies are never deleted: consumers tell the other site the ids of pr
 either. A queue is closed at a site where its clients' role is kept out of its address and it is paused.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

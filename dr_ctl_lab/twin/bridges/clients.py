@@ -1,7 +1,5 @@
 """Idempotent consumers, which skip ids in their site's store and tell the other site the ids of processed messages."""
 
-from __future__ import annotations
-
 from dr_ctl_lab.twin.bridges.broker import BridgesBroker
 
 

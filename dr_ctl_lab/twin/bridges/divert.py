@@ -1,7 +1,5 @@
 """Diverts and bridges as broker.xml or a person has told them: JSON with the keys that management takes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Names of the diverts, buffers and bridges of a site, and its users."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Final
 

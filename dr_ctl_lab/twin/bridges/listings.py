@@ -1,7 +1,5 @@
 """The peer's bridges in the broker's list of connections. Consumers' lists have no bridges."""
 
-from __future__ import annotations
-
 from dr_ctl_lab.twin.artemis.listings import Listed, clients, date
 from dr_ctl_lab.twin.bridges.broker import BridgesBroker
 from dr_ctl_lab.twin.bridges.layout import BRIDGE

@@ -1,7 +1,5 @@
 """The bridges of one broker at the door of its peer: logins, and the effect of a refusal on all bridges."""
 
-from __future__ import annotations
-
 from dr_ctl_lab.twin.bridge import Bridge
 from dr_ctl_lab.twin.bridged_way import BridgedWay
 from dr_ctl_lab.twin.bridges.broker import BridgesBroker

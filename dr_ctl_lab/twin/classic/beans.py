@@ -1,7 +1,5 @@
 """The management beans that every Classic broker has."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from typing import Any, Final

@@ -1,8 +1,6 @@
 """A simulated ActiveMQ Classic broker: queues that come into being with their first use, copies that composite queues
 make, advisories for what was consumed. A message keeps its id wherever it goes."""
 
-from __future__ import annotations
-
 import heapq
 import itertools
 from collections import Counter

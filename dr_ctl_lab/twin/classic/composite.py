@@ -1,7 +1,5 @@
 """Composite queues, which pass on what is sent to them, and what a selector sees of a message."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial

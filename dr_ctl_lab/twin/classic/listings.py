@@ -1,7 +1,5 @@
 """Messages as a browse of a Classic broker's queue shows them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial

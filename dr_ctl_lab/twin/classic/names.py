@@ -1,7 +1,5 @@
 """Names of a Classic broker's management beans: without quotes, and what a name cannot hold is written otherwise."""
 
-from __future__ import annotations
-
 from typing import Final
 
 DOMAIN: Final = "org.apache.activemq"

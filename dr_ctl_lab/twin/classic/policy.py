@@ -1,7 +1,5 @@
 """Policy files of a Classic broker's console: an open one, and that of releases since 5.19.7."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final

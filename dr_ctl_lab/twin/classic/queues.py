@@ -1,7 +1,5 @@
 """The bean of a Classic broker's queue: figures and operations on messages."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 from dr_ctl_lab.twin.bean import Operations

@@ -1,8 +1,6 @@
 """A client's STOMP session at a Classic broker. A client's mistake gets an ERROR frame; only a wrong login and an
 unknown command end the session."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from functools import partial

@@ -1,7 +1,5 @@
 """Topics and temporary queues of a Classic broker. Only present listeners hear a message."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from functools import lru_cache

@@ -1,8 +1,6 @@
 """The management beans of a broker with the continuity plugin. The plugin moves those of its own queues, bridges and
 diverts away from where the broker has such beans, to under its own."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial

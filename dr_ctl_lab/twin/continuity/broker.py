@@ -6,8 +6,6 @@ at once may vanish. A message that its queue has already is refused and stays. M
 connection cost the peer a copy.
 """
 
-from __future__ import annotations
-
 import random
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The plugin's parts for one clients' queue: four more queues, two shipping bridges, one delivering bridge."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

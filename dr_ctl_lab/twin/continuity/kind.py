@@ -1,7 +1,5 @@
 """Twins whose sites the continuity plugin joins."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 from dr_ctl_lab.twin.artemis.console import console, settings

@@ -1,7 +1,5 @@
 """The plugin's bridges and receivers in the broker's listings, and messages as rows."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from dr_ctl_lab.twin.artemis.listings import ROUTED_ANYCAST, Listed, clients, clients_consumers, consumer, date

@@ -1,7 +1,5 @@
 """The plugin's own consumer, at the end of what its bridges carry."""
 
-from __future__ import annotations
-
 from dr_ctl_lab.twin.messages import Message, Queue, Reason, Taker
 
 

@@ -1,7 +1,5 @@
 """The management beans of a mirrored broker: which there are, its link, its outflow, what only its version has."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from functools import partial

@@ -1,7 +1,5 @@
 """A simulated broker whose site is joined to the other by an AMQP mirror: a single link and a single outflow."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """A mirror's link in the broker's listings, and its outflow for browsing."""
 
-from __future__ import annotations
-
 import json
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """Parts of a mirror's link: events, their outflow, and waiting acknowledgements."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ An event stays in the outflow until the peer's confirmation is back. An event ap
 again after a break, and recognised there.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from typing import Final
 

@@ -1,7 +1,5 @@
 """What dr-ctl remembers at a broker, its debts included: written, and read back as the broker answers."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable

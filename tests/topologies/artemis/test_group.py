@@ -1,7 +1,5 @@
 """What a broker shows of other nodes, of a cluster and of MQTT, and who at the door of a peer's bridges is none."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Two real brokers that diverts and bridges join, for the tests that need some."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

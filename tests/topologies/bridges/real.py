@@ -1,7 +1,5 @@
 """What the tests on two real brokers that diverts and bridges join do to them, and read of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from dr_ctl_lab.lab.artemis.bridges import IDS, BridgesAdmin

@@ -1,7 +1,5 @@
 """The checks of a move where diverts and bridges join the sites, and what a plan has where something is unusual."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Two real brokers that diverts and bridges join, AMQP clients and the page's configuration: what only they show."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

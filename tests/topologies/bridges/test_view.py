@@ -1,7 +1,5 @@
 """What a look at a broker with diverts and bridges says, its messages and id stores, and the barrier of the ids."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from contextlib import closing

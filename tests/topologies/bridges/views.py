@@ -1,7 +1,5 @@
 """Views of a pair that diverts and bridges join: London serves two queues, Paris holds closed copies of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """What the tests on two real brokers that BrokerSync joins share: the agent, started again whenever it ends."""
 
-from __future__ import annotations
-
 import subprocess
 import threading
 from types import TracebackType

@@ -1,7 +1,5 @@
 """Two real brokers that BrokerSync joins: what their consoles deny, and what is read where there is none."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

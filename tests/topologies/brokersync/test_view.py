@@ -1,7 +1,5 @@
 """What one look at a BrokerSync pair shows, what speaks against a move of it, and what runs note for the agent."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Brokers of a BrokerSync pair as one look tells them, for tests that ask none."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from dr_ctl.topologies.brokersync.view import BrokerView, SyncConfig

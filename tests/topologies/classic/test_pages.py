@@ -1,8 +1,6 @@
 """The configuration that each page shows, pasted into the distribution's own files, makes real brokers that the
 settings of `examples/` fit."""
 
-from __future__ import annotations
-
 import re
 import socket
 from collections.abc import Callable, Mapping

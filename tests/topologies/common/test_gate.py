@@ -1,7 +1,5 @@
 """The gate: each of its conditions alone keeps it shut, at either site; what is not known never counts as zero."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

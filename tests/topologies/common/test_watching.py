@@ -1,7 +1,5 @@
 """Who is late is told as silent and keeps nobody waiting; many calls go out in several POSTs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from threading import Event

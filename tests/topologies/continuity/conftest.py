@@ -1,7 +1,5 @@
 """One pair with the real plugin for the tests that leave it as it was: london serves, nothing is owed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Labs with the real continuity plugin, and what tests do to its bridges."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What speaks against a move where the plugin joins the sites, and what must be removed before a site is activated."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from types import SimpleNamespace

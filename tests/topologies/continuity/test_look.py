@@ -1,7 +1,5 @@
 """What a look makes of the plugin's answers and shows of them; what was not read is told as such and is never zero."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Moves, a lost site and its return on real brokers with the real continuity plugin; the ledger of ids judges them."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Brokers with the plugin as a look tells them, made by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

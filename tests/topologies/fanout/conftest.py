@@ -1,7 +1,5 @@
 """A twin whose producers write to both sites, for the tests that need one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Stories of a twin whose producers write to both sites, each in a line: what happens, and what is so then."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

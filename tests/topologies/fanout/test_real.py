@@ -1,7 +1,5 @@
 """Two real brokers that producers write to side by side: what counters alone prove, and what STOMP carries whole."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Iterator

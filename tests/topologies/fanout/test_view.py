@@ -1,7 +1,5 @@
 """What is recorded of a site whose producers write to its peer too, what counters prove, what moves do by ids."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime

@@ -3,8 +3,6 @@
 Bodies of requests go in, answers come out, as measured on brokers: what the pure half of a topology is shown.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

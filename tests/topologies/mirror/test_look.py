@@ -1,7 +1,5 @@
 """One look becomes a view of what the broker said, and browsed rows say whose they are; the rest is an error."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What speaks against a failover and a return, plans that are otherwise than usual, and the waits for links."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import SimpleNamespace

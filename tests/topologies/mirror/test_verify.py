@@ -1,7 +1,5 @@
 """The wait at the gate, and parity: both sites hold the same, by counts and by the messages' identity."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """What follows from one look at a mirrored pair without asking again, and the checks of a move by it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

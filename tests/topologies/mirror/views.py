@@ -1,7 +1,5 @@
 """Views of a mirrored pair as one look gives them, without a look: London serves, Paris waits, nothing is wrong."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

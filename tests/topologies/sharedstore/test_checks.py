@@ -1,7 +1,5 @@
 """Who serves by the lock, how it is looked at, its database's address as a secret, and what speaks against a move."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

@@ -1,7 +1,5 @@
 """Two real Classic brokers that share a store, a directory with a lock file or a PostgreSQL: moved, killed, frozen."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Views of two brokers that share a store: London holds it and serves, Paris waits for it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

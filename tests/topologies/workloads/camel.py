@@ -1,7 +1,5 @@
 """A Camel context behind Jolokia, as far as workloads ask it: its answers are those that a real one gives."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Each kind of workload: what it says of itself is believed where it is certain, and which a move is about."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Workloads for tests: real commands whose state is a file, with a switch for each way in which they fail."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

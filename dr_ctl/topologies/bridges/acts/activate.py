@@ -1,7 +1,5 @@
 """The act of `activate`: the queues that move deliver at the target and let clients in, proven by a look."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from dr_ctl.core.errors import BrokerError

@@ -1,7 +1,5 @@
 """Acts of `fence` and `residue`: clients of the queues that move kept out, proven, and let in again."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from dr_ctl.core.errors import BrokerError

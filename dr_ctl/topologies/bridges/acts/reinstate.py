@@ -1,8 +1,6 @@
 """Acts of `reinstate` and `reconcile`: residue and ids let in while no queue delivers, both directions drained, copies
 compared by count."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final

@@ -1,7 +1,5 @@
 """Acts of the waits on bridges, `catch-up` and `drain`, and of a restart; a bridge is left started."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final

@@ -1,7 +1,5 @@
 """The act of `trim`: copies go whose ids the stores of both sites hold. Every other copy stays."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final

@@ -1,7 +1,5 @@
 """The act of `unfence`: the clients of closed queues let in again at one site."""
 
-from __future__ import annotations
-
 from dr_ctl.core.model import some
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep

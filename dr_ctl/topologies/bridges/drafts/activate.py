@@ -1,7 +1,5 @@
 """Plans `activate`: the queues that move deliver at the target, and their clients are let in. Pure."""
 
-from __future__ import annotations
-
 from dr_ctl.engine.operations import FAILBACK
 from dr_ctl.engine.plan import Call, in_part
 from dr_ctl.engine.ports import Draft, Move

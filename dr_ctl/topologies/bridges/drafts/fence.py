@@ -1,7 +1,5 @@
 """Plans `fence` and `residue`: the clients of the queues that move are kept out of a site. Pure."""
 
-from __future__ import annotations
-
 from dr_ctl.core.model import Role
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.parts import part_of

@@ -1,7 +1,5 @@
 """Plans `reinstate` and `reconcile`: residue let in while nothing is delivered. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final
 

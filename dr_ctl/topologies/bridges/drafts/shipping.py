@@ -1,7 +1,5 @@
 """Plans the waits on bridges, which start a stopped bridge, and the restart by an operator. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Final
 

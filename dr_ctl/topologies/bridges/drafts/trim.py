@@ -1,7 +1,5 @@
 """Plans `trim`: copies of processed messages removed where they wait for nothing. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import groupby
 from typing import Final

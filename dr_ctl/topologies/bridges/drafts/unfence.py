@@ -1,7 +1,5 @@
 """Plans `unfence`: the clients of closed queues let in again at one site. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from dr_ctl.engine.plan import Call, in_part

@@ -1,7 +1,5 @@
 """The act of `activate`: how the counters stand is noted before clients are let in, since an agent worked there."""
 
-from __future__ import annotations
-
 from dr_ctl.engine.outcome import Outcome
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move

@@ -6,8 +6,6 @@ serving site and come from there: consumed there before the loss, as it seems, a
 and not at the serving site: consumed there since where its counters prove that.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final

@@ -1,7 +1,5 @@
 """Acts of what a person decides of copies that nothing proves. They are moved within the broker, and none is lost."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 
 from dr_ctl.core.model import ExitCode, Finding, Json, some

@@ -1,7 +1,5 @@
 """Acts of the waits on copies, `catch-up` and `drain`, and of a restart; a connector is left started."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Plans `reinstate` and `reconcile`: a returned site's messages are compared by id before they come in. Pure."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from dr_ctl.engine.plan import Call, in_part

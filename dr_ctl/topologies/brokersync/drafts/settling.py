@@ -1,7 +1,5 @@
 """Plans what a person decides of copies that nothing proves: kept aside, and put back. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from dr_ctl.core.patterns import matches

@@ -1,7 +1,5 @@
 """Plans the waits on copies, and the removal of consumed messages that still lie at the other site. Pure."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from dr_ctl.engine.plan import Call

@@ -6,8 +6,6 @@ counters differ: a message that a client acknowledges was dispatched to it and i
 messages leave in another way.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field

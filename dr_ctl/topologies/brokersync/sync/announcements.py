@@ -1,7 +1,5 @@
 """Whether a broker announces what is consumed: what was heard, beside what its counters say has left. Pure."""
 
-from __future__ import annotations
-
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Final

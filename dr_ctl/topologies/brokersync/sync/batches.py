@@ -1,8 +1,6 @@
 """Copies that wait to be deleted at the waiting site, with the evidence for each: in batches, tried again until the
 copy has come. Pure."""
 
-from __future__ import annotations
-
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Final

@@ -6,8 +6,6 @@ message back. A listing therefore shows all only where it has as many messages a
 or left meanwhile: one that came would stand for one that is hidden.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final

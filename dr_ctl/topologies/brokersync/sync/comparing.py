@@ -1,7 +1,5 @@
 """Lists both sites: what only the waiting one holds, and whether anything can be concluded from that."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final
 

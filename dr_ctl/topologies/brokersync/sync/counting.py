@@ -1,7 +1,5 @@
 """The agent's looks at a Classic broker, and its requests to delete."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from dr_ctl.jolokia.client import Answer, Change, Read, Reader

@@ -1,7 +1,5 @@
 """The agent's access to one broker of a pair: the management, and the agent's own door."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from dr_ctl.core.errors import UsageError

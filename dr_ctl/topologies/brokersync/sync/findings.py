@@ -1,7 +1,5 @@
 """The findings of the agent of such a pair, and of what stands where none works."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from dr_ctl.core.findings import FindingKind

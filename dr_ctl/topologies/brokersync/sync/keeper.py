@@ -1,7 +1,5 @@
 """The agent of all pairs of an installation whose sites are joined by BrokerSync, from its settings."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """The agent of one pair: follows what is consumed, believes it once the counters agree, deletes the copies."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

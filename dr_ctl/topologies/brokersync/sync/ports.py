@@ -1,7 +1,5 @@
 """Protocols for the agent's questions to the two brokers of a pair: real ones in `primary.py` and `standby.py`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol

@@ -1,7 +1,5 @@
 """The serving broker for the agent: announcements of consumed messages over STOMP, counters over Jolokia."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final
 

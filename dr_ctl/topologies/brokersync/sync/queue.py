@@ -1,7 +1,5 @@
 """A queue that the agent keeps clean: ids announced, ids believed, copies that wait to be deleted. Asks no broker."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime

@@ -1,7 +1,5 @@
 """The waiting broker for the agent: deletes copies by id, and browses what is there."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from dr_ctl.jolokia.errors import NoSuchBean

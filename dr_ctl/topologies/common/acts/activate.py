@@ -4,8 +4,6 @@ If some pairs may have opened, those that did not are tried again until the time
 answered: to open an open door changes nothing. The run cannot go back from there, and late service is better than none.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Final
 

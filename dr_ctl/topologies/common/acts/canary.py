@@ -1,8 +1,6 @@
 """Acts of the rehearsal on the real brokers, and of its cleaning: each message is seen where the link brings it, and
 gone there once it was acknowledged."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Sequence
 from typing import Any, Protocol

@@ -1,7 +1,5 @@
 """Acts of `fence`: clients kept out of a site, and proven to be; for a lost site, the debt written down."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from dr_ctl.core.errors import BrokerError

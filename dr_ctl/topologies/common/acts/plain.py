@@ -1,7 +1,5 @@
 """Two acts that every topology shares: a step that changes nothing, and the undo of a step at the source."""
 
-from __future__ import annotations
-
 from dr_ctl.engine.outcome import NotNeeded, Outcome
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move

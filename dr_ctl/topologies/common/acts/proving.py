@@ -1,7 +1,5 @@
 """Acts of the verbs that look, wait and prove: observe, check, settle, verify, probe."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError

@@ -1,7 +1,5 @@
 """The act of `quarantine`: a lost site's residue kept out of the target."""
 
-from __future__ import annotations
-
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move

@@ -1,7 +1,5 @@
 """The first act of `residue` where clients may be at work at a returned site: close it, and report that."""
 
-from __future__ import annotations
-
 from dr_ctl.core.model import Finding, some
 from dr_ctl.engine.outcome import Refused
 from dr_ctl.engine.plan import PlannedStep

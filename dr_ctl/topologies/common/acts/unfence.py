@@ -1,7 +1,5 @@
 """The act of `unfence`: clients let in again at one site, pauses lifted."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from dr_ctl.engine.outcome import Done, Outcome, Refused

@@ -1,7 +1,5 @@
 """Plans `activate`:"""
 
-from __future__ import annotations
-
 from dr_ctl.core.model import Role
 from dr_ctl.engine.operations import ACTIVATE, FAILBACK, FAILOVER
 from dr_ctl.engine.plan import Call, in_part

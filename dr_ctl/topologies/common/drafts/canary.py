@@ -1,7 +1,5 @@
 """Plans the rehearsal on the real brokers: a queue of dr-ctl's own, a few messages through the whole path. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final

@@ -1,7 +1,5 @@
 """Plans `fence`: clients out of a site, by doors and roles; for a lost site, a debt. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from dr_ctl.core.model import Role

@@ -1,7 +1,5 @@
 """The step of a verb for which a topology has nothing to do. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

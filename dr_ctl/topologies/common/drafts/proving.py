@@ -1,7 +1,5 @@
 """Plans the verbs that look, wait and prove: observe, check, settle, verify, probe. Pure."""
 
-from __future__ import annotations
-
 from dr_ctl.core.model import Role
 from dr_ctl.engine.operations import DRAIN, FAILOVER, REINSTATE
 from dr_ctl.engine.plan import Call

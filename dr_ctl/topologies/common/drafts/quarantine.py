@@ -1,7 +1,5 @@
 """Plans `quarantine` (no live consumer may get what a lost site still holds) and the debts. Pure."""
 
-from __future__ import annotations
-
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Draft, Move

@@ -1,7 +1,5 @@
 """Plans `quiesce`: which queues are paused, and which pauses are lifted later. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from dr_ctl.core.model import Role

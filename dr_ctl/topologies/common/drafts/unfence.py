@@ -1,7 +1,5 @@
 """Plans `unfence`: clients let in again, and pauses of runs lifted. Pure."""
 
-from __future__ import annotations
-
 from dr_ctl.core.model import Role
 from dr_ctl.engine.plan import in_part
 from dr_ctl.engine.ports import Draft, Move

@@ -4,8 +4,6 @@ The plugin's answer to an activation is never the proof: an acceptor says that i
 its port. A command that was stuck behind a bridge can take the activation back much later.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

@@ -5,8 +5,6 @@ messages that were consumed at the source stay: a message acknowledged in an ope
 come back to its queue.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final

@@ -1,7 +1,5 @@
 """The act of `reconcile`: messages that lie only at the returned site are moved out of its queues."""
 
-from __future__ import annotations
-
 from dr_ctl.core.model import ExitCode, Finding, Json, some
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done, Outcome, Refused

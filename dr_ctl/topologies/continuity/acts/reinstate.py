@@ -5,8 +5,6 @@ again. Messages still staged in the end that the returned site shipped from its 
 done there, and are removed. No message is delivered that was not compared, not by an undo either.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial

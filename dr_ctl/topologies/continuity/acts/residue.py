@@ -1,7 +1,5 @@
 """The act of `residue`: close an open returned site, and count what it still holds for the other."""
 
-from __future__ import annotations
-
 from dr_ctl.core.model import Finding, some
 from dr_ctl.core.printable import if_known
 from dr_ctl.engine.outcome import Done, Outcome, Refused

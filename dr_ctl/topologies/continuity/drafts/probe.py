@@ -1,7 +1,5 @@
 """Plans `probe`: a message, and the activation again where a late command undoes it. Pure."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Final
 

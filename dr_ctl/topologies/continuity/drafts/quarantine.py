@@ -1,7 +1,5 @@
 """Plans `quarantine`: the plugin's commands are kept as well. Pure."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from dr_ctl.engine.plan import Call

@@ -6,8 +6,6 @@ and the copies are delivered. The plugin starts its deliveries by itself when th
 before them are paused as well, because the plugin leaves such a pause alone.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from dr_ctl.engine.goals import ALL, Goal

@@ -1,7 +1,5 @@
 """Plans `catch-up` and `drain`, which remove copies that must not be delivered. Pure."""
 
-from __future__ import annotations
-
 from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.common.drafts.quiesce import lifts_planned, while_serving

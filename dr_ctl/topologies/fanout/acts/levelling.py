@@ -1,8 +1,6 @@
 """Acts of `catch-up`, `drain`, `trim` and `settle`: compare both sites by the producers' ids, and give the waiting site
 the messages of the serving one. Only consumed messages are removed there."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Acts of `residue`, `reinstate` and `reconcile`: a returned site is closed, and evened out by id."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from dr_ctl.core.model import Finding, Severity, some

@@ -2,8 +2,6 @@
 `settle` where the serving site is lost. No verb has an undo: removed messages were consumed, copied ones lie at both
 sites. Pure."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Final
 

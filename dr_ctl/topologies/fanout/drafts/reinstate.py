@@ -1,7 +1,5 @@
 """Plans `reinstate` and `reconcile`: a returned site is compared by id and evened out. Pure."""
 
-from __future__ import annotations
-
 from dr_ctl.engine.plan import in_part
 from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import RunbookStep

@@ -5,8 +5,6 @@ acknowledged. Clients would get it, once more or for the first time, as soon as 
 dr-ctl moves the message to a queue of its own there, and never removes it.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

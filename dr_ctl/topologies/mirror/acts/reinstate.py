@@ -1,7 +1,5 @@
 """The act of `reinstate`: the residue let in while no queue delivers, and compared."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final

@@ -1,7 +1,5 @@
 """The act of `residue`: close an open returned site, and count what it still holds for the other."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from dr_ctl.core.model import Finding, some

@@ -1,7 +1,5 @@
 """Acts of the waits on links, `catch-up` and `drain`, and of a restart; a link is left started."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError

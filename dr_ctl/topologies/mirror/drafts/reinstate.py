@@ -1,7 +1,5 @@
 """Plans `reinstate` and `reconcile`: residue let in while delivery is paused, leftovers at one side. Pure."""
 
-from __future__ import annotations
-
 from dr_ctl.engine.goals import ALL, Goal
 from dr_ctl.engine.plan import Call, in_part
 from dr_ctl.engine.ports import Draft, Move

@@ -1,7 +1,5 @@
 """Plans the waits on links, which restart a hanging link, and the restart that an operator asks for. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Final
 

@@ -3,8 +3,6 @@
 The call that stops a broker may be answered or not. Only the lock and the two brokers show its effect.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final

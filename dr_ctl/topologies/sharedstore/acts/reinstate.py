@@ -1,7 +1,5 @@
 """The act of `reinstate`: a broker that came back waits."""
 
-from __future__ import annotations
-
 from dr_ctl.core.model import Role
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep

@@ -1,7 +1,5 @@
 """Acts of the waits on a replica; a site without a replica waits for no step."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from dr_ctl.core.model import ExitCode

@@ -1,7 +1,5 @@
 """Plans `activate`: the holder gives up the store, and the target takes it. Pure."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from dr_ctl.engine.operations import FAILOVER

@@ -1,7 +1,5 @@
 """Plans `reinstate`: a broker that came back waits for the store. Pure."""
 
-from __future__ import annotations
-
 from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.common.drafts.quarantine import owed_again, paid

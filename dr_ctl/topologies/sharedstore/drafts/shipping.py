@@ -1,7 +1,5 @@
 """Plans the waits before a move: the target's process waits, and a replica of the store follows. Pure."""
 
-from __future__ import annotations
-
 from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.common.drafts.quiesce import while_serving

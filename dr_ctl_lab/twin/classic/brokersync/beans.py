@@ -1,7 +1,5 @@
 """The management beans of a broker with a network connector: connector, bridge while up, and consumers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from typing import Any

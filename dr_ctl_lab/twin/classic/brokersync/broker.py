@@ -1,7 +1,5 @@
 """A simulated broker that copies what its clients send to its peer. The broker itself never deletes a copy."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The bridge of one broker at the door of its peer, and the agent that works behind it."""
 
-from __future__ import annotations
-
 from dr_ctl_lab.twin.bridged_way import BridgedWay
 from dr_ctl_lab.twin.classic.brokersync.agent import Agent
 from dr_ctl_lab.twin.classic.brokersync.broker import BrokerSyncBroker

@@ -1,7 +1,5 @@
 """A simulated broker that knows of no other one, and what all clients share."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from dr_ctl_lab.twin.classic.broker import ClassicBroker

@@ -1,7 +1,5 @@
 """The own work of one of two brokers that do not know each other."""
 
-from __future__ import annotations
-
 from dr_ctl_lab.twin.classic.fanout.broker import FanoutBroker
 from dr_ctl_lab.twin.way import Mode, Way
 

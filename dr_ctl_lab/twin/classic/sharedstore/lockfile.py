@@ -1,8 +1,6 @@
 """A file with a system lock that belongs to the open file, not to the process, so that the twin's own process sees the
 lock too."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import struct

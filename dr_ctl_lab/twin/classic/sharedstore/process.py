@@ -1,8 +1,6 @@
 """The process of a simulated broker, as commands of the machine see it: a file while it runs, and one that asks for its
 start."""
 
-from __future__ import annotations
-
 import sys
 from functools import partial
 from pathlib import Path

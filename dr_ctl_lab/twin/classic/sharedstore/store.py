@@ -1,7 +1,5 @@
 """A store that two brokers share, with its lock: that of a file, which ends with its process."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Final
 

@@ -1,7 +1,5 @@
 """The own work of one of two brokers that share a store, without a link between them."""
 
-from __future__ import annotations
-
 from dr_ctl_lab.twin.classic.sharedstore.broker import SharedStoreBroker
 from dr_ctl_lab.twin.way import Mode, Way
 

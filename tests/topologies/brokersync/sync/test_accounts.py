@@ -1,7 +1,5 @@
 """What left a queue otherwise than by a client, and ids that wait to be deleted: none is forgotten in silence."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
