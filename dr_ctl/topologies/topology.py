@@ -28,11 +28,13 @@ FenceStrength = Literal["now", "lasting"]
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """What keeps clients from working at a broker whose doors are open: everywhere, or at these addresses alone."""
+    """What keeps clients from working at a broker whose doors are open: everywhere, or at these addresses alone. One
+    that is not `known` is what the broker cannot tell yet: nothing is moved there, and nobody is woken for it."""
 
     text: str
     remedy: str
     addresses: tuple[str, ...] = ()
+    known: bool = True
 
 
 @dataclass(frozen=True, slots=True)

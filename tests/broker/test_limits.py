@@ -51,3 +51,16 @@ def test_a_full_disk_refuses_the_move_and_a_failover_that_meets_it_says_what_to_
         assert ended.code == 21, ended.document
         assert "DR-PROBE-003" in [each["id"] for each in ended.document["findings"]]
         assert (checked.code, text in checked.document["summary"]) == (2, True)
+
+
+def test_no_move_begins_before_the_target_has_measured_its_disk(tmp_path: Path) -> None:
+    """A broker says that none of its disk is taken until its first scan."""
+
+    def seldom(xml: str) -> str:
+        return re.sub(r"<disk-scan-period>\d+<", "<disk-scan-period>600000<", xml)
+
+    with Lab.up(tmp_path / "lab", topology=MIRROR, edit=seldom) as lab:
+        refused = Operator(lab, tmp_path / "state").run("swapover", "--to", "paris", "--yes")
+    end_all()
+
+    assert (refused.code, "has not measured its disk" in told(refused)[0]) == (10, True)

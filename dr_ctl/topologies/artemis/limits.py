@@ -17,6 +17,9 @@ SERVER: Final = ("DiskStoreUsage", "MaxDiskUsage", "AddressMemoryUsage", "Global
 """The broker's figures, read with each look; a version that lacks one leaves it out."""
 _ADDRESS: Final = ("Paused", "BlockedViaManagement", "AddressLimitPercent", "Paging")
 _FULL: Final = 100
+_MEASURED_WITHIN_MS: Final = (
+    60_000  # twelve times the period by default, disk-scan-period, which a broker does not show
+)
 # What a policy does to messages that are sent to an address at its limit. Any other writes them to disk.
 _POLICIES: Final = {
     "BLOCK": "their senders wait",
@@ -30,10 +33,16 @@ def disk_used(fields: Fields) -> float | None:
     return fields.optional_share("DiskStoreUsage") or None
 
 
-def of_server(fields: Fields) -> tuple[Obstacle, ...]:
-    """A disk over its limit: no client can send, wherever to."""
+def of_server(fields: Fields, up_ms: int) -> tuple[Obstacle, ...]:
+    """A disk over its limit, or one that the broker has yet to measure: no client can send, wherever to. After
+    `_MEASURED_WITHIN_MS` a broker that tells no usage is taken for one that does not measure."""
     used, most = disk_used(fields), fields.optional_share("MaxDiskUsage")
-    if used is None or most is None or most < 0 or used * 100 <= most:
+    if most is None or most < 0 or not fields.has("DiskStoreUsage"):
+        return ()
+    if used is None and up_ms < _MEASURED_WITHIN_MS:
+        text = f"it started {up_ms / 1000:.0f} s ago and has not measured its disk: whether clients can send is unknown"
+        return (Obstacle(text, "Run the same command again in a few seconds.", known=False),)
+    if used is None or used * 100 <= most:
         return ()
     text = f"its disk is {used:.0%} full, over its max-disk-usage of {most:.0f} %: no client can send"
     return (Obstacle(text, "Make room on that disk, or raise max-disk-usage in its broker.xml."),)

@@ -64,6 +64,7 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
     addresses = {beans.parts(bean)["address"]: row for bean, row in parts.found(addressing.answer())}
     queues = _without_own(listed, flows, ids)
     documents = parts.documents(IN_USER, parts.found(kept.answer()))
+    now_ms, start_ms = fields.number("CurrentTimeMillis"), runtime.fields().number("StartTime")
     return BrokerView(
         pair=pair,
         site=site,
@@ -71,11 +72,11 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
         broker=broker,
         version=fields.text("Version"),
         node=fields.text("NodeID"),
-        now_ms=fields.number("CurrentTimeMillis"),
+        now_ms=now_ms,
         disk_used=limits.disk_used(fields),
-        obstacles=limits.of_server(fields),
+        obstacles=limits.of_server(fields, now_ms - start_ms),
         group=joined_to,
-        start=str(runtime.fields().number("StartTime")),
+        start=str(start_ms),
         acceptors=tuple(parts.acceptor(bean, row) for bean, row in parts.found(acceptors.answer())),
         queues=tuple(sorted(queues, key=lambda queue: queue.name)),
         flows=tuple(flow for flow in flows if not flow.divert.exclusive),

@@ -8,9 +8,10 @@ from dr_ctl.topologies.common.view import Broker
 
 
 def of_obstacles(
-    view: Broker, severity: Severity, includes: Callable[[str], bool] = lambda _: True
+    view: Broker, severity: Severity, includes: Callable[[str], bool] = lambda _: True, *, unknown: bool = True
 ) -> Iterator[Finding]:
-    """Everything of the kind; of addresses, only those that are included."""
+    """Everything of the kind, with what a broker cannot tell yet unless `unknown` is false; of addresses, only those
+    that are included."""
     for each in view.obstacles:
-        if not each.addresses or any(includes(name) for name in each.addresses):
+        if (each.known or unknown) and (not each.addresses or any(includes(name) for name in each.addresses)):
             yield CLIENTS_CANNOT_WORK(f"{view.site}/{view.pair}: {each.text}", each.remedy, severity=severity)

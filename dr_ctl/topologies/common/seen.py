@@ -239,7 +239,8 @@ class Seen(Generic[V_co]):
     def _unable(self) -> Iterator[Finding]:
         """What keeps clients from working, now where they are let in, and after a failover elsewhere."""
         for view in self._all():
-            yield from of_obstacles(view, Severity.ERROR if view.role is Role.SERVING else Severity.WARNING)
+            severity = Severity.ERROR if view.role is Role.SERVING else Severity.WARNING
+            yield from of_obstacles(view, severity, unknown=False)
 
     def _quarantined(self) -> Iterator[Finding]:
         """Messages that a return took out without an explanation, until a person has looked at them."""
@@ -265,7 +266,7 @@ def _broker(view: Broker | Silent, before: Broker | None, took_s: float) -> Brok
         paused=view.paused,
         to_ship=view.link.to_ship,
         disk_used=view.disk_used,
-        obstacles=view.obstacles,
+        obstacles=tuple(each for each in view.obstacles if each.known),
         clients=_clients(view),
         traffic=_traffic(view, before, took_s) if before is not None else None,
     )

@@ -136,7 +136,7 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
         node=fields.text("NodeID"),
         now_ms=clock_ms(runtime.answer()),
         disk_used=limits.disk_used(fields),
-        obstacles=limits.of_server(fields),
+        obstacles=limits.of_server(fields, runtime.fields().number("Uptime")),
         group=joined_to,
         start=str(runtime.fields().number("StartTime")),
         acceptors=tuple(parts.acceptor(bean, row) for bean, row in parts.found(acceptors.answer())),

@@ -131,7 +131,7 @@ def _look(
         node=fields.text("NodeID"),
         now_ms=now_ms,
         disk_used=limits.disk_used(fields),
-        obstacles=limits.of_server(fields),
+        obstacles=limits.of_server(fields, now_ms - int(start)),
         group=joined_to,
         pending_acks=fields.number("PendingMirrorAcks"),
         start=start,

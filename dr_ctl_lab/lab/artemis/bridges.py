@@ -89,7 +89,7 @@ def configured(xml: str, make: Make) -> str:
     )
     told = f'\n         <address name="{IDS}"><anycast><queue name="{IDS}"/></anycast></address>'
     xml = re.sub(r"<addresses>", lambda _: f"<addresses>{create.queues(make)}{buffers}{told}", xml, count=1)
-    return re.sub(r"<max-disk-usage>\d+<", "<max-disk-usage>99<", xml)
+    return create.disk(xml)
 
 
 def _doors(make: Make, copied: Sequence[str]) -> str:

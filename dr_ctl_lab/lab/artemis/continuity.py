@@ -16,7 +16,7 @@ from xml.sax.saxutils import quoteattr
 from dr_ctl.core.errors import BrokerError, EnvironmentFault
 from dr_ctl.core.printable import if_known
 from dr_ctl_lab.lab.artemis.admin import Admin
-from dr_ctl_lab.lab.artemis.create import PROTOCOLS, artemis, create, forwarding, only, queues
+from dr_ctl_lab.lab.artemis.create import PROTOCOLS, artemis, create, disk, forwarding, only, queues
 from dr_ctl_lab.lab.distribution import Coordinates
 from dr_ctl_lab.lab.state import ADMIN
 
@@ -117,7 +117,7 @@ def configured(xml: str, make: Make) -> str:
     xml = re.sub(
         r"<persistence-enabled>", "<persist-id-cache>true</persist-id-cache>\n      <persistence-enabled>", xml
     )
-    return re.sub(r"<max-disk-usage>\d+<", "<max-disk-usage>99<", xml)
+    return disk(xml)
 
 
 class ContinuityAdmin(Admin):

@@ -17,6 +17,7 @@ from dr_ctl_lab.lab.artemis.create import (
     PROTOCOLS,
     artemis,
     create,
+    disk,
     forwarding,
     links_at_boot,
     memory,
@@ -73,7 +74,7 @@ def configured(xml: str, make: Make) -> str:
         flags=re.DOTALL,
     )
     xml = re.sub(r"<addresses>", lambda _: f"<addresses>{queues(make)}", xml, count=1)
-    return re.sub(r"<max-disk-usage>\d+<", "<max-disk-usage>99<", xml)
+    return disk(xml)
 
 
 KIND: Final = artemis(
