@@ -137,8 +137,8 @@ def test_a_process_lives_until_it_has_ended() -> None:
 
 
 def test_the_same_state_on_two_machines_is_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a home that both mount, or on a copy of the whole disk."""
-    told = tmp_path / "machine-id"
+    """As on a home that both mount, or on a copy of the whole disk; and so is a copy of it on one."""
+    told, kept = tmp_path / "machine-id", tmp_path / "state" / "id"
     monkeypatch.setattr(machine, "MACHINE", told)
     found = []
     for name in ("one", "two", "two"):
@@ -147,6 +147,9 @@ def test_the_same_state_on_two_machines_is_two(tmp_path: Path, monkeypatch: pyte
 
     assert found[0] != found[1] == found[2]
     assert "one" not in found[0]
+    kept.rename(tmp_path / "before")
+    kept.write_bytes((tmp_path / "before").read_bytes())
+    assert Runs(tmp_path / "state", SystemClock()).identity() != found[2]
 
 
 def test_a_system_that_does_not_say_has_no_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
