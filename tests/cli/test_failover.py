@@ -4,9 +4,10 @@ import json
 import re
 import socket
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -29,6 +30,7 @@ from dr_ctl.topologies.mirror.view import BrokerView
 from tests.cli.conftest import Shell
 from tests.cli.installation import Sites
 from tests.cli.moving import ACCEPTED, failover, owed
+from tests.rpo.clock import FixedClock
 from tests.rpo.fifo import at
 from tests.rpo.test_bounds import STEADY, came
 from tests.topologies.mirror.views import PAIR, at_both, broker, seen
@@ -37,113 +39,90 @@ from tests.twin.subject import until
 DOUBLES = ("--accept-duplicates", "1000000")
 
 
-class TestLost:
-    def test_a_site_whose_link_has_never_mirrored_anything_can_serve(
-        self, dr_ctl: Shell, sites: Sites, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        sites.lose()
-        monkeypatch.setattr(BrokerView, "outflow", property(lambda _: None))
+PRESUMED = ("--presume-down", "london", "--reason", "so")
 
-        ready = dr_ctl("validate", "--for", "failover", "--json")
+
+def test_a_site_whose_link_has_never_mirrored_anything_can_serve(
+    dr_ctl: Shell, sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sites.lose()
+    monkeypatch.setattr(BrokerView, "outflow", property(lambda _: None))
+
+    ready = dr_ctl("validate", "--for", "failover", "--json")
+    ended = failover(dr_ctl, "--yes", *ACCEPTED)
+
+    assert "refused without --accept-loss unknown --accept-duplicates unknown: an unknown" in ready.document["summary"]
+    assert (ready.code, ended.code, sites.paris.open) == (10, 0, True), ended.document
+
+
+@pytest.mark.wire
+def test_a_door_of_a_lost_site_that_the_survivor_knows_of_is_a_sign_of_life(dr_ctl: Shell, sites: Sites) -> None:
+    """Neither the console of London nor the address where a client is greeted answers."""
+    sites.lose()
+    greeted = "stomp://{}:{}".format(*sites.paris.host.stomp)
+    with socket.create_server(("127.0.0.1", 0)) as another, socket.create_server(("127.0.0.1", 0)) as refusing:
+        # At London's host something takes connections where the client acceptor of Paris has its port.
+        sites.paris.broker.acceptors["clients"].port = another.getsockname()[1]
+        sites.settings(stomp=f"stomp://localhost:{refusing.getsockname()[1]}", paris_stomp=greeted)
+        refusing.close()
+
         ended = failover(dr_ctl, "--yes", *ACCEPTED)
 
-        assert (
-            "refused without --accept-loss unknown --accept-duplicates unknown: an unknown" in ready.document["summary"]
-        )
-        assert ready.code == 10
-        assert ended.code == 0, ended.document
-        assert sites.paris.open
+    assert (ended.code, ended.ids[0], sites.changes) == (10, "DR-ALIVE-002", []), ended.document
+    assert "connections are taken at localhost:" in ended.document["summary"]
+    assert failover(dr_ctl, "--dry-run", *ACCEPTED).code == 0
 
 
-PRESUMED = ["--presume-down", "london", "--reason", "so"]
+@pytest.mark.wire
+def test_a_site_that_is_back_before_the_doors_open_is_seen_whatever_was_spent(
+    dr_ctl: Shell, sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    books = dr_ctl.folder / "runbooks"
+    books.mkdir()
+    book = (shipped() / "failover.yaml").read_text(encoding="utf-8")
+    (books / "failover.yaml").write_text(book.replace("lost: 5s", "lost: 50ms"), encoding="utf-8")
+    named, found = threading.Event(), socket.getaddrinfo
+
+    def resolve(host: Any, *more: Any, **others: Any) -> Any:
+        if host == "london.test":
+            named.wait()
+        return found("127.0.0.1" if host == "london.test" else host, *more, **others)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    sites.settings(london=sites.london.url.replace("127.0.0.1", "london.test"), runbooks=str(books))
+    sites.paris.before_change = lambda _: named.set()
+    for site in ("london", "paris"):
+        sites.twin.cut(site)
+    until(lambda: not (sites.london.broker.attached or sites.paris.broker.attached))
+
+    ended = failover(dr_ctl, "--yes", *ACCEPTED, *PRESUMED)
+
+    assert ended.code == 20, ended.document
+    assert "london is open: a second site is never opened" in ended.document["summary"]
+    assert (sites.london.open, sites.paris.open) == (True, False)
 
 
-def refusing() -> int:
-    """A port where nobody is."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-    return port
-
-
-class TestSignsOfLife:
-    """London serves, and neither its console nor the address where a client is greeted answers."""
-
-    @pytest.mark.wire
-    def test_another_door_that_the_survivor_knows_of_is_one(self, dr_ctl: Shell, sites: Sites) -> None:
-        sites.lose()
-        greeted = "stomp://{}:{}".format(*sites.paris.host.stomp)
-        with socket.create_server(("127.0.0.1", 0)) as another:
-            # At London's host something takes connections where the client acceptor of Paris has its port.
-            sites.paris.broker.acceptors["clients"].port = another.getsockname()[1]
-            sites.settings(stomp=f"stomp://localhost:{refusing()}", paris_stomp=greeted)
-
-            ended = failover(dr_ctl, "--yes", *ACCEPTED)
-
-        assert (ended.code, ended.ids[0], sites.changes) == (10, "DR-ALIVE-002", []), ended.document
-        assert "connections are taken at localhost:" in ended.document["summary"]
-        assert failover(dr_ctl, "--dry-run", *ACCEPTED).code == 0
-
-
-class TestBackAgain:
-    @pytest.mark.wire
-    def test_a_site_that_is_back_before_the_doors_open_is_seen_whatever_was_spent(
-        self, dr_ctl: Shell, sites: Sites, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        books = dr_ctl.folder / "runbooks"
-        books.mkdir()
-        told = (shipped() / "failover.yaml").read_text(encoding="utf-8")
-        (books / "failover.yaml").write_text(told.replace("lost: 5s", "lost: 50ms"), encoding="utf-8")
-        named, found = threading.Event(), socket.getaddrinfo
-
-        def resolve(host: Any, *more: Any, **others: Any) -> Any:
-            if host == "london.test":
-                named.wait()
-            return found("127.0.0.1" if host == "london.test" else host, *more, **others)
-
-        monkeypatch.setattr(socket, "getaddrinfo", resolve)
-        sites.settings(london=sites.london.url.replace("127.0.0.1", "london.test"), runbooks=str(books))
-        sites.paris.before_change = lambda _: named.set()
-        for site in ("london", "paris"):
-            sites.twin.cut(site)
-        until(lambda: not (sites.london.broker.attached or sites.paris.broker.attached))
-
-        ended = failover(dr_ctl, "--yes", *ACCEPTED, *PRESUMED)
-
-        assert ended.code == 20, ended.document
-        assert "london is open: a second site is never opened" in ended.document["summary"]
-        assert (sites.london.open, sites.paris.open) == (True, False)
-
-
-class TestBack:
-    @pytest.fixture(autouse=True)
-    def _failed_over(self, dr_ctl: Shell, sites: Sites) -> None:
-        sites.lose()
-        assert failover(dr_ctl, "--yes", *ACCEPTED).code == 0
-
-    def test_what_it_brought_is_counted_by_its_identity(self, dr_ctl: Shell, sites: Sites) -> None:
-        sites.come_back()
-
-        run = dr_ctl("reinstate", "london", "--yes", "--json").document["run"]
-
-        told = {each["step"]: each["evidence"] for each in dr_ctl.journal(run) if each["outcome"] == "succeeded"}
-        assert told["03-residue"]["messages"] == 2
-        # A broker that starts tells its peer each address and each queue again: they are no acknowledgements.
-        assert told["03-residue"]["acknowledgements"] == 1
-        assert told["05-reconcile"]["recovered"] == 2
-        assert told["05-reconcile"]["ids"] == {"orders.in": sites.lost_ids}
-        assert (told["05-reconcile"]["acknowledgements_without_message"], told["05-reconcile"]["left_over"]) == (0, [])
-
-    def test_what_is_too_deep_to_look_at_is_not_counted_as_none(
-        self, dr_ctl: Shell, sites: Sites, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        sites.come_back()
+@pytest.mark.parametrize("is_looked_at", [True, False])
+def test_what_a_lost_site_brought_is_counted_by_its_identity_or_not_at_all(
+    dr_ctl: Shell, sites: Sites, monkeypatch: pytest.MonkeyPatch, is_looked_at: bool
+) -> None:
+    sites.lose()
+    assert failover(dr_ctl, "--yes", *ACCEPTED).code == 0
+    sites.come_back()
+    if not is_looked_at:
         monkeypatch.setattr("dr_ctl.topologies.mirror.parity.ORIGINS_UP_TO", 0)
 
-        run = dr_ctl("reinstate", "london", "--yes", "--json").document["run"]
+    run = dr_ctl("reinstate", "london", "--yes", "--json").document["run"]
 
-        told = {each["step"]: each["evidence"] for each in dr_ctl.journal(run) if each["outcome"] == "succeeded"}
+    told = {each["step"]: each["evidence"] for each in dr_ctl.journal(run) if each["outcome"] == "succeeded"}
+    if not is_looked_at:
         assert told["05-reconcile"]["recovered"] is None
         assert "not looked at one by one: orders.in" in told["05-reconcile"]["text"]
+        return
+    # A broker that starts tells its peer each address and each queue again: they are no acknowledgements.
+    assert (told["03-residue"]["messages"], told["03-residue"]["acknowledgements"]) == (2, 1)
+    assert (told["05-reconcile"]["recovered"], told["05-reconcile"]["ids"]) == (2, {"orders.in": sites.lost_ids})
+    assert (told["05-reconcile"]["acknowledgements_without_message"], told["05-reconcile"]["left_over"]) == (0, [])
 
 
 @pytest.fixture
@@ -161,66 +140,61 @@ def since(dr_ctl: Shell, sites: Sites) -> datetime:
     return last
 
 
-class TestWord:
+SURE = ("--presume-down", "london", "--reason", "power was cut")
+
+
+def test_a_word_on_its_end_makes_the_bound_finite_and_stands_in_the_journal(dr_ctl: Shell, since: datetime) -> None:
     """Nobody saw the site down, and somebody knows when its service ended."""
+    word = (since + timedelta(seconds=3)).isoformat()
 
-    SURE = ("--presume-down", "london", "--reason", "power was cut")
+    refused = failover(dr_ctl, "--yes", "--accept-loss", "107", *DOUBLES, *SURE)
+    served = failover(dr_ctl, "--yes", "--accept-loss", "107", *DOUBLES, *SURE, "--silent-since", word)
 
-    def test_it_makes_the_bound_finite_and_stands_in_the_journal(self, dr_ctl: Shell, since: datetime) -> None:
-        word = (since + timedelta(seconds=3)).isoformat()
-
-        refused = failover(dr_ctl, "--yes", "--accept-loss", "107", *DOUBLES, *self.SURE)
-        served = failover(dr_ctl, "--yes", "--accept-loss", "107", *DOUBLES, *self.SURE, "--silent-since", word)
-
-        assert refused.code == 11
-        [finding] = [each for each in refused.document["findings"] if each["id"] == "DR-LOSS-001"]
-        assert "= 7 neither shipped nor consumed at the reading of" in finding["text"]
-        assert "above what was accepted. Whoever owns that limit decides" in finding["remedy"]
-        assert "--silent-since T --reason TEXT" in finding["remedy"]
-        quoted, until = re.findall(r"--accept-loss (\d+) \(good until ([^)]+)\)", finding["remedy"])[0]
-        assert int(quoted) > refused.document["data"]["bounds"]["lost"]["at_most"] + 10 * 300
-        assert datetime.fromisoformat(until) > system().now() + timedelta(minutes=4)
-        ended_by = re.findall(r"With 107 accepted london must have ended by (\S+):", finding["remedy"])[0]
-        assert since + timedelta(seconds=4.8) <= datetime.fromisoformat(ended_by) <= since + timedelta(seconds=5)
-        assert (served.code, served.document["data"]["bounds"]["lost"]["at_most"]) == (0, 107)
-        assert served.document["data"]["bounds"]["because"].startswith(
-            "likely 9, at most 107, because 107 = 7 neither shipped"
-        )
-        assert re.search(r"without that word at most \d{4,}$", served.document["data"]["bounds"]["because"])
-        plan = json.loads((dr_ctl.state / "runs" / served.document["run"] / "plan.json").read_text("utf-8"))
-        assert plan["ask"]["silent_since"] == stamp(since + timedelta(seconds=3))
-
-    @pytest.mark.parametrize("dry", [(), ("--dry-run",)])
-    def test_a_moment_before_a_look_that_saw_the_site_serve_is_refused_with_both(
-        self, dr_ctl: Shell, since: datetime, sites: Sites, dry: tuple[str, ...]
-    ) -> None:
-        word = since - timedelta(seconds=1)
-        more = (*ACCEPTED, "--silent-since", word.isoformat())
-
-        ended = failover(dr_ctl, "--yes", *dry, *self.SURE, *more)
-
-        assert (ended.code, ended.ids[0], sites.changes) == (10, "DR-LOSS-004", [])
-        assert f"was seen to serve at {stamp(since)}, after {stamp(word)}" in ended.document["summary"]
+    assert refused.code == 11
+    [finding] = [each for each in refused.document["findings"] if each["id"] == "DR-LOSS-001"]
+    assert "= 7 neither shipped nor consumed at the reading of" in finding["text"]
+    assert "above what was accepted. Whoever owns that limit decides" in finding["remedy"]
+    assert "--silent-since T --reason TEXT" in finding["remedy"]
+    quoted, until = re.findall(r"--accept-loss (\d+) \(good until ([^)]+)\)", finding["remedy"])[0]
+    assert int(quoted) > refused.document["data"]["bounds"]["lost"]["at_most"] + 10 * 300
+    assert datetime.fromisoformat(until) > system().now() + timedelta(minutes=4)
+    ended_by = re.findall(r"With 107 accepted london must have ended by (\S+):", finding["remedy"])[0]
+    assert since + timedelta(seconds=4.8) <= datetime.fromisoformat(ended_by) <= since + timedelta(seconds=5)
+    bounds = served.document["data"]["bounds"]
+    assert (served.code, bounds["lost"]["at_most"]) == (0, 107)
+    assert bounds["because"].startswith("likely 9, at most 107, because 107 = 7 neither shipped")
+    assert re.search(r"without that word at most \d{4,}$", bounds["because"])
+    plan = json.loads((dr_ctl.state / "runs" / served.document["run"] / "plan.json").read_text("utf-8"))
+    assert plan["ask"]["silent_since"] == stamp(since + timedelta(seconds=3))
 
 
-class TestClock:
-    """This machine's clock is behind the brokers'."""
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)])
+def test_a_moment_before_a_look_that_saw_the_site_serve_is_refused_with_both(
+    dr_ctl: Shell, since: datetime, sites: Sites, dry: tuple[str, ...]
+) -> None:
+    word = since - timedelta(seconds=1)
 
-    def test_it_shrinks_no_bound_and_is_said(
-        self, dr_ctl: Shell, since: datetime, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(SystemClock, "now", lambda self: system().now() - timedelta(seconds=50))
+    ended = failover(dr_ctl, "--yes", *dry, *SURE, *ACCEPTED, "--silent-since", word.isoformat())
 
-        refused = failover(dr_ctl, "--yes", *ACCEPTED, "--dry-run", *TestWord.SURE)
-        ended = failover(dr_ctl, "--yes", "--accept-loss", "100000", *DOUBLES, "--dry-run", *TestWord.SURE)
+    assert (ended.code, ended.ids[0], sites.changes) == (10, "DR-LOSS-004", [])
+    assert f"was seen to serve at {stamp(since)}, after {stamp(word)}" in ended.document["summary"]
 
-        passed_s = int((system().now() - since).total_seconds())
-        assert ended.code == 0, ended.document
-        assert ended.document["data"]["bounds"]["lost"]["at_most"] >= 7 + 10 * (passed_s - 5)
-        assert refused.code == 11  # what is known is not accepted as unknown
-        assert "`unknown` accepts only what is not" in refused.document["findings"][0]["remedy"]
-        served = failover(dr_ctl, "--yes", "--accept-loss", "100000", *DOUBLES, *TestWord.SURE)
-        assert "DR-LOSS-003" in served.ids
+
+def test_a_clock_behind_the_brokers_shrinks_no_bound_and_is_said(
+    dr_ctl: Shell, since: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SystemClock, "now", lambda self: system().now() - timedelta(seconds=50))
+    enough = ("--yes", "--accept-loss", "100000", *DOUBLES, *SURE)
+
+    refused = failover(dr_ctl, "--yes", *ACCEPTED, "--dry-run", *SURE)
+    ended = failover(dr_ctl, *enough, "--dry-run")
+
+    passed_s = int((system().now() - since).total_seconds())
+    assert ended.code == 0, ended.document
+    assert ended.document["data"]["bounds"]["lost"]["at_most"] >= 7 + 10 * (passed_s - 5)
+    assert refused.code == 11  # what is known is not accepted as unknown
+    assert "`unknown` accepts only what is not" in refused.document["findings"][0]["remedy"]
+    assert "DR-LOSS-003" in failover(dr_ctl, *enough).ids
 
 
 @pytest.mark.parametrize(
@@ -235,27 +209,12 @@ class TestClock:
     ],
 )
 def test_a_moment_is_typed_as_a_clock_shows_it_and_is_utc(given: str, means: str) -> None:
-    @dataclass
-    class Session:
-        clock: Any
+    noon: Any = SimpleNamespace(clock=FixedClock(datetime(2026, 11, 21, 12, tzinfo=UTC)))
 
-    @dataclass
-    class Noon:
-        def now(self) -> datetime:
-            return datetime(2026, 11, 21, 12, tzinfo=UTC)
-
-    at = moment(Session(Noon()), "--silent-since", given)  # type: ignore[arg-type]
+    at = moment(noon, "--silent-since", given)
 
     assert at is not None
     assert stamp(at) == means
-
-
-@pytest.fixture
-def survived(dr_ctl: Shell, sites: Sites) -> Sites:
-    """London was lost, and Paris serves."""
-    sites.lose()
-    assert failover(dr_ctl, "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown").code == 0
-    return sites
 
 
 def owing(site: str, *, epoch: int, serving: bool = True, about: str | None = None) -> BrokerView:
@@ -282,18 +241,20 @@ def test_only_what_a_person_need_not_decide_is_reinstatable(
     assert reinstatable(seen(london, paris)) == sites_to_pay
 
 
-def test_sites_that_were_renamed_while_something_is_owed_get_their_names_back(dr_ctl: Shell, survived: Sites) -> None:
+def test_sites_that_were_renamed_while_something_is_owed_get_their_names_back(dr_ctl: Shell, sites: Sites) -> None:
+    sites.lose()
+    assert failover(dr_ctl, "--yes", *ACCEPTED).code == 0
     path = dr_ctl.folder / "dr-ctl.yaml"
     told = path.read_text(encoding="utf-8")
     path.write_text(told.replace("  london:", "  oxford:").replace("  paris:", "  lyon:"), encoding="utf-8")
-    survived.come_back()
-    changes = list(survived.changes)
+    sites.come_back()
+    changes = list(sites.changes)
 
     status, refused = dr_ctl("status", "--json"), dr_ctl("reinstate", "oxford", "--yes", "--json")
     dr_ctl("monitor", "--for", "50ms", "--auto-reinstate", "--quiet")
 
     assert (status.code, "DR-STATE-002" in status.ids) == (0, True)
-    assert (refused.code, refused.ids[0], survived.changes) == (10, "DR-STATE-002", changes)
+    assert (refused.code, refused.ids[0], sites.changes) == (10, "DR-STATE-002", changes)
     assert dr_ctl("fence", "oxford", "--dry-run").code == 0
     path.write_text(told, encoding="utf-8")
     assert dr_ctl("reinstate", "london", "--yes").code == 0
@@ -305,31 +266,17 @@ REFUSED = Silent(PAIR, "london", Unreachable("refused", refused=True), ports_ref
 AWAY = Silent(PAIR, "london", Unreachable("no route", refused=False))
 
 
-@dataclass
-class Clock:
-    began: datetime
-    at_s: float = 0.0
-
-    def now(self) -> datetime:
-        return self.began + timedelta(seconds=self.at_s)
-
-    def monotonic(self) -> float:
-        return self.at_s
-
-    def sleep(self, seconds: float) -> None:
-        self.at_s += seconds
-
-
 def test_a_site_that_was_down_and_is_not_seen_any_more_may_have_lived_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = Shell(tmp_path, capsys).settings()
-    clock = Clock(row.moment(PARIS.now_ms * 1000))
-    write([replace(each, ts=clock.began + (each.ts - at(0))) for each in STEADY], tmp_path / "history")
+    began = row.moment(PARIS.now_ms * 1000)
+    write([replace(each, ts=began + (each.ts - at(0))) for each in STEADY], tmp_path / "history")
+    clock = FixedClock(began)
     price = FailoverPrice(load(path), "london", clock)
     told = []
     for second, view in ((12, REFUSED), (14, REFUSED), (16, AWAY), (18, REFUSED)):
-        clock.at_s = second
+        clock.moment = began + timedelta(seconds=second)
         price.saw(seen(view, PARIS))
         told.append(price.bounds()["lost"]["at_most"])  # type: ignore[call-overload, index]
 
