@@ -35,7 +35,7 @@ HANGS := --timeout=600
 HANGS_DEEP := --timeout=3600
 
 fast: checked ## lint, types and the tests that start nothing: no site, no Java, no Spark
-	$(PYTEST) $(HANGS) -m "not broker and not spark and not deep and not chaos" --ignore tests/twin --ignore tests/stories --ignore tests/cli/test_pairs.py
+	$(PYTEST) $(HANGS) -m "not broker and not spark and not deep and not chaos" --ignore tests/twin --ignore tests/stories
 
 test: checked ## what a change has to pass: fast, the twin, a part of Spark's, and one story on real brokers for each topology
 	$(PYTEST) $(HANGS) -m "not deep and not chaos"
