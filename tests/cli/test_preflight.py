@@ -6,10 +6,9 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -56,23 +55,19 @@ def running(word: Path) -> list[int]:
     """Every process whose command line holds a word."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            if str(word).encode() in (folder / "cmdline").read_bytes() and "Z" not in state(folder):
+        with suppress(OSError):  # it ended meanwhile
+            state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+            if str(word).encode() in (folder / "cmdline").read_bytes() and state != "Z":
                 found.append(int(folder.name))
-        except OSError:
-            continue  # it ended meanwhile
     return found
 
 
-def state(folder: Path) -> str:
-    return (folder / "stat").read_text().rpartition(")")[2].split()[0]
-
-
-def until_gone(word: Path) -> None:
+def waited(condition: Callable[[], object]) -> None:
+    """Of processes that are not its own children nothing can be waited for."""
     end = time.monotonic() + WITHIN_S
-    while running(word):
-        assert time.monotonic() < end, running(word)
-        time.sleep(0.02)  # of processes that are not its own children nothing can be waited for
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
 
 
 @pytest.fixture
@@ -85,45 +80,28 @@ def deaf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return ready
 
 
-def wait(seconds: float) -> None:
-    threading.Event().wait(seconds)
-
-
-def begun(dr_ctl: Shell, ready: Path) -> Preflight:
+@pytest.mark.wire
+@pytest.mark.parametrize("is_awaited", [True, False])
+def test_one_that_hangs_is_ended_in_time_and_is_a_finding_and_a_run_that_ends_early_takes_it_along(
+    dr_ctl: Shell, installation: Installation, deaf: Path, is_awaited: bool
+) -> None:
     write(history("london"), dr_ctl.folder / "history")
     preflight = Preflight(load(dr_ctl.folder / "dr-ctl.yaml"), "london", SystemClock())
     preflight.begin()
-    end = time.monotonic() + WITHIN_S
-    while not ready.exists():
-        assert time.monotonic() < end
-        wait(0.02)
-    return preflight
-
-
-@pytest.mark.wire
-def test_one_that_hangs_is_ended_in_time_and_is_a_finding(
-    dr_ctl: Shell, installation: Installation, deaf: Path
-) -> None:
-    preflight = begun(dr_ctl, deaf)
+    waited(deaf.exists)
     assert len(running(deaf)) == 2
     began = time.monotonic()
 
-    outcome = preflight.end(within_s=0.2, wait=wait)
+    if is_awaited:
+        outcome = preflight.end(within_s=0.2, wait=time.sleep)
+        assert isinstance(outcome, NotNeeded)
+        assert [finding.id for finding in outcome.findings] == ["DR-RPO-008"]
+    else:
+        preflight.abandon()
+        preflight.abandon()
 
-    assert isinstance(outcome, NotNeeded)
-    assert [finding.id for finding in outcome.findings] == ["DR-RPO-008"]
     assert time.monotonic() - began < 10
-    until_gone(deaf)
-
-
-@pytest.mark.wire
-def test_a_run_that_ends_early_takes_it_along(dr_ctl: Shell, installation: Installation, deaf: Path) -> None:
-    preflight = begun(dr_ctl, deaf)
-
-    preflight.abandon()
-    preflight.abandon()
-
-    until_gone(deaf)
+    waited(lambda: not running(deaf))
 
 
 class Counted(NoEstimate):
@@ -167,8 +145,7 @@ def test_one_is_made_where_none_is_fresh_and_clients_are_not_out(
     monkeypatch.setattr("dr_ctl.application.preflight.Estimating", Counted)
     write(history("london"), dr_ctl.folder / "history")
     if minutes_ago is not None:
-        place = Place.at(dr_ctl.folder / "history")
-        store(place, answer(lost=7), system().now() - timedelta(minutes=minutes_ago))
+        keep(dr_ctl, minutes_ago=minutes_ago)
     if died_after:
         killed_after(dr_ctl, installation, *died_after)
 
@@ -185,41 +162,33 @@ def test_what_a_stored_estimate_found_is_told_with_it(dr_ctl: Shell, installatio
     preflight = Preflight(load(dr_ctl.folder / "dr-ctl.yaml"), "london", SystemClock())
     preflight.begin()
 
-    outcome = preflight.end(within_s=0, wait=wait)
+    outcome = preflight.end(within_s=0, wait=pytest.fail)
 
     assert isinstance(outcome, Done)
     assert outcome.findings == (told,)
-
-
-@pytest.fixture
-def silent_master() -> Iterator[str]:
-    """A Spark master that takes connections and never says a word."""
-    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
-        yield f"spark://127.0.0.1:{listener.getsockname()[1]}"
 
 
 @pytest.mark.wire
 @pytest.mark.spark
 @pytest.mark.deep
 def test_a_swapover_whose_spark_hangs_ends_it_before_it_quiesces(
-    dr_ctl: Shell, installation: Installation, silent_master: str, monkeypatch: pytest.MonkeyPatch
+    dr_ctl: Shell, installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(dr_ctl.folder / "scratch"))
     (dr_ctl.folder / "scratch").mkdir()
     write(history("london"), dr_ctl.folder / "history")
-    dr_ctl.add(spark={"master": silent_master, "conf": {"spark.driver.host": "127.0.0.1"}})
     runbooks = dr_ctl.folder / "runbooks"
-    assert dr_ctl("runbook", "show", "swapover").code == 0
-    shipped = Path(__file__).parents[2] / "runbooks"
     runbooks.mkdir()
-    for book in shipped.glob("*.yaml"):
+    for book in (Path(__file__).parents[2] / "runbooks").glob("*.yaml"):
         text = book.read_text(encoding="utf-8")
         (runbooks / book.name).write_text(text.replace("- estimate: {}", "- estimate: {within: 8s}"), encoding="utf-8")
-    dr_ctl.add(runbooks="runbooks")
     seen: list[list[int]] = []
     installation.london.before_change = lambda operation: seen.append(running(dr_ctl.folder / "scratch"))
+    with socket.create_server(("127.0.0.1", 0)) as master:  # it takes connections and never says a word
+        url = f"spark://127.0.0.1:{master.getsockname()[1]}"
+        dr_ctl.add(runbooks="runbooks", spark={"master": url, "conf": {"spark.driver.host": "127.0.0.1"}})
 
-    moved = dr_ctl("swapover", "--to", "paris", "--yes", "--json")
+        moved = dr_ctl("swapover", "--to", "paris", "--yes", "--json")
 
     assert moved.code == 0, moved.document
     assert "DR-RPO-008" in moved.ids
@@ -237,16 +206,13 @@ def test_ctrl_c_ends_an_estimate_and_its_java(dr_ctl: Shell, installation: Insta
     scratch.mkdir()
     words = [sys.executable, "-m", "dr_ctl", "--config", str(dr_ctl.folder / "dr-ctl.yaml"), "rpo", "estimate"]
     asked = subprocess.Popen(words, env={**os.environ, "TMPDIR": str(scratch)}, start_new_session=True)
-    end = time.monotonic() + WITHIN_S
-    while not any(scratch.glob("dr-ctl-spark-*/blockmgr-*")):
-        assert time.monotonic() < end
-        assert asked.poll() is None
-        wait(0.02)
+    waited(lambda: asked.poll() is not None or any(scratch.glob("dr-ctl-spark-*/blockmgr-*")))
+    assert asked.poll() is None
 
     os.killpg(asked.pid, signal.SIGINT)  # as a terminal does
 
     assert asked.wait(WITHIN_S) == 130
-    until_gone(scratch)
+    waited(lambda: not running(scratch))
     assert not any(scratch.glob("dr-ctl-spark-*"))
 
 
@@ -255,11 +221,12 @@ def keep(dr_ctl: Shell, *, minutes_ago: float = 3, lost: int = 7) -> None:
     store(Place.at(dr_ctl.folder / "history"), answer(lost=lost), system().now() - timedelta(minutes=minutes_ago))
 
 
-def test_status_shows_it_with_its_age(dr_ctl: Shell, installation: Installation) -> None:
+def test_status_and_plan_show_a_stored_estimate_with_its_age(dr_ctl: Shell, installation: Installation) -> None:
     without = dr_ctl("status", "--json")
     keep(dr_ctl)
 
     told, text = dr_ctl("status", "--json"), dr_ctl("status")
+    planned = dr_ctl("plan", "swapover", "--to", "paris", "--json")
 
     assert without.document["data"]["estimate"] is None
     estimate = told.document["data"]["estimate"]
@@ -270,50 +237,36 @@ def test_status_shows_it_with_its_age(dr_ctl: Shell, installation: Installation)
     assert "drain not known; objectives met" in text.out
     assert "messages lost 7" not in text.out, "what a failover would cost now is its own figure"
     assert "DR-RPO-018" not in told.ids
+    assert planned.document["data"]["estimate"]["site"] == "london"
 
 
-def test_one_that_was_made_in_an_outage_says_as_of_when(dr_ctl: Shell, installation: Installation) -> None:
-    keep(dr_ctl)
-    file = place(dr_ctl.folder / "history", "london")
-    told = json.loads(file.read_text())
-    outage = {"last_served": "2026-03-01T18:55:53.000Z", "role": "down", "seen_at": "2026-03-01T18:56:00.000Z"}
-    told["data"]["outage"] = outage
-    file.write_text(json.dumps(told))
-
-    shown = dr_ctl("status", "--json"), dr_ctl("status")
-
-    assert shown[0].document["data"]["estimate"]["outage"] == outage
-    as_of = "as of 2026-03-01T18:55:53.000Z, before the outage of london; not the price of a failover now"
-    assert as_of in " ".join(shown[1].out.split())
-
-
-def test_an_old_one_and_a_torn_one_are_findings(dr_ctl: Shell, installation: Installation) -> None:
+def test_one_made_in_an_outage_says_as_of_when_and_an_old_or_torn_one_is_a_finding(
+    dr_ctl: Shell, installation: Installation
+) -> None:
     keep(dr_ctl, minutes_ago=120)
-    old = dr_ctl("status", "--json")
-    place(dr_ctl.folder / "history", "london").write_text("{")
+    file = place(dr_ctl.folder / "history", "london")
+    stored = json.loads(file.read_text())
+    outage = {"last_served": "2026-03-01T18:55:53.000Z", "role": "down", "seen_at": "2026-03-01T18:56:00.000Z"}
+    stored["data"]["outage"] = outage
+    file.write_text(json.dumps(stored))
+    old, text = dr_ctl("status", "--json"), dr_ctl("status")
+    file.write_text("{")
     torn = dr_ctl("status", "--json")
 
+    assert old.document["data"]["estimate"]["outage"] == outage
+    as_of = "as of 2026-03-01T18:55:53.000Z, before the outage of london; not the price of a failover now"
+    assert as_of in " ".join(text.out.split())
     assert "DR-RPO-018" in old.ids
-    assert "DR-RPO-017" in torn.ids
-    assert torn.document["data"]["estimate"] is None
-
-
-def test_a_plan_shows_it(dr_ctl: Shell, installation: Installation) -> None:
-    keep(dr_ctl)
-
-    assert dr_ctl("plan", "swapover", "--to", "paris", "--json").document["data"]["estimate"]["site"] == "london"
+    assert ("DR-RPO-017" in torn.ids, torn.document["data"]["estimate"]) == (True, None)
 
 
 def test_a_failovers_estimate_is_the_stored_one_and_asks_nobody(dr_ctl: Shell, installation: Installation) -> None:
-    def never(seconds: float) -> None:
-        raise AssertionError
-
     estimator = StoredEstimate(load(dr_ctl.folder / "dr-ctl.yaml"), "london")
-    without = estimator.end(within_s=0, wait=never)
+    without = estimator.end(within_s=0, wait=pytest.fail)
     keep(dr_ctl)
     estimator.begin()
 
-    outcome = estimator.end(within_s=0, wait=never)
+    outcome = estimator.end(within_s=0, wait=pytest.fail)
 
     assert isinstance(without, NotNeeded)
     assert "no estimate of london is stored" in without.text
@@ -336,42 +289,19 @@ SEEN: dict[str, Any] = {"loss": {"p99": 9}, "age_s": {"p99": 1.5}}
 @pytest.mark.parametrize(
     ("verdict", "total", "limits", "text"),
     [
-        (
-            "missed",
-            SEEN,
-            Objectives(LossLimit(9, 1.0), CLASSES),
-            (
-                "objectives missed: the oldest 1.50 s old where 1.00 s are allowed; "
-                "9 message(s) of audit.# lost where 8 are allowed"
-            ),
-        ),
+        ("missed", SEEN, Objectives(LossLimit(9, 1.0), CLASSES),
+         "objectives missed: the oldest 1.50 s old where 1.00 s are allowed; 9 message(s) of audit.# lost where 8 "),
         (None, SEEN, None, "no objectives set"),
-        (
-            "unknown",
-            LIKELY,
-            Objectives(LossLimit(200, 1.0), ()),
-            "objectives: cannot tell: messages lost likely 15, at most 214, where 200 are allowed",
-        ),
-        (
-            "missed",
-            LIKELY,
-            Objectives(LossLimit(14, 1.0), ()),
-            "objectives missed: likely 15 message(s) lost where 14 are allowed",
-        ),
-        (
-            "unknown",
-            {"loss": {"p99": 0}, "age_s": {"p99": 0}},
-            Objectives(LossLimit(0, 1.0), ()),
-            "objectives: not known (too few readings, or too late); no violation seen",
-        ),
-        (
-            "unknown",
-            {"loss": {"p99": None}, "age_s": {"p99": 0}},
-            Objectives(LossLimit(0, 1.0), ()),
-            "objectives: not known",
-        ),
+        ("unknown", LIKELY, Objectives(LossLimit(200, 1.0), ()),
+         "objectives: cannot tell: messages lost likely 15, at most 214, where 200 are allowed"),
+        ("missed", LIKELY, Objectives(LossLimit(14, 1.0), ()),
+         "objectives missed: likely 15 message(s) lost where 14 are allowed"),
+        ("unknown", {"loss": {"p99": 0}, "age_s": {"p99": 0}}, Objectives(LossLimit(0, 1.0), ()),
+         "objectives: not known (too few readings, or too late); no violation seen"),
+        ("unknown", {"loss": {"p99": None}, "age_s": {"p99": 0}}, Objectives(LossLimit(0, 1.0), ()),
+         "objectives: not known"),
     ],
-)
+)  # fmt: skip
 def test_what_is_said_of_the_objectives(
     verdict: str | None, total: dict[str, Any], limits: Objectives | None, text: str
 ) -> None:
