@@ -89,6 +89,7 @@ class Judge:
     open_run: OpenRun | None
     held: str | None
     prices: dict[tuple[str, Role], FailoverPrice] = field(default_factory=dict)
+    without: str | None = None  # a site that is taken for lost
 
     @classmethod
     def of(cls, caller: Caller, opened: Opened, seen: Seen, links: Sequence[LinkSeen]) -> Judge:
@@ -180,7 +181,7 @@ class Judge:
         return judge.price(site)
 
     def _without(self, site: str) -> Judge:
-        return replace(self, seen=self.seen.as_if_lost(site))
+        return replace(self, seen=self.seen.as_if_lost(site), without=site)
 
     def _of(self, ask: Ask, needs: tuple[str, ...], decided: Decision) -> Verdict:
         findings = decided.findings
@@ -253,6 +254,8 @@ class Judge:
         """Refused beside a site that lives; said too is what the command would answer if that site were lost."""
         left = self.opened.other(ask.target)
         role = self.seen.roles[left]
+        if left == self.without:  # something there would live on, a node that the settings do not name
+            return _refused(ask, f"as {findings[0].text}", findings)
         judge = self._without(left)
         then = judge.verdict(FAILOVER, ask.target)
         lives = {Role.SERVING: f"{left} serves", Role.UNKNOWN: f"{left} may serve"}

@@ -21,7 +21,7 @@ from dr_ctl_lab.twin.bridges.broker import BridgesBroker
 from dr_ctl_lab.twin.classic.broker import ClassicBroker
 from dr_ctl_lab.twin.continuity.broker import ContinuityBroker
 from dr_ctl_lab.twin.faults import Fault, FaultKind, When
-from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, MIRROR
+from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, KINDS, MIRROR
 from dr_ctl_lab.twin.mirror.broker import MirrorBroker
 from tests.broker.driving import Ended
 from tests.conftest import Command
@@ -275,3 +275,15 @@ def test_a_node_that_takes_over_while_the_failover_runs_keeps_the_other_site_clo
     assert ended.code == 20, ended.document
     assert "london lives" in ended.document["summary"]
     assert serving(twin) == ()
+
+
+@pytest.mark.parametrize("topology", KINDS.modules)
+@pytest.mark.parametrize("worse", ["freeze", "sicken", "kill"])
+def test_whatever_is_seen_of_a_site_is_told(twin: PlayedTwin, dr_ctl: Command, worse: str) -> None:
+    """What a failover would do is said of a site that lives too, and of one whose other node may go on."""
+    by_link(twin)
+    getattr(twin, worse)("london")
+
+    for command in (("status",), ("check",), ("validate", "--for", "failover", "--to", "paris")):
+        ended = dr_ctl(*command)
+        assert ended.document["outcome"] != "internal", ended.err

@@ -191,8 +191,11 @@ class StoreSeen(seen.Seen[BrokerView]):
         def after(view: BrokerView) -> BrokerView:
             return replace(view, lock=free, **(ended if view.site == site else {}))
 
+        silent = super().as_if_lost(site).sites
         sites: dict[str, dict[str, BrokerView | Silent]] = {
-            name: {pair: each if isinstance(each, Silent) else after(each) for pair, each in brokers.items()}
+            name: {
+                pair: silent[name][pair] if isinstance(each, Silent) else after(each) for pair, each in brokers.items()
+            }
             for name, brokers in self.sites.items()
         }
         return type(self)(sites)
