@@ -20,6 +20,7 @@ from dr_ctl.topologies.common.nodes import of_nodes
 from dr_ctl.topologies.common.obstacles import of_obstacles
 from dr_ctl.topologies.common.seen import Seen, Silent
 from dr_ctl.topologies.common.view import Broker
+from dr_ctl.topologies.topology import keeps_one_store
 
 V = TypeVar("V", bound=Broker)
 
@@ -48,7 +49,9 @@ def findings(seen: Seen[V], move: Move, of_broker: Callable[[V], Iterable[Findin
 
 def is_kept_out(seen: Seen[Broker], move: Move) -> bool:
     """Say whether what a lost site holds cannot reach the target, and a quarantine is owed; or that the lost site is
-    closed, and was read to hold nothing."""
+    closed, and was read to hold nothing. Sites with one store hold nothing of their own."""
+    if keeps_one_store(seen):
+        return True
     here, there = seen.views(move.target), seen.views(move.source)
     name = [document(DebtKind.QUARANTINE, move.source, view.site) in view.documents for view in here]
     shut = all(view.link.can_be_shut and not any(door.started for door in view.link.doors) for view in here)

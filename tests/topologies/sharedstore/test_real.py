@@ -15,6 +15,7 @@ from dr_ctl_lab.lab.classic.admin import ClassicAdmin
 from dr_ctl_lab.lab.kinds import SHARED_STORE
 from dr_ctl_lab.lab.lab import Lab
 from tests.broker.driving import Ended, Operator, changed_settings, end_all, until
+from tests.twin.matrix import ACCEPTED
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
 
@@ -124,7 +125,7 @@ def test_a_lease_holder_id_is_a_setting_and_without_it_the_line_to_add_is_said(t
         seen_as = roles(unnamed)
         refused = unnamed.run("swapover", "--to", "london", "--yes")
         lab.kill("paris")
-        taken = unnamed.run("failover", "--to", "london", "--yes")
+        taken = unnamed.run("failover", "--to", "london", "--yes", *ACCEPTED)
         after = roles(unnamed)
 
     assert moved.code == 0, moved.told
