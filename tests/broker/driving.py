@@ -65,6 +65,17 @@ class Ended:
         """Summary and findings as one text, to look for words in."""
         return json.dumps(self.document, ensure_ascii=False)
 
+    @property
+    def ids(self) -> list[str]:
+        return [each["id"] for each in self.document["findings"]]
+
+    def rows(self, ident: str) -> list[dict[str, Any]]:
+        """Its findings of one kind."""
+        return [each for each in self.document["findings"] if each["id"] == ident]
+
+    def texts(self, ident: str) -> list[str]:
+        return [each["text"] for each in self.rows(ident)]
+
 
 class Operator:
     """One operator with one STATE directory and one settings file."""

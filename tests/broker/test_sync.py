@@ -14,7 +14,7 @@ from dr_ctl.engine.runs import Runs
 from dr_ctl_lab.lab.kinds import BROKERSYNC
 from dr_ctl_lab.lab.lab import Lab
 from tests.broker.driving import Operator, end_all, until
-from tests.twin.classic_subject import TEXT, ClassicClient, ClassicSubject
+from tests.twin.subject import TEXT, ClassicClient, ClassicSubject
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
 

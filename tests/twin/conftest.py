@@ -13,11 +13,8 @@ from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, MIRRO
 from tests.conftest import Command
 from tests.patience import impatient
 from tests.topologies.continuity.plugin import needs_plugin
-from tests.twin.bridges_subject import BridgesSubject
-from tests.twin.classic_subject import ClassicSubject, FanoutSubject, StoreSubject
 from tests.twin.matrix import without_agents
-from tests.twin.plugin_subject import PluginSubject
-from tests.twin.subject import Subject
+from tests.twin.subject import BridgesSubject, ClassicSubject, FanoutSubject, PluginSubject, StoreSubject, Subject
 
 OTHERS = (CONTINUITY, BRIDGES, BROKERSYNC, FANOUT, SHARED_STORE)
 BOTH = pytest.mark.parametrize("topology", [MIRROR, *OTHERS])

@@ -1,5 +1,6 @@
 """What the matrices share: operations on a twin with what must have been done before, and the judge of how they end."""
 
+import json
 import os
 import random
 import threading
@@ -11,6 +12,7 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 import pytest
+import yaml
 
 from dr_ctl.core.clock import growing_s
 from dr_ctl.core.system import system
@@ -21,6 +23,7 @@ from dr_ctl.jolokia.client import Answer, Wire
 from dr_ctl.topologies.common.sender import Sender
 from dr_ctl.topologies.continuity.patience import PluginPatience
 from dr_ctl.topologies.mirror.patience import MirrorPatience
+from dr_ctl.topologies.workloads.sites import WorkloadSites
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.bridges.broker import BridgesBroker
 from dr_ctl_lab.twin.broker import Broker
@@ -64,6 +67,14 @@ def moments(every: Sequence[T], *, whole: bool, of: str) -> Sequence[T]:
     print(f"{of}: DR_CTL_SEED={SEED}")
     between = random.Random(f"{SEED} {of}").sample(range(1, len(every) - 1), count)
     return [every[at] for at in (0, *sorted(between), len(every) - 1)]
+
+
+@contextmanager
+def edited(stage: PlayedTwin) -> Iterator[dict[str, Any]]:
+    """Its settings, to be written anew as they are left."""
+    told: dict[str, Any] = yaml.safe_load(stage.settings_path.read_text(encoding="utf-8"))
+    yield told
+    stage.settings_path.write_text(json.dumps(told), encoding="utf-8")
 
 
 def put(twin: PlayedTwin, site: str, queue: str, count: int, pair: str | None = None) -> None:
@@ -238,6 +249,12 @@ def gated(broker: Broker, queue: Queue) -> bool:
     return isinstance(broker, BridgesBroker) and queue.paused and not let_in(broker, [queue.address])
 
 
+def kept(twin: PlayedTwin, site: str) -> dict[str, dict[str, frozenset[str]]]:
+    """What management has set at a site, by match: the roles that may do something, and what."""
+    security = twin.host(site).broker.security
+    return {match: {role: may for role, may in grants.items() if may} for match, grants in security.kept.items()}
+
+
 def documents(twin: PlayedTwin) -> list[str]:
     """Those at the brokers, and those of brokers that keep none."""
     kept = Path(os.environ.get("DR_CTL_STATE_DIR", twin.directory)).glob("**/documents/*/*/*.*")
@@ -293,8 +310,8 @@ class Died(BaseException):
 
 
 class Death:
-    """Ends the process right before or right after its n-th request that changes something; `requests` says of each
-    before which of the calls it was made, and after which it was answered."""
+    """Ends the process right before or right after its n-th request that changes a broker or a workload; `requests`
+    says of each before which of the calls it was made, and after which it was answered."""
 
     def __init__(self, at: int | None, *, after: bool, calls: Sequence[object] = ()) -> None:
         self.at, self.after = at, after
@@ -303,9 +320,11 @@ class Death:
         self._counting = threading.Lock()
 
     def strike(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        post = Sender._post
+        monkeypatch.setattr(Sender, "_post", self._mortal(Sender._post))
+        monkeypatch.setattr(WorkloadSites, "send", self._mortal(WorkloadSites.send))
 
-        def mortal(sender: Sender, calls: Sequence[Call]) -> Sequence[Outcome]:
+    def _mortal(self, send: Callable[..., Any]) -> Callable[..., Any]:
+        def mortal(*given: Any) -> Any:
             made = len(self._calls) + 1
             with self._counting:  # both sites' requests may go out at the same time
                 nth = len(self.requests)
@@ -313,13 +332,13 @@ class Death:
             strikes = nth + 1 == self.at
             if strikes and not self.after:
                 raise Died
-            outcomes = post(sender, calls)
+            outcome = send(*given)
             self.requests[nth] = (made, len(self._calls))
             if strikes:
                 raise Died
-            return outcomes
+            return outcome
 
-        monkeypatch.setattr(Sender, "_post", mortal)
+        return mortal
 
 
 def effects(twin: PlayedTwin) -> list[tuple[str, str, str]]:
@@ -378,10 +397,10 @@ def die() -> None:
     raise Died
 
 
-def dies(dr_ctl: Command, *words: str, once: Goal = Goal.OPEN, first: bool = False) -> None:
+def dies(dr_ctl: Command, *words: str, once: Goal = Goal.OPEN, first: bool = False, by: Death | None = None) -> None:
     """A command whose process ends as soon as it has opened a site, or did something else."""
     with pytest.MonkeyPatch.context() as patch:
-        at_calls(patch, once, die, first=first)
+        by.strike(patch) if by is not None else at_calls(patch, once, die, first=first)
         with pytest.raises(Died):
             dr_ctl(*words, "--yes")
 

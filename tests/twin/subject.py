@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import sqlite3
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 
+import pytest
 import requests
+import yaml
 
 from dr_ctl.core.clock import growing_s
 from dr_ctl.core.system import system
 from dr_ctl.jolokia.client import Account, Reader, Wire
-from dr_ctl.stomp_io.address import Login
-from dr_ctl.stomp_io.connection import Connection
+from dr_ctl.stomp_io.address import Address, Login
+from dr_ctl.stomp_io.answers import Connected
+from dr_ctl.stomp_io.client import greet
+from dr_ctl.stomp_io.connection import SaidError
 from dr_ctl.stomp_io.frames import Frame
 from dr_ctl.stomp_io.knock import knock
 from dr_ctl.topologies.artemis import beans
+from dr_ctl.topologies.artemis.document_queue import CREATE_FILTERED
 from dr_ctl.topologies.common.view import Config
+from dr_ctl.topologies.continuity.look import aged, service_bean
+from dr_ctl.topologies.continuity.look import look as plugin_look
+from dr_ctl.topologies.continuity.view import Flow, SiteView
 from dr_ctl.topologies.mirror.look import look
 from dr_ctl.topologies.mirror.view import BrokerView
+from dr_ctl.topologies.sharedstore.lock import FileLock
 from dr_ctl_lab.lab.artemis.admin import jolokia
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.state import SiteState
@@ -28,163 +39,40 @@ from tests.broker.driving import on_queue, reset
 
 SITES = ("london", "paris")
 CONFIG = Config(("clients",), ("mirror",), None)
+TEXT = "java.lang.String"
+QUEUES = IN, OUT = "orders.in", "orders.out"
 COUNTERS = ("MessagesAdded", "MessagesAcknowledged", "MessagesKilled")
 HYPHENS = {
     "destination_type": "destination-type",
     "subscription_type": "subscription-type",
     "consumer_window_size": "consumer-window-size",
 }
-SEND_KINDS = "java.util.Map,int,java.lang.String,boolean,java.lang.String,java.lang.String"
-
-
-def post(url: str, body: Any, who: Login, headers: Mapping[str, str]) -> requests.Response:
-    """Send a document to a console as it is, past what the product would send; by the system's own wires, where it has
-    some."""
-    with requests.Session() as session:
-        if (wires := system().wires) is not None:
-            session.mount("http://", wires.adapter())
-        return session.post(url, json=body, auth=(who.user, who.password), headers=dict(headers), timeout=10)
-
-
-class Subject:
-    """What is tested. `stage` can be killed, started, cut and healed in the same words, whatever it is."""
-
-    def __init__(self, stage: Lab | PlayedTwin) -> None:
-        self.stage = stage
-        self.broker = {site: site for site in SITES}
-        # A real pair is shared: what its counters say was counted by others before.
-        self._before: dict[str, dict[str, Any]] = {site: self._counted(site) for site in SITES}
-
-    def reset(self) -> None:
-        """As after its start: a real pair is shared by all tests, and what a failed one left closed or paused would
-        fail all that follow."""
-        assert isinstance(self.stage, Lab)
-        for site in SITES:
-            self.stage.start(site)
-            self.stage.admin(site).open_clients("mirror")
-            on_queue(self.stage, site, f"$ACTIVEMQ_ARTEMIS_MIRROR_{other(site)}", "resume()")
-        reset(self.stage)
-        self._before = {site: self._counted(site) for site in SITES}
-
-    def place(self, site: str) -> SiteState:
-        return self.stage.site(site)
-
-    @contextmanager
-    def billing(self, site: str) -> Iterator[Client]:
-        """A client with a name that sends a message, and holds it."""
-        with self.client(site, **{"client-id": "billing"}) as client:
-            client.send("orders.in")
-            client.subscribe("orders.in")
-            client.message()
-            yield client
-
-    # management
-
-    def post(self, site: str, body: Any, login: Login | None = None) -> requests.Response:
-        """Send a document as it is."""
-        who = login or self.place(site).admin
-        return post(jolokia(self.place(site)), body, who, {"Origin": "http://127.0.0.1"})
-
-    def ask(self, site: str, **request: Any) -> dict[str, Any]:
-        """One request, its whole answer without its echo."""
-        told: dict[str, Any] = self.post(site, {**request, "config": {"includeRequest": False}}).json()
-        return told
-
-    def read(self, site: str, bean: str, *names: str) -> Any:
-        return self.ask(site, type="read", mbean=bean, attribute=list(names))["value"]
-
-    def execute(self, site: str, bean: str, operation: str, *arguments: Any) -> dict[str, Any]:
-        return self.ask(site, type="exec", mbean=bean, operation=operation, arguments=list(arguments))
-
-    def server(self, site: str) -> str:
-        return beans.server(self.broker[site])
-
-    def queue(self, site: str, name: str, address: str | None = None, routing: str = "anycast") -> str:
-        return beans.queue(self.broker[site], address or name, routing, name)
-
-    def outflow(self, site: str) -> str:
-        return self.queue(site, f"$ACTIVEMQ_ARTEMIS_MIRROR_{other(site)}")
-
-    def acceptor(self, site: str, name: str) -> str:
-        return beans.acceptor(self.broker[site], name)
-
-    def link(self, site: str) -> Any:
-        return self.read(site, beans.broker_connection(self.broker[site], other(site)), "Started", "Connected")
-
-    def shipping(self, site: str) -> Any:
-        return self.read(site, self.outflow(site), "MessageCount", "DeliveringCount", "ConsumerCount")
-
-    def pending(self, site: str) -> int:
-        return int(self.read(site, self.server(site), "PendingMirrorAcks")["PendingMirrorAcks"])
-
-    @contextmanager
-    def reader(self, site: str) -> Iterator[Reader]:
-        """The product's own way to look."""
-        at = self.place(site)
-        wire = Wire(Account(jolokia(at), at.admin.user, at.admin.password, "http://127.0.0.1"))
-        try:
-            yield Reader(wire)
-        finally:
-            wire.close()
-
-    def view(self, site: str) -> BrokerView:
-        with self.reader(site) as reader:
-            return look(reader, pair="orders-1", site=site, config=CONFIG, broker=self.broker[site])
-
-    def _counted(self, site: str) -> dict[str, Any]:
-        start = self.read(site, beans.RUNTIME, "StartTime")
-        told = self.read(site, beans.all_queues(self.broker[site]), *COUNTERS)
-        return {**start, **{beans.parts(bean)["queue"]: row for bean, row in told.items()}}
-
-    def counters(self, site: str, queue: str) -> tuple[int, int, int]:
-        """Added, acknowledged, killed: in this test, or in this life of the broker."""
-        now, before = self._counted(site), self._before[site]
-        was = before.get(queue, {}) if now["StartTime"] == before["StartTime"] else {}
-        added, acknowledged, killed = (now[queue][name] - was.get(name, 0) for name in COUNTERS)
-        return added, acknowledged, killed
-
-    def counts(self, site: str, queue: str) -> tuple[int, int, int]:
-        """Depth, in delivery, added."""
-        told = self.read(site, self.queue(site, queue), "MessageCount", "DeliveringCount")
-        return told["MessageCount"], told["DeliveringCount"], self.counters(site, queue)[0]
-
-    def depth(self, site: str, queue: str) -> int:
-        return self.counts(site, queue)[0]
-
-    def put(self, site: str, queue: str, count: int = 1, **headers: str) -> None:
-        """Messages through management: the doors may be closed."""
-        who = self.place(site).admin
-        for number in range(count):
-            told = {"n": str(number), **headers}
-            arguments = (told, 3, f"message {number}", True, who.user, who.password)
-            assert self.execute(site, self.queue(site, queue), f"sendMessage({SEND_KINDS})", *arguments)["value"]
-
-    def create(self, site: str, name: str, **more: Any) -> dict[str, Any]:
-        told = {"name": name, "address": name, "routing-type": "ANYCAST", "durable": True, **more}
-        return self.execute(site, self.server(site), "createQueue(java.lang.String)", json.dumps(told))
-
-    def settled(self) -> None:
-        """Wait until nothing is under way; a message that management has just sent may not be in the outflow yet."""
-        until(lambda: all(self.shipping(site)["MessageCount"] == 0 == self.pending(site) for site in SITES))
-
-    # clients
-
-    @contextmanager
-    def client(self, site: str, **headers: str) -> Iterator[Client]:
-        client = Client(self.place(site), headers)
-        try:
-            yield client
-        finally:
-            client.connection.close(politely=False)
+SEND = f"sendMessage(java.util.Map,int,{TEXT},boolean,{TEXT},{TEXT})"
+# Of the plugin.
+ID = "_AMQ_DUPL_ID"
+ACTIVATE, DEACTIVATE = "activateSite(java.lang.Long)", "deactivateSite()"
+# Of bridges.
+IDS = "notification.idempotent-consumer"
+ORIGIN = "ARTEMIS_MESSAGE_ORIGIN"
+ADD, REMOVE = f"addSecuritySettings({','.join([TEXT] * 11)})", f"removeSecuritySettings({TEXT})"
+CUT = f"closeConsumerConnectionsForAddress({TEXT})"
+FENCED = ["amq,bridge", *["amq"] * 9]
+# Of Classic.
+DLQ = "ActiveMQ.DLQ"
+TAKES_S = 60.0
+CONSUMED = "/topic/ActiveMQ.Advisory.MessageConsumed.Queue."
 
 
 class Client:
-    """One STOMP connection that is in."""
+    """One STOMP connection that is in. It sends and takes as clients of Artemis do."""
 
     def __init__(self, place: SiteState, headers: Mapping[str, str]) -> None:
-        greeting, connection = knock(place.stomp, place.app, None, timeout_s=5, headers=headers)
-        assert connection is not None, greeting
-        self.connection: Connection = connection
+        self._enter(place.stomp, place.app, headers)
+
+    def _enter(self, address: Address, login: Login, headers: Mapping[str, str] | None = None) -> None:
+        self.greeting, connection = knock(address, login, None, timeout_s=5, headers=headers)
+        assert connection is not None, self.greeting
+        self.connection = connection
         self._frames: list[Frame] = []
 
     def frame(self, command: str, wanted: Callable[[Frame], bool] = lambda _: True, *, within_s: float = 5.0) -> Frame:
@@ -221,8 +109,488 @@ class Client:
     def message(self, *, within_s: float = 5.0) -> Frame:
         return self.frame("MESSAGE", within_s=within_s)
 
-    def ack(self, message: Frame, command: str = "ACK") -> None:
-        self.confirmed(command, id=message.headers["ack"])
+    def ack(self, message: Frame, command: str = "ACK", **headers: str) -> None:
+        self.confirmed(command, id=message.headers["ack"], **headers)
+
+
+class ClassicClient(Client):
+    """One that sends and takes as clients of Classic do, at any door."""
+
+    def __init__(self, place: SiteState, door: str, login: Login) -> None:
+        self._enter(Address("127.0.0.1", place.ports[door]), login)
+
+    def send(self, queue: str, body: str = "body", *, durable: bool = True, **headers: str) -> None:
+        told = {"persistent": "true"} if durable else {}
+        self.confirmed("SEND", body, destination=f"/queue/{queue}", **told, **headers)
+
+    def subscribe(self, queue: str, ident: str = "s", **headers: str) -> None:
+        to = queue if queue.startswith("/") else f"/queue/{queue}"
+        self.confirmed("SUBSCRIBE", id=ident, destination=to, **{"ack": "client-individual", **headers})
+
+    def complaint(self, command: str, **headers: str) -> str:
+        """What the broker says to that."""
+        self.connection.stomp.send_frame(command, headers, "")
+        with pytest.raises(SaidError) as caught:
+            self.frame("ERROR")
+        return str(caught.value)
+
+    def consumed(self, queue: str) -> str:
+        """Hear that a message of that queue was consumed: which one."""
+        said = self.frame("MESSAGE", lambda one: one.headers.get("orignalDestination") == f"queue://{queue}")
+        return str(said.headers["orignalMessageId"])
+
+
+class Asked:
+    """What is tested. `stage` can be killed, started, cut and healed in the same words, whatever it is."""
+
+    def __init__(self, stage: Lab | PlayedTwin) -> None:
+        self.stage = stage
+
+    def place(self, site: str) -> SiteState:
+        return self.stage.site(site)
+
+    def _post(self, url: str, body: Any, who: Login, headers: Mapping[str, str]) -> requests.Response:
+        """Send a document to a console as it is, past what the product would send; by the system's own wires, where it
+        has some."""
+        with requests.Session() as session:
+            if (wires := system().wires) is not None:
+                session.mount("http://", wires.adapter())
+            return session.post(url, json=body, auth=(who.user, who.password), headers=dict(headers), timeout=10)
+
+    def posted(self, site: str, body: Any) -> requests.Response:
+        raise NotImplementedError
+
+    def ask(self, site: str, **request: Any) -> dict[str, Any]:
+        """One request, what is always in its answer: some versions add to each, whether it is wanted or not."""
+        told = self.posted(site, {"config": {"includeRequest": False}, **request}).json()
+        return {key: value for key, value in told.items() if key not in ("request", "timestamp", "stacktrace")}
+
+    def read(self, site: str, bean: str, *names: str) -> Any:
+        return self.ask(site, type="read", mbean=bean, attribute=list(names))["value"]
+
+    def execute(self, site: str, bean: str, operation: str, *arguments: Any) -> dict[str, Any]:
+        return self.ask(site, type="exec", mbean=bean, operation=operation, arguments=list(arguments))
+
+    def done(self, site: str, bean: str, operation: str, *arguments: Any) -> Any:
+        told = self.execute(site, bean, operation, *arguments)
+        assert told["status"] == 200, told
+        return told["value"]
+
+
+class Subject(Asked):
+    """A mirrored pair."""
+
+    def __init__(self, stage: Lab | PlayedTwin) -> None:
+        super().__init__(stage)
+        self.broker = {site: site for site in SITES}
+        # A real pair is shared: what its counters say was counted by others before.
+        self._before: dict[str, dict[str, Any]] = {site: self._counted(site) for site in SITES}
+
+    def reset(self) -> None:
+        """As after its start: a real pair is shared by all tests, and what a failed one left closed or paused would
+        fail all that follow."""
+        assert isinstance(self.stage, Lab)
+        for site in SITES:
+            self.stage.start(site)
+            self.stage.admin(site).open_clients("mirror")
+            on_queue(self.stage, site, f"$ACTIVEMQ_ARTEMIS_MIRROR_{other(site)}", "resume()")
+        reset(self.stage)
+        self._before = {site: self._counted(site) for site in SITES}
+
+    @contextmanager
+    def billing(self, site: str) -> Iterator[Client]:
+        """A client with a name that sends a message, and holds it."""
+        with self.client(site, **{"client-id": "billing"}) as client:
+            client.send(IN)
+            client.subscribe(IN)
+            client.message()
+            yield client
+
+    # management
+
+    def post(self, site: str, body: Any, login: Login | None = None) -> requests.Response:
+        """Send a document as it is."""
+        who = login or self.place(site).admin
+        return self._post(jolokia(self.place(site)), body, who, {"Origin": "http://127.0.0.1"})
+
+    posted = post
+
+    def server(self, site: str) -> str:
+        return beans.server(self.broker[site])
+
+    def queue(self, site: str, name: str, address: str | None = None, routing: str = "anycast") -> str:
+        return beans.queue(self.broker[site], address or name, routing, name)
+
+    def outflow(self, site: str) -> str:
+        return self.queue(site, f"$ACTIVEMQ_ARTEMIS_MIRROR_{other(site)}")
+
+    def acceptor(self, site: str, name: str) -> str:
+        return beans.acceptor(self.broker[site], name)
+
+    def address(self, site: str, name: str) -> str:
+        return beans.address(self.broker[site], name)
+
+    def link(self, site: str) -> Any:
+        return self.read(site, beans.broker_connection(self.broker[site], other(site)), "Started", "Connected")
+
+    def shipping(self, site: str) -> Any:
+        return self.read(site, self.outflow(site), "MessageCount", "DeliveringCount", "ConsumerCount")
+
+    def pending(self, site: str) -> int:
+        return int(self.read(site, self.server(site), "PendingMirrorAcks")["PendingMirrorAcks"])
+
+    @contextmanager
+    def reader(self, site: str) -> Iterator[Reader]:
+        """The product's own way to look."""
+        at = self.place(site)
+        with closing(Wire(Account(jolokia(at), at.admin.user, at.admin.password, "http://127.0.0.1"))) as wire:
+            yield Reader(wire)
+
+    def view(self, site: str) -> BrokerView:
+        with self.reader(site) as reader:
+            return look(reader, pair="orders-1", site=site, config=CONFIG, broker=self.broker[site])
+
+    def _counted(self, site: str) -> dict[str, Any]:
+        start = self.read(site, beans.RUNTIME, "StartTime")
+        told = self.read(site, f"{self.server(site)},queue=*,*", "MessageCount", *COUNTERS)
+        return {**start, **{beans.parts(bean)["queue"]: row for bean, row in told.items()}}
+
+    def counters(self, site: str, queue: str) -> tuple[int, int, int]:
+        """Added, acknowledged, killed: in this test, or in this life of the broker."""
+        now, before = self._counted(site), self._before[site]
+        was = before.get(queue, {}) if now["StartTime"] == before["StartTime"] else {}
+        added, acknowledged, killed = (now[queue][name] - was.get(name, 0) for name in COUNTERS)
+        return added, acknowledged, killed
+
+    def counts(self, site: str, queue: str) -> tuple[int, int, int]:
+        """Depth, in delivery, added."""
+        told = self.read(site, self.queue(site, queue), "MessageCount", "DeliveringCount")
+        return told["MessageCount"], told["DeliveringCount"], self.counters(site, queue)[0]
+
+    def depth(self, site: str, queue: str) -> int:
+        return self.counts(site, queue)[0]
+
+    def browse(self, site: str, queue: str) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self.done(site, self.queue(site, queue), "browse(int,int)", 1, 10)
+        return rows
+
+    def put(self, site: str, queue: str, count: int = 1, **headers: str) -> None:
+        """Messages through management: the doors may be closed."""
+        who = self.place(site).admin
+        for number in range(count):
+            told = {"n": str(number), **headers}
+            assert self.done(
+                site, self.queue(site, queue), SEND, told, 3, f"message {number}", True, who.user, who.password
+            )
+
+    def create(self, site: str, name: str, **more: Any) -> dict[str, Any]:
+        told = {"name": name, "address": name, "routing-type": "ANYCAST", "durable": True, **more}
+        return self.execute(site, self.server(site), f"createQueue({TEXT})", json.dumps(told))
+
+    def settled(self) -> None:
+        """Wait until nothing is under way; a message that management has just sent may not be in the outflow yet."""
+        until(lambda: all(self.shipping(site)["MessageCount"] == 0 == self.pending(site) for site in SITES))
+
+    @contextmanager
+    def client(self, site: str, **headers: str) -> Iterator[Client]:
+        client = Client(self.place(site), headers)
+        try:
+            yield client
+        finally:
+            client.connection.close(politely=False)
+
+
+class PluginSubject(Subject):
+    """A pair that the continuity plugin joins: doors open by activation, the plugin's queues are wherever it has put
+    them."""
+
+    def reset(self) -> None:
+        """London serves, nothing lies anywhere, nothing is under way: a real pair is shared by all tests."""
+        self.stage.heal()
+        until(lambda: all(self.serving(site) is not None for site in SITES), within_s=30)
+        for site in SITES:
+            self.execute(site, self.acceptor(site, "mirror"), "start()")
+            self.execute(site, self.at(site, "continuity.cmd.out"), "resume()")
+            for flow in self.view(site).flows:
+                for bridge in flow.shipping:
+                    self.execute(site, bridge.bean, "start()")
+        if self.serving("london") != (True, True) or self.serving("paris") != (False, False):
+            self.move("london")
+        for bridge in self.bridges("london", ".in.mirror.bridge"):
+            self.execute("london", bridge, "stop()")
+        self.quiet()
+        # Purging at a site that is not active would delete at the other; both are to be empty.
+        for _ in range(2):
+            for site in SITES:
+                for flow in self.view(site).flows:
+                    for queue in (flow.in_mirror.name, flow.queue):
+                        self.execute(site, self.at(site, queue), "removeAllMessages()")
+            self.quiet()
+        for bridge in self.bridges("london", ".in.mirror.bridge"):
+            self.execute("london", bridge, "start()")
+        self._before = {site: self._counted(site) for site in SITES}
+
+    def service(self, site: str) -> str:
+        return service_bean(self.broker[site])
+
+    def at(self, site: str, queue: str) -> str:
+        """The bean of a queue, found as a caller would have to."""
+        [found] = self.ask(site, type="search", mbean=f'{self.server(site)},queue="{queue}",*')["value"]
+        return str(found)
+
+    def bridges(self, site: str, *ends: str) -> list[str]:
+        told = self.read(site, f"{self.server(site)},bridge=*,*", "Name")
+        return [bean for bean, row in told.items() if row["Name"].endswith(ends)]
+
+    def bridge(self, site: str, name: str) -> str:
+        [found] = self.bridges(site, name)
+        return found
+
+    def serving(self, site: str) -> tuple[bool, bool] | None:
+        """Activated, delivering; None where the plugin is not there."""
+        told = self.ask(site, type="read", mbean=self.service(site))
+        return (told["value"]["SiteActivated"], told["value"]["Delivering"]) if told["status"] == 200 else None
+
+    def view(self, site: str) -> SiteView:  # type: ignore[override]
+        with self.reader(site) as reader:
+            found = plugin_look(reader, pair="orders-1", site=site, config=CONFIG, broker=self.broker[site])
+            return aged(reader, found)
+
+    def flow(self, site: str, queue: str) -> Flow:
+        found = self.view(site).flow(queue)
+        assert found is not None
+        return found
+
+    def depths(self, *queues: str) -> list[int]:
+        """How deep each queue is at London, then at Paris."""
+        return [depth for site in SITES for depth in self.depths_at(site, *queues)]
+
+    def depths_at(self, site: str, *queues: str) -> list[int]:
+        told = self._counted(site)
+        return [told[queue]["MessageCount"] for queue in queues]
+
+    def ids(self, site: str, queue: str, within: str = "") -> set[str]:
+        told = json.loads(self.done(site, self.at(site, queue), f"countMessages({TEXT},{TEXT})", within, ID))
+        assert set(told.values()) <= {1}
+        return set(told)
+
+    def write(self, site: str, name: str, text: str | None, address: str, *, durable: bool = True) -> dict[str, Any]:
+        told = (address, "ANYCAST", name, text, durable, -1 if text is None else 0, False, True)
+        return self.execute(site, self.server(site), CREATE_FILTERED, *told)
+
+    def send(self, queue: str, bodies: Sequence[str], site: str = "london") -> None:
+        with self.client(site) as client:
+            for body in bodies:
+                client.send(queue, body, order_id=body)
+
+    def move(self, to: str) -> None:
+        """Deactivate the one and activate the other, and wait until it delivers."""
+        self.execute(other(to), self.service(other(to)), DEACTIVATE)
+        self.quiet()
+        self.execute(to, self.service(to), ACTIVATE, 20_000)
+        until(lambda: self.serving(to) == (True, True))
+        self.quiet()
+
+    def quiet(self) -> None:
+        """Wait until nothing is under way, several times in a row."""
+        calm = 0
+
+        def even() -> bool:
+            nonlocal calm
+            views = [self.view(site) for site in SITES]
+            calm = 0 if any(reason for view in views for reason in view.link.unsettled()) else calm + 1
+            return calm >= 3
+
+        until(even, within_s=20)
+
+    def staged(self, queue: str, count: int, site: str = "paris") -> None:
+        """Wait until so many are staged and none of them waits for its time."""
+
+        def there() -> bool:
+            staged = self.flow(site, queue).in_mirror
+            return (staged.depth, staged.scheduled) == (count, 0)
+
+        until(there)
+
+
+class BridgesSubject(Subject):
+    """A pair that diverts and bridges join: a queue is closed at a site by roles and by a pause that lasts."""
+
+    def reset(self) -> None:
+        """London serves, nothing lies anywhere, nothing is under way: a real pair is shared by all tests."""
+        for site in SITES:
+            self.stage.start(site)
+            for address in (*QUEUES, IDS):
+                self.done(site, self.bridge(site, address), "start()")
+        self.stage.close_clients("paris")
+        self.stage.open_clients("london")
+        until(self.even, within_s=30)
+        for site in SITES:
+            for name in QUEUES:
+                self.done(site, self.queue(site, name), "removeAllMessages()")
+        self._before = {site: self._counted(site) for site in SITES}
+
+    def even(self) -> bool:
+        buffers = [self.buffered(site, address)["MessageCount"] for site in SITES for address in (*QUEUES, IDS)]
+        return not any(buffers) and not any(self.depth(site, IDS) for site in SITES)
+
+    def bridge(self, site: str, address: str) -> str:
+        return f'{self.server(site)},component=bridges,name="bridge.mirror.{other(site)}.{address}"'
+
+    def buffer(self, site: str, address: str) -> str:
+        return self.queue(site, f"mirror.{other(site)}.{address}", f"mirror.{address}", "anycast")
+
+    def buffered(self, site: str, address: str) -> Any:
+        return self.read(site, self.buffer(site, address), "MessageCount", "ConsumerCount")
+
+    def shows(self, site: str, address: str) -> Any:
+        return self.read(site, self.bridge(site, address), "Started", "Connected")
+
+    def processed(self, site: str) -> set[tuple[str, str]]:
+        path = self.stage.directory / "ids" / f"{self.place(site).broker}.sqlite"
+        with closing(sqlite3.connect(path)) as store:
+            return set(store.execute("SELECT queue, id FROM processed"))
+
+
+class ClassicSubject(Asked):
+    """Two Classic brokers that copy to each other."""
+
+    def reset(self) -> None:
+        """Nothing lies anywhere, nothing is under way: a real pair is shared by all tests."""
+        for site in SITES:
+            self.stage.start(site)
+            self.done(site, self.network(site), "start()")
+        self.stage.close_clients("paris")
+        self.stage.open_clients("london")
+        until(lambda: all(self.bridges(site) for site in SITES), within_s=30)
+        self.settled()
+        for site in SITES:
+            self.empty(site, *self.depths(site))
+
+    def empty(self, site: str, *names: str) -> None:
+        for name in names:
+            self.on(site, "resume()", queue=name)
+            self.on(site, "purge()", queue=name)
+
+    def post(self, site: str, body: Any, *, password: str | None = None, **headers: str) -> requests.Response:
+        """Send a document as it is."""
+        place = self.place(site)
+        who = Login(place.admin.user, password or place.admin.password)
+        return self._post(f"http://127.0.0.1:{place.ports['http']}/api/jolokia/", body, who, headers)
+
+    def posted(self, site: str, body: Any) -> requests.Response:
+        return self.post(site, body, Origin="http://localhost")
+
+    def server(self, site: str) -> str:
+        return f"org.apache.activemq:type=Broker,brokerName={self.place(site).broker}"
+
+    def queue(self, site: str, name: str) -> str:
+        return f"{self.server(site)},destinationType=Queue,destinationName={name}"
+
+    def connector(self, site: str, name: str) -> str:
+        return f"{self.server(site)},connector=clientConnectors,connectorName={name}"
+
+    def network(self, site: str) -> str:
+        return f"{self.server(site)},connector=networkConnectors,networkConnectorName=to-{other(site)}"
+
+    def bridges(self, site: str) -> list[dict[str, Any]]:
+        told = self.ask(site, type="read", mbean=f"{self.network(site)},networkBridge=*")
+        return list(told["value"].values()) if told["status"] == 200 else []
+
+    def on(self, site: str, operation: str, *arguments: Any, queue: str = IN) -> Any:
+        """What a queue answers that is called."""
+        return self.done(site, self.queue(site, queue), operation, *arguments)
+
+    def shows(self, site: str, *names: str, queue: str = IN) -> Any:
+        return self.read(site, self.queue(site, queue), *names)
+
+    def depths(self, site: str) -> dict[str, int]:
+        told = self.read(site, self.queue(site, "*"), "Name", "QueueSize")
+        return {row["Name"]: row["QueueSize"] for row in told.values()}
+
+    def depth(self, site: str, queue: str) -> int:
+        return self.depths(site).get(queue, 0)
+
+    def copied(self, site: str) -> str:
+        """The queue of copies that leave a site."""
+        return f"{IN}.to-{other(site)}"
+
+    def ids(self, site: str, queue: str = IN) -> list[str]:
+        return [row["JMSMessageID"] for row in self.on(site, "browse()", queue=queue)]
+
+    def send(self, count: int) -> list[str]:
+        """So many messages to London, numbered; the ids of all that lie there."""
+        with self.client("london") as client:
+            for number in range(count):
+                client.send(IN, f"body {number}", n=str(number))
+        return self.ids("london")
+
+    def settled(self) -> None:
+        """Wait until nothing is to be shipped."""
+        until(lambda: not any(self.depth(site, self.copied(site)) for site in SITES), within_s=20)
+
+    @contextmanager
+    def client(self, site: str, door: str = "clients") -> Iterator[ClassicClient]:
+        place = self.place(site)
+        client = ClassicClient(place, door, place.app if door == "clients" else place.login("agent"))
+        try:
+            yield client
+        finally:
+            client.connection.close(politely=False)
+
+
+class FanoutSubject(ClassicSubject):
+    """Producers write to both."""
+
+    def reset(self) -> None:
+        for site in SITES:
+            self.empty(site, *QUEUES)
+
+
+class StoreSubject(ClassicSubject):
+    """Both share a store: London serves, and Paris waits."""
+
+    def reset(self) -> None:
+        for site in SITES:
+            self.stage.start(site)
+        until(lambda: any(self.answers(site) for site in SITES), within_s=TAKES_S)
+        if self.answers("paris"):
+            self.stop("paris")
+            until(lambda: self.answers("london"), within_s=TAKES_S)
+            until(lambda: not self.runs("paris"), within_s=TAKES_S)
+            self.stage.start("paris")
+        self.done("london", self.connector("london", "stomp"), "start()")
+        until(lambda: self.knocks("london") is Connected)
+        self.empty("london", *self.depths("london"))
+
+    def knocks(self, site: str) -> type:
+        place = self.place(site)
+        return type(greet(place.stomp, place.app, None, timeout_s=2))
+
+    def answers(self, site: str) -> bool:
+        try:
+            return bool(self.ask(site, type="read", mbean=self.server(site), attribute=["Slave"])["status"] == 200)
+        except requests.ConnectionError:
+            return False
+
+    def stop(self, site: str) -> None:
+        """Whoever asks for that is hardly ever answered."""
+        with suppress(requests.ConnectionError):
+            self.execute(site, self.server(site), "stop()")
+
+    def locked(self) -> bool:
+        return FileLock(self.stage.directory / "store" / "lock").read().held is True
+
+    def runs(self, site: str) -> bool:
+        """What the command of the settings says of its process."""
+        told: Any = yaml.safe_load(self.stage.settings_path.read_text())
+        words = told["sites"][site]["brokers"][0]["process"]["state"]
+        code = subprocess.run(words, cwd=self.stage.directory, timeout=10, check=False).returncode
+        assert code in (0, 3)
+        return code == 0
+
+    def taken(self, site: str) -> None:
+        until(lambda: self.knocks(site) is Connected and self.answers(site), within_s=TAKES_S)
 
 
 def other(site: str) -> str:

@@ -1,16 +1,12 @@
 """Sites that diverts and bridges join: what a move of some queues, a trim and a fence do to messages and to rights, and
 two oddities of the bridges that only a twin can be made to show."""
 
-import json
-import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-import yaml
 
 from dr_ctl.core.model import ExitCode
 from dr_ctl.core.system import beside, system
@@ -21,43 +17,33 @@ from dr_ctl_lab.twin.kinds import BRIDGES
 from dr_ctl_lab.twin.messages import Message, Reason
 from tests.conftest import Command
 from tests.jolokia.console import closed_port
-from tests.twin.bridges_subject import ADD, FENCED, IDS, IN, ORIGIN, OUT, BridgesSubject
-from tests.twin.matrix import ACCEPTED, done, put
-from tests.twin.subject import SITES, comes, until
+from tests.twin.matrix import ACCEPTED, done, edited, kept, put
+from tests.twin.subject import ADD, FENCED, IDS, IN, ORIGIN, OUT, SITES, BridgesSubject, comes, until
 
 TOPOLOGY = BRIDGES
-
-TO_PARIS = ("swapover", "--to", "paris", "--yes")
-
-
-def at(twin: PlayedTwin, site: str) -> BridgesBroker:
-    broker = twin.host(site).broker
-    assert isinstance(broker, BridgesBroker)
-    return broker
+TO_PARIS, TO_LONDON = (("swapover", "--to", site, "--yes") for site in ("paris", "london"))
 
 
 def open_at(twin: PlayedTwin, queue: str) -> list[str]:
     with twin.still():
-        return [site for site in SITES if at(twin, site).serves_queue(queue)]
+        return [broker.site for broker in twin.brokers(BridgesBroker) if broker.serves_queue(queue)]
 
 
 def send(
     twin: PlayedTwin, count: int, *, queue: str = IN, priority: int = 4, anycast: bool = True, **headers: str
 ) -> None:
     """At the site that serves `orders.in`, and what bridges bring of it is there when this returns."""
-    [site] = open_at(twin, IN)
     with twin.still():
-        broker = at(twin, site)
+        [broker] = [broker for broker in twin.brokers(BridgesBroker) if broker.serves_queue(IN)]
         for number in range(count):
-            given = {"n": str(number), **headers}
-            told: dict[str, Any] = {"text": True, "headers": given, "priority": priority, "anycast": anycast}
-            broker.route(Message(broker.next_number(), queue, b"m", **told))
+            told: dict[str, Any] = {"headers": {"n": str(number), **headers}, "priority": priority, "anycast": anycast}
+            broker.route(Message(broker.next_number(), queue, b"m", text=True, **told))
     twin.wait_mirrored()
 
 
 def worked_off(twin: PlayedTwin, most: int | None = None) -> None:
     """What clients at London process; the ids of all are applied at Paris when this returns."""
-    london, paris = (at(twin, site) for site in SITES)
+    london, paris = twin.brokers(BridgesBroker)
     with twin.still():
         work_off(london, IN, most=most)
     until(lambda: paris.ids.every() == london.ids.every())
@@ -67,11 +53,9 @@ def worked_off(twin: PlayedTwin, most: int | None = None) -> None:
 
 
 @pytest.mark.parametrize("loses", [False, True])
-def test_what_is_refused_stays_in_its_buffer_or_is_acknowledged_and_never_arrives(
-    twin: PlayedTwin, loses: bool
-) -> None:
+def test_what_is_refused_stays_in_its_buffer_or_is_lost(twin: PlayedTwin, loses: bool) -> None:
     pair = BridgesSubject(twin)
-    at(twin, "london").loses_refused = loses
+    twin.brokers(BridgesBroker)[0].loses_refused = loses
     pair.done("paris", pair.server("paris"), ADD, IN, *["amq"] * 10)
     put(twin, "london", IN, 1)
 
@@ -85,12 +69,12 @@ def test_what_is_refused_stays_in_its_buffer_or_is_acknowledged_and_never_arrive
 
 
 def test_a_site_that_comes_back_lets_nobody_in_and_holds_what_it_had(twin: PlayedTwin) -> None:
-    pair = BridgesSubject(twin)
+    pair, (london, paris) = BridgesSubject(twin), twin.brokers(BridgesBroker)
     twin.cut()
     comes(lambda: pair.shows("london", IN), {"Started": True, "Connected": False})
     put(twin, "london", IN, 4)
     with twin.still():
-        work_off(at(twin, "london"), IN, most=1)
+        work_off(london, IN, most=1)
     before = twin.settable()
     for site in SITES:
         twin.kill(site)
@@ -103,28 +87,10 @@ def test_a_site_that_comes_back_lets_nobody_in_and_holds_what_it_had(twin: Playe
     assert [pair.buffered("london", each)["MessageCount"] for each in (IN, IDS)] == [4, 1]
     twin.heal()
     twin.wait_mirrored()
-    assert (pair.depth("paris", IN), pair.depth("london", IN), len(at(twin, "paris").ids.every())) == (4, 3, 1)
+    assert (pair.depth("paris", IN), pair.depth("london", IN), len(paris.ids.every())) == (4, 3, 1)
 
 
 # a part of a site
-
-
-def test_a_site_that_still_ships_is_not_taken_for_down(twin: PlayedTwin, dr_ctl: Command) -> None:
-    """Console and greeting of its settings refuse, and every bridge of the survivor is stopped, so that it hears its
-    peer by what arrives alone."""
-    settings = yaml.safe_load(twin.settings_path.read_text(encoding="utf-8"))
-    broker = settings["sites"]["london"]["brokers"][0]
-    broker["jolokia"] = closed_port()
-    broker["stomp"] = f"stomp://{urlsplit(broker['jolokia']).netloc}"
-    twin.settings_path.write_text(json.dumps(settings), encoding="utf-8")
-    with twin.still():
-        at(twin, "paris").stop_bridges()
-
-    with all_the_time(lambda _: put(twin, "london", IN, 1), 0.01):
-        ended = dr_ctl("failover", "--to", "paris", *ACCEPTED, "--yes")
-
-    assert (ended.code, ended.document["run"]) == (ExitCode.PRECHECK_FAILED, None), ended.document
-    assert open_at(twin, IN) == ["london"]
 
 
 @contextmanager
@@ -146,53 +112,49 @@ def all_the_time(act: Callable[[int], object], every_s: float) -> Iterator[None]
         client.result()
 
 
-def test_a_move_of_one_queue_goes_on_while_reply_queues_of_other_clients_come_and_go(
-    twin: PlayedTwin, dr_ctl: Command
-) -> None:
-    broker = at(twin, "london")
+def test_a_site_that_still_ships_is_not_taken_for_down(twin: PlayedTwin, dr_ctl: Command) -> None:
+    """Console and greeting of its settings refuse, and every bridge of the survivor is stopped, so that it hears its
+    peer by what arrives alone."""
+    with edited(twin) as told:
+        broker = told["sites"]["london"]["brokers"][0]
+        broker["jolokia"] = closed_port()
+        broker["stomp"] = f"stomp://{urlsplit(broker['jolokia']).netloc}"
+    with twin.still():
+        twin.brokers(BridgesBroker)[1].stop_bridges()
+
+    with all_the_time(lambda _: put(twin, "london", IN, 1), 0.01):
+        ended = dr_ctl("failover", "--to", "paris", *ACCEPTED, "--yes")
+
+    assert (ended.code, ended.document["run"]) == (ExitCode.PRECHECK_FAILED, None), ended.document
+    assert open_at(twin, IN) == ["london"]
+
+
+def test_a_move_of_one_queue_goes_on_while_reply_queues_come_and_go(twin: PlayedTwin, dr_ctl: Command) -> None:
+    london, _ = twin.brokers(BridgesBroker)
 
     def reply(number: int) -> None:
         options = {"name": f"reply.{number}", "address": f"reply.{number}", "routing-type": "ANYCAST"}
         with twin.still():
-            broker.create_queue({**options, "durable": False, "temporary": True})
+            london.create_queue({**options, "durable": False, "temporary": True})
             if number > 1:
-                broker.destroy_queue(f"reply.{number - 1}")
+                london.destroy_queue(f"reply.{number - 1}")
 
     with all_the_time(reply, 0.05):
-        codes = [dr_ctl("swapover", "--to", to, "--queues", OUT, "--yes").code for to in ("paris", "london") * 2]
+        codes = [dr_ctl(*words, "--queues", OUT).code for words in (TO_PARIS, TO_LONDON) * 2]
 
     assert codes == [ExitCode.OK] * 4
-
-
-ODD = "rest & retour"
-
-
-def test_a_command_that_names_a_queue_with_a_blank_is_quoted(
-    tmp_path: Path, inside: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with PlayedTwin.up(tmp_path / "odd", topology=BRIDGES, queues=(ODD, OUT)) as twin:
-        monkeypatch.setenv("DR_CTL_CONFIG", str(twin.settings_path))
-        with twin.still():
-            at(twin, "paris").security.remove(ODD)
-
-        [remedy] = [each["remedy"] for each in inside("validate").document["findings"] if "fence" in each["remedy"]]
-        typed = shlex.split(remedy.split("`")[1])[1:]
-
-        assert typed == ["fence", "paris", "--queues", ODD]
-        done(inside(*typed, "--yes"))
-        done(inside("swapover", "--to", "paris", "--queues", ODD, "--yes"))
 
 
 # messages that the waiting site lacks
 
 
-def lose(twin: PlayedTwin, which: slice = slice(None), *, priority: int | None = None) -> None:
+def lose(twin: PlayedTwin, which: slice = slice(None), *, priority: int = 4) -> None:
     """Somebody purges copies at the waiting site."""
+    _, paris = twin.brokers(BridgesBroker)
     with twin.still():
-        queue = at(twin, "paris").queues[IN]
-        found = [each for each in queue.messages.values() if priority is None or each.priority == priority]
-        for message in found[which]:
-            at(twin, "paris").remove(queue, message, Reason.KILLED)
+        queue = paris.queues[IN]
+        for message in [each for each in queue.messages.values() if each.priority == priority][which]:
+            paris.remove(queue, message, Reason.KILLED)
 
 
 def all_of_a_sender_that_writes_its_own_site(twin: PlayedTwin, _: Command) -> int:
@@ -205,7 +167,7 @@ def all_that_came_from_the_other_site_once(twin: PlayedTwin, dr_ctl: Command) ->
     """As after the return to a site that was built anew."""
     done(dr_ctl(*TO_PARIS))
     send(twin, 10)
-    done(dr_ctl("swapover", "--to", "london", "--yes"))
+    done(dr_ctl(*TO_LONDON))
     lose(twin)
     return 10
 
@@ -220,17 +182,14 @@ def the_oldest(twin: PlayedTwin, _: Command) -> int:
 def all_but_an_urgent_one(twin: PlayedTwin, _: Command) -> int:
     send(twin, 5)
     send(twin, 1, priority=9)
-    lose(twin, priority=4)
+    lose(twin)
     return 5
 
 
-LOST = (
-    *(all_of_a_sender_that_writes_its_own_site, all_that_came_from_the_other_site_once),
-    *(the_oldest, all_but_an_urgent_one),
-)
+LACKING = (all_of_a_sender_that_writes_its_own_site, all_that_came_from_the_other_site_once, the_oldest)
 
 
-@pytest.mark.parametrize("lost", LOST)
+@pytest.mark.parametrize("lost", [*LACKING, all_but_an_urgent_one])
 def test_what_the_waiting_site_lacks_refuses_the_move(
     twin: PlayedTwin, dr_ctl: Command, lost: Callable[[PlayedTwin, Command], int]
 ) -> None:
@@ -242,16 +201,14 @@ def test_what_the_waiting_site_lacks_refuses_the_move(
     assert f"{count} message(s) of {IN} lie at london and not at paris" in ended.document["summary"]
 
 
-def test_a_queue_that_only_the_serving_site_has_refuses_the_move_before_anything_is_closed(
-    twin: PlayedTwin, dr_ctl: Command
-) -> None:
-    """As a durable subscription that was made at one site."""
+def test_a_queue_that_only_the_serving_site_has_refuses_the_move(twin: PlayedTwin, dr_ctl: Command) -> None:
+    """As a durable subscription that was made at one site; before anything is closed."""
     with twin.still():
         audit = {"name": "audit", "address": IN, "routing-type": "MULTICAST", "durable": True}
-        at(twin, "london").create_queue(audit)
+        twin.brokers(BridgesBroker)[0].create_queue(audit)
     send(twin, 7, anycast=False)
 
-    ended = dr_ctl("swapover", "--to", "paris", "--queues", IN, "--yes")
+    ended = dr_ctl(*TO_PARIS, "--queues", IN)
 
     assert (ended.code, open_at(twin, IN)) == (ExitCode.PRECHECK_FAILED, ["london"]), ended.document
     assert "7 message(s) of audit lie at london, and paris has no such queue" in ended.document["summary"]
@@ -264,8 +221,8 @@ def an_urgent_one_before_a_long_history(twin: PlayedTwin) -> None:
 
 
 def some_that_an_ordinary_divert_brings(twin: PlayedTwin) -> None:
+    london, _ = twin.brokers(BridgesBroker)
     with twin.still():
-        london = at(twin, "london")
         london.create_queue({"name": "src", "routing-type": "ANYCAST"})
         london.create_divert({"name": "app.src", "address": "src", "forwarding-address": IN, "exclusive": True})
     send(twin, 5, queue="src")
@@ -274,20 +231,17 @@ def some_that_an_ordinary_divert_brings(twin: PlayedTwin) -> None:
 def some_that_were_processed_where_they_lack(twin: PlayedTwin) -> None:
     """Paris processed them when it served; London's consumers have not passed over them yet."""
     send(twin, 5)
+    _, paris = twin.brokers(BridgesBroker)
     with twin.still():
-        paris = at(twin, "paris")
         for message in list(paris.queues[IN].messages.values()):
             paris.ids.add(IN, paris.identity(message), here=True)
             paris.remove(paris.queues[IN], message, Reason.NORMAL)
 
 
-LYING = (
-    *(an_urgent_one_before_a_long_history, some_that_an_ordinary_divert_brings),
-    some_that_were_processed_where_they_lack,
-)
+LYING = (an_urgent_one_before_a_long_history, some_that_an_ordinary_divert_brings)
 
 
-@pytest.mark.parametrize("lying", LYING)
+@pytest.mark.parametrize("lying", [*LYING, some_that_were_processed_where_they_lack])
 def test_what_is_at_both_sites_or_processed_refuses_no_move(
     twin: PlayedTwin, dr_ctl: Command, lying: Callable[[PlayedTwin], None]
 ) -> None:
@@ -295,8 +249,7 @@ def test_what_is_at_both_sites_or_processed_refuses_no_move(
 
     ended = done(dr_ctl(*TO_PARIS))
 
-    assert open_at(twin, IN) == ["paris"]
-    assert "DR-BRIDGE-016" not in [each["id"] for each in ended.document["findings"]]
+    assert (open_at(twin, IN), ended.rows("DR-BRIDGE-016")) == (["paris"], [])
 
 
 # a trim
@@ -309,7 +262,7 @@ def test_no_copy_goes_of_a_message_that_nobody_has_processed(
     twin: PlayedTwin, dr_ctl: Command, headers: dict[str, str], longs: dict[str, int]
 ) -> None:
     """Whatever its sender wrote into it, and whatever was sent before and after it was processed."""
-    london = at(twin, "london")
+    london, _ = twin.brokers(BridgesBroker)
     put(twin, "london", IN, 3)
     with twin.still():
         london.route(Message(london.next_number(), IN, b"one", text=True, headers=headers, longs=dict(longs)))
@@ -319,16 +272,13 @@ def test_no_copy_goes_of_a_message_that_nobody_has_processed(
 
     ended = done(dr_ctl("trim", "paris", "--yes"))
 
-    assert twin.depth("paris", IN) == 4
-    [stay] = [each["text"] for each in ended.document["findings"] if each["id"] == "DR-BRIDGE-017"]
-    assert stay == "3 processed copies removed at paris; in no store of both sites, and so left there: 4 of orders.in"
+    stay = "3 processed copies removed at paris; in no store of both sites, and so left there: 4 of orders.in"
+    assert (twin.depth("paris", IN), ended.texts("DR-BRIDGE-017")) == (4, [stay])
 
 
-def test_a_message_of_an_old_transaction_that_is_committed_late_keeps_its_copy(
-    twin: PlayedTwin, dr_ctl: Command
-) -> None:
-    """It got its number when it was sent: lower than those that were sent, and processed, meanwhile."""
-    london = at(twin, "london")
+def test_a_message_of_an_old_transaction_keeps_its_copy(twin: PlayedTwin, dr_ctl: Command) -> None:
+    """It got its number when it was sent: lower than those that were sent, and processed, before it was committed."""
+    london, _ = twin.brokers(BridgesBroker)
     with twin.still():
         number = london.next_number()
     send(twin, 5)
@@ -350,21 +300,13 @@ GIVEN = {
 }
 
 
-def kept(twin: PlayedTwin, site: str) -> dict[str, dict[str, frozenset[str]]]:
-    """What management has set at a site, without those that may do nothing."""
-    security = twin.host(site).broker.security
-    return {match: {role: may for role, may in grants.items() if may} for match, grants in security.kept.items()}
-
-
 @pytest.fixture(params=["app", "bridge", "nobody"])
 def given(twin: PlayedTwin, dr_ctl: Command, request: pytest.FixtureRequest) -> dict[str, object]:
     """What each match is given by hand at both sites; broker.xml gives clients nothing, or the bridges, or all."""
-    for site in SITES:
+    for security in (broker.security for broker in twin.brokers(BridgesBroker)):
         with twin.still():
-            security = at(twin, site).security
             security.kept[IDS] = security._file["#"]  # the bridges' role sends there whatever becomes of the rest
-            may = {role: may for role, may in security._file["#"].items() if role != request.param}
-            security._file = {"#": may}
+            security._file = {"#": {role: may for role, may in security._file["#"].items() if role != request.param}}
             for match, words in GIVEN.items():
                 security.remove(match)
                 security.add(match, *words)
@@ -375,34 +317,29 @@ def given(twin: PlayedTwin, dr_ctl: Command, request: pytest.FixtureRequest) -> 
 
 
 def test_they_are_as_before_wherever_clients_are_let_in(
-    twin: PlayedTwin, dr_ctl: Command, given: dict[str, object]
+    twin: PlayedTwin, dr_ctl: Command, given: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for to in ("paris", "london"):
-        done(dr_ctl("swapover", "--to", to, "--yes"))
+    for words in (TO_PARIS, TO_LONDON):
+        done(dr_ctl(*words))
 
+        to = words[2]
         assert (kept(twin, to), to in open_at(twin, IN), to in open_at(twin, OUT)) == (given, True, True)
+
+    done(dr_ctl("fence", "london", "--yes"))
+    assert open_at(twin, IN) == []
+    monkeypatch.setenv("DR_CTL_STATE_DIR", str(twin.directory / "another host"))
+    done(dr_ctl("unfence", "london", "--yes"))
+    assert kept(twin, "london") == given
 
 
 def test_an_undone_fence_gives_them_back(twin: PlayedTwin, dr_ctl: Command, given: dict[str, object]) -> None:
+    _, paris = twin.brokers(BridgesBroker)
     with twin.still():
-        security = at(twin, "paris").security
-        security._file = {}
-        security.kept.clear()
-        security.add("#", *["amq,bridge"] * 12)
-        security.reload()
+        paris.security._file = {}
+        paris.security.kept.clear()
+        paris.security.add("#", *["amq,bridge"] * 12)
+        paris.security.reload()
 
     ended = dr_ctl(*TO_PARIS)
 
     assert (ended.code, kept(twin, "london"), open_at(twin, IN)) == (ExitCode.REVERTED, given, ["london"])
-
-
-def test_an_unfence_from_elsewhere_gives_them_back(
-    twin: PlayedTwin, dr_ctl: Command, given: dict[str, object], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    done(dr_ctl("fence", "london", "--yes"))
-    assert open_at(twin, IN) == []
-    monkeypatch.setenv("DR_CTL_STATE_DIR", str(twin.directory / "another host"))
-
-    done(dr_ctl("unfence", "london", "--yes"))
-
-    assert kept(twin, "london") == given

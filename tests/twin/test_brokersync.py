@@ -18,9 +18,8 @@ from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.patience import time_now
 from tests.topologies.fanout import stories
-from tests.twin.classic_subject import DLQ, ORDERS, TEXT, ClassicSubject
 from tests.twin.matrix import ACCEPTED, without_agents
-from tests.twin.subject import until
+from tests.twin.subject import DLQ, IN, TEXT, ClassicSubject, until
 
 TOPOLOGY = BROKERSYNC
 DEEP = 2600
@@ -47,11 +46,11 @@ RUNS = f"""
 a swapover without an agent removes what was consumed: work 10 4; run 0 swapover --to paris; lie 6 6
 a hold stops a swapover that would remove copies: work 10 4; run 0 sync --hold keep-the-copies; run 10 validate --to
     paris; run 10 swapover --to paris --dry-run; finds DR-SYNC-004 keep-the-copies; run 10 swapover --to paris;
-    finds DR-SYNC-004 keep-the-copies; lie 6 10; run 0 swapover --to paris --accept-difference {ORDERS}=4;
+    finds DR-SYNC-004 keep-the-copies; lie 6 10; run 0 swapover --to paris --accept-difference {IN}=4;
     finds DR-SYNC-005 4 message(s); lie 6 10
 a return removes nothing that no client has consumed: at_london_alone; lost_and_back; run 0 reinstate london;
     finds DR-SYNC-007 5 message(s); lie 10 5; run 0 status; finds DR-SYNC-007 5 message(s);
-    run 0 failback --to london --accept-difference {ORDERS}=5; london 10
+    run 0 failback --to london --accept-difference {IN}=5; london 10
 a return removes what clients of the serving site consumed: work 10 0; lost_and_back; take paris 4;
     run 0 failback --to london; lie 6 6; finds_no DR-SYNC-007
 a return removes nothing while somebody holds: work 10 0; lost_and_back; take paris 4; run 0 sync --hold
@@ -59,7 +58,7 @@ a return removes nothing while somebody holds: work 10 0; lost_and_back; take pa
 a swapover never removes what only the target had: work 20 18; moved_aside 10; open_for_a_while 5; run 20 swapover --to
     paris; lie 2 15; says sent at paris
 nor where copies go one way, unless a person says so: one_way; work 20 18; moved_aside 10; open_for_a_while 5;
-    run 20 swapover --to paris; lie 2 15; run 0 swapover --to paris --accept-difference {ORDERS}=5 --accept-difference
+    run 20 swapover --to paris; lie 2 15; run 0 swapover --to paris --accept-difference {IN}=5 --accept-difference
     aside=10; lie 2 7
 deep queues of equal depth are compared by id: send london {DEEP}; beside nack 60; agent 6s; deleted 60; retry_dead;
     take london 60; lie {DEEP - 60} {DEEP - 60}; run 20 swapover --to paris; lie {DEEP - 60} {DEEP - 60};
@@ -71,7 +70,7 @@ what a run browsed and removed is no evidence for the next: send london {DEEP}; 
     run 0 drain --to paris; run 0 unfence london; lie {DEEP - 4} {DEEP - 4}; removed 4; run 10 swapover --to paris;
     lie {DEEP - 8} {DEEP - 4}; finds DR-SYNC-004 4 message(s)
 a failovers price counts what the target lacks and what nothing copies: ships_nothing; send london 20; purge_copies;
-    send_plain 30; monitored 3s; kill london; run 11 failover --to paris --accept-loss 0; price 50 0; lost {ORDERS} 20;
+    send_plain 30; monitored 3s; kill london; run 11 failover --to paris --accept-loss 0; price 50 0; lost {IN} 20;
     lost plain.q 30
 a person keeps aside what nothing proves and puts it back where clients get it: at_london_alone; lost_and_back;
     run 0 reinstate london; run 0 {SETTLE} london --dry-run; offers_alone; run 2 {SETTLE} london;
@@ -174,9 +173,9 @@ class Story(stories.Story):
         sent, consumed = map(int, rest.split())
         self.send(f"london {sent}")
         self.take(f"london {consumed}")
-        until(lambda: self.pair.depth("paris", ORDERS) == sent)
+        until(lambda: self.pair.depth("paris", IN) == sent)
 
-    def send(self, rest: str, queue: str = ORDERS) -> None:
+    def send(self, rest: str, queue: str = IN) -> None:
         site, count = rest.split()
         with self.pair.client(site) as client:
             headers = {"destination": f"/queue/{queue}", "persistent": "true"}
@@ -192,14 +191,14 @@ class Story(stories.Story):
     def take(self, rest: str, word: str = "ACK") -> None:
         site, count = rest.split()
         with self.pair.client(site) as client:
-            client.subscribe(ORDERS, **{"activemq.prefetchSize": "1"})
+            client.subscribe(IN, **{"activemq.prefetchSize": "1"})
             for _ in range(int(count)):
                 client.confirmed(word, id=client.message().headers["ack"])
 
     def nack(self, count: str) -> None:
         self.take(f"london {count}", "NACK")
 
-    def _at(self, site: str, operation: str, *words: Any, queue: str = ORDERS) -> Any:
+    def _at(self, site: str, operation: str, *words: Any, queue: str = IN) -> Any:
         return self.pair.done(site, self.pair.queue(site, queue), operation, *words)
 
     def purge(self, _: str) -> None:
@@ -228,8 +227,8 @@ class Story(stories.Story):
         with self.twin.still():
             paris = self.twin.host("paris").broker
             assert isinstance(paris, BrokerSyncBroker)
-            paris.composites.pop(ORDERS)
-            paris.queues.pop(f"{ORDERS}.to-london", None)
+            paris.composites.pop(IN)
+            paris.queues.pop(f"{IN}.to-london", None)
 
     def open_for_a_while(self, count: str) -> None:
         """Paris, which waits and ships nothing, was restarted: it opened its doors, and clients sent there."""
@@ -277,14 +276,14 @@ class Story(stories.Story):
         assert {each["id"] for each in self.ended.document["findings"]} == {*ids.split()}
 
     def lie(self, rest: str) -> None:
-        assert [self.pair.depth(site, ORDERS) for site in ("london", "paris")] == [int(each) for each in rest.split()]
+        assert [self.pair.depth(site, IN) for site in ("london", "paris")] == [int(each) for each in rest.split()]
 
     def comes_to(self, rest: str) -> None:
-        until(lambda: [self.pair.depth(site, ORDERS) for site in ("london", "paris")] == [*map(int, rest.split())])
+        until(lambda: [self.pair.depth(site, IN) for site in ("london", "paris")] == [*map(int, rest.split())])
 
     def lying(self, site: str) -> list[str]:
         """How many: `paris 17`."""
-        return [str(self.pair.depth(site, ORDERS))]
+        return [str(self.pair.depth(site, IN))]
 
     def alike(self, _: str) -> None:
         assert {*self.pair.ids("paris")} == {*self.pair.ids("london")}
@@ -302,7 +301,7 @@ class Story(stories.Story):
         assert rows[queue] == int(count)
 
     def offers_alone(self, _: str) -> None:
-        row = {"pair": "orders-1", "name": ORDERS, "ids": self.alone, "why_not": None}
+        row = {"pair": "orders-1", "name": IN, "ids": self.alone, "why_not": None}
         assert self.ended.document["data"]["queues"] == [row]
 
     def has_alone(self, _: str) -> None:

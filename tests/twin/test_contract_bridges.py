@@ -7,8 +7,7 @@ import pytest
 
 from dr_ctl.stomp_io.connection import ConnectionLost
 from dr_ctl_lab.twin.kinds import BRIDGES
-from tests.twin.bridges_subject import ADD, CUT, FENCED, IDS, IN, ORIGIN, OUT, REMOVE, TEXT, BridgesSubject
-from tests.twin.subject import comes, until
+from tests.twin.subject import ADD, CUT, FENCED, IDS, IN, ORIGIN, OUT, REMOVE, TEXT, BridgesSubject, comes, until
 
 TOPOLOGY = BRIDGES
 

@@ -1,21 +1,47 @@
-"""Two Classic brokers that copy to each other, real or simulated: console, connectors, messages and what is told of
-them, the bridge."""
+"""Two Classic brokers, real or simulated, that copy to each other: console, connectors, messages and what is told of
+them, the bridge; that share a store: who has it, how it changes hands, what goes with it; and that producers write to
+side by side: what tells two messages to be the same, and what of one is left that is read here and put down there."""
 
 import json
+from contextlib import closing
 
 import pytest
 
+from dr_ctl.jolokia.client import Account, Reader, Wire
 from dr_ctl.stomp_io.address import Address, Login
-from dr_ctl.stomp_io.answers import Connected, Refused
+from dr_ctl.stomp_io.answers import Closed, Connected, Refused
 from dr_ctl.stomp_io.client import greet
 from dr_ctl.stomp_io.connection import ConnectionLost
-from dr_ctl_lab.twin.kinds import BROKERSYNC
-from tests.twin.classic_subject import CONSUMED, DLQ, INVOICES, ORDERS, TEXT, ClassicSubject
-from tests.twin.subject import SITES, comes, until
+from dr_ctl.topologies.classic import look
+from dr_ctl.topologies.classic.operations import PAUSES, REMOVES, REMOVES_QUEUES, RESUMES, STOPS
+from dr_ctl.topologies.common.access import Gate
+from dr_ctl.topologies.fanout.copying import put, read
+from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.twin.classic.broker import ClassicBroker
+from dr_ctl_lab.twin.classic.policy import HARDENED
+from dr_ctl_lab.twin.kinds import BROKERSYNC, FANOUT, SHARED_STORE
+from tests.twin.subject import (
+    CONSUMED,
+    DLQ,
+    IN,
+    OUT,
+    SITES,
+    TAKES_S,
+    TEXT,
+    ClassicSubject,
+    FanoutSubject,
+    StoreSubject,
+    comes,
+    until,
+)
 
 TOPOLOGY = BROKERSYNC
+NEXT_TO_EACH_OTHER = pytest.mark.parametrize("topology", [FANOUT])
+SHARED = pytest.mark.parametrize("topology", [SHARED_STORE])
 
-BY_IDS = f"removeMatchingMessages({TEXT})"
+BY_SELECTOR = f"removeMatchingMessages({TEXT})"
+ONE, TWO = {"activemq.prefetchSize": "1"}, {"activemq.prefetchSize": "2"}
+NO_ATTRIBUTE, NO_BEAN = (f"javax.management.{kind}NotFoundException" for kind in ("Attribute", "Instance"))
 
 
 def test_the_console_wants_an_origin_and_a_login(pair: ClassicSubject) -> None:
@@ -30,32 +56,27 @@ def test_the_console_wants_an_origin_and_a_login(pair: ClassicSubject) -> None:
     assert right.json()["value"]["info"] == {"product": "activemq", "vendor": "Apache", "version": "5.18.3"}
 
 
-def test_an_attribute_that_is_not_there_fails_the_whole_read(pair: ClassicSubject) -> None:
-    bean = pair.queue("london", ORDERS)
-    request = {"type": "read", "mbean": bean, "attribute": ["QueueSize", "NetworkEnqueues"]}
+def test_what_is_not_there_fails_a_read_and_nobody_may_call_by_a_pattern(pair: ClassicSubject) -> None:
+    request = {"type": "read", "mbean": pair.queue("london", IN), "attribute": ["QueueSize", "NetworkEnqueues"]}
 
     refused = pair.ask("london", **request)
     told = pair.ask("london", **request, config={"ignoreErrors": True})["value"]
     missing = pair.ask("london", type="read", mbean=pair.queue("london", "nobody"), attribute=["QueueSize"])
+    by_pattern = pair.execute("london", pair.queue("london", "*"), "resume()")
 
-    assert (refused["status"], refused["error_type"]) == (404, "javax.management.AttributeNotFoundException")
-    kind = "javax.management.AttributeNotFoundException"
-    assert told == {"QueueSize": 0, "NetworkEnqueues": f"ERROR: No such attribute: NetworkEnqueues (class {kind})"}
-    assert (missing["status"], missing["error_type"]) == (404, "javax.management.InstanceNotFoundException")
-
-
-def test_nobody_may_call_an_operation_by_a_pattern(pair: ClassicSubject) -> None:
-    told = pair.execute("london", pair.queue("london", "*"), "resume()")
-
-    assert (told["status"], "Operation resume() forbidden for MBean" in told["error"]) == (403, True)
+    assert (refused["status"], refused["error_type"]) == (404, NO_ATTRIBUTE)
+    no_such = f"ERROR: No such attribute: NetworkEnqueues (class {NO_ATTRIBUTE})"
+    assert told == {"QueueSize": 0, "NetworkEnqueues": no_such}
+    assert (missing["status"], missing["error_type"]) == (404, NO_BEAN)
+    assert (by_pattern["status"], "Operation resume() forbidden for MBean" in by_pattern["error"]) == (403, True)
 
 
 def test_a_bean_has_a_name_that_loses_letters(pair: ClassicSubject) -> None:
     pair.done("london", pair.server("london"), f"addQueue({TEXT})", "a:b,c=d*e'f")
 
-    bean = pair.queue("london", "a_b_c&amp;d&ast;e_f")
+    told = pair.shows("london", "Name", "QueueSize", queue="a_b_c&amp;d&ast;e_f")
 
-    assert pair.read("london", bean, "Name", "QueueSize") == {"Name": "a:b,c=d*e'f", "QueueSize": 0}
+    assert told == {"Name": "a:b,c=d*e'f", "QueueSize": 0}
     pair.done("london", pair.server("london"), f"removeQueue({TEXT})", "a:b,c=d*e'f")
 
 
@@ -79,109 +100,121 @@ def test_a_connector_that_is_stopped_says_so_and_nothing_more(pair: ClassicSubje
 
 
 def test_a_login_that_is_wrong_is_refused(pair: ClassicSubject) -> None:
-    place = pair.place("london")
-    told = greet(Address("127.0.0.1", place.ports["clients"]), Login("app", "wrong"), None, timeout_s=5)
+    told = greet(pair.place("london").stomp, Login("app", "wrong"), None, timeout_s=5)
 
     assert isinstance(told, Refused)
     assert "User name [app] or password is invalid." in told.because
 
 
+def test_a_policy_refuses_what_it_denies_before_it_looks_for_a_bean(twin: PlayedTwin) -> None:
+    """And the product's look tells it."""
+    pair, host = ClassicSubject(twin), twin.host("london")
+    assert isinstance(host.broker, ClassicBroker)
+    with closing(Wire(Account(f"{host.jolokia}/", *host.admin, "http://127.0.0.1"))) as wire:
+        whole = look.ask(Reader(wire), look.find_broker(Reader(wire)))
+        host.broker.policy = HARDENED
+        denied = look.ask(Reader(wire), "london").denied
+
+    assert {(each.name, each.started) for each in whole.connectors} == {
+        (door, True) for door in ("stomp", "openwire", "sync")
+    }
+    assert [(each.name, each.to) for each in whole.networks] == [("to-paris", "paris")]
+    assert (whole.denied, denied) == (frozenset(), {PAUSES, RESUMES, REMOVES, REMOVES_QUEUES, STOPS})
+    paused = pair.execute("london", pair.queue("london", IN), "pause()")
+    forbidden = "java.lang.Exception : Operation pause() forbidden"
+    assert (paused["status"], paused["error"].partition(" for MBean")[0]) == (403, forbidden)
+    secret = pair.ask("london", type="read", mbean=pair.network("london"))
+    assert (secret["status"], "Password is forbidden" in secret["error"]) == (403, True)
+    assert pair.read("london", pair.network("london"), "Name") == {"Name": "to-paris"}
+
+
 def test_a_message_has_the_same_id_at_both_sites_and_is_copied_once(pair: ClassicSubject) -> None:
-    with pair.client("london") as client:
-        for number in range(3):
-            client.send(ORDERS, f"body {number}", n=str(number))
+    pair.send(3)
     pair.settled()
-    comes(lambda: pair.depth("paris", ORDERS), 3)
-    here, there = ([*pair.done(site, pair.queue(site, ORDERS), "browse()")] for site in SITES)
+    comes(lambda: pair.depth("paris", IN), 3)
+    here, there = (pair.on(site, "browse()") for site in SITES)
 
     assert [row["JMSMessageID"] for row in here] == [row["JMSMessageID"] for row in there]
     assert [row["Text"] for row in there] == ["body 0", "body 1", "body 2"]
     assert {(row["BrokerPath"], row["OriginalDestination"]) for row in here} == {("null", None)}
-    assert {row["OriginalDestination"] for row in there} == {"queue://orders.in.to-paris"}
-    assert {row["BrokerPath"][:4] for row in there} == {"[ID:"}
+    assert {(row["BrokerPath"][:4], row["OriginalDestination"]) for row in there} == {
+        ("[ID:", "queue://orders.in.to-paris")
+    }
     assert pair.depth("paris", pair.copied("paris")) == 0
-    attributes = ("QueueSize", "EnqueueCount", "DequeueCount", "InFlightCount", "Paused", "DLQ")
-    told = pair.read("paris", pair.queue("paris", pair.copied("london")), *attributes)
-    assert (told["QueueSize"], told["EnqueueCount"]) == (0, 0)  # it passes on what comes, and counts none of it
+    told = pair.shows("paris", "QueueSize", "EnqueueCount", queue=pair.copied("london"))
+    assert told == {"QueueSize": 0, "EnqueueCount": 0}  # it passes on what comes, and counts none of it
 
 
 def test_what_is_done_with_is_told_by_the_id_of_its_copy(pair: ClassicSubject) -> None:
     with pair.client("london") as client, pair.client("london", "sync") as agent:
-        agent.subscribe(f"{CONSUMED}{ORDERS}", ack="auto")
-        for number in range(5):
-            client.send(ORDERS, n=str(number))
-        ids = pair.ids("london")
-        client.subscribe(ORDERS, **{"activemq.prefetchSize": "1"})
+        agent.subscribe(f"{CONSUMED}{IN}", ack="auto")
+        ids = pair.send(5)
+        client.subscribe(IN, **ONE)
         client.ack(client.message())
         heard = [agent.message()]
         client.ack(client.message(), "NACK")
         heard.append(agent.message())
-        assert pair.done("london", pair.queue("london", ORDERS), f"removeMessage({TEXT})", ids[2]) is True
-        assert pair.done("london", pair.queue("london", ORDERS), f"removeMessage({TEXT})", ids[2]) is False
+        assert [pair.on("london", f"removeMessage({TEXT})", ids[2]) for _ in range(2)] == [True, False]
         heard.append(agent.message())
-        moved = f"moveMatchingMessagesTo({TEXT},{TEXT})"
-        assert pair.done("london", pair.queue("london", ORDERS), moved, "n = '3'", "parked") == 1
+        assert pair.on("london", f"moveMatchingMessagesTo({TEXT},{TEXT})", "n = '3'", "parked") == 1
         heard.append(agent.message())
-        pair.done("london", pair.queue("london", ORDERS), "purge()")
+        pair.on("london", "purge()")
         heard.append(agent.message())
 
         assert [each.headers["orignalMessageId"] for each in heard] == ids
-        assert {each.headers["orignalDestination"] for each in heard} == {f"queue://{ORDERS}"}
-        assert {each.headers["destination"] for each in heard} == {f"{CONSUMED}{ORDERS}"}
-        assert pair.ids("london", DLQ) == ids[1:2]
-        assert pair.ids("london", "parked") == ids[3:4]
-        assert pair.read("london", pair.queue("london", DLQ), "DLQ") == {"DLQ": True}
+        assert {(each.headers["orignalDestination"], each.headers["destination"]) for each in heard} == {
+            (f"queue://{IN}", f"{CONSUMED}{IN}")
+        }
+        assert (pair.ids("london", DLQ), pair.ids("london", "parked")) == (ids[1:2], ids[3:4])
+        assert pair.shows("london", "DLQ", queue=DLQ) == {"DLQ": True}
 
 
 def test_who_subscribes_late_hears_nothing_of_before(pair: ClassicSubject) -> None:
     with pair.client("london") as client:
-        client.send(ORDERS)
-        client.subscribe(ORDERS)
+        client.send(IN)
+        client.subscribe(IN)
         client.ack(client.message())
-        until(lambda: pair.depth("london", ORDERS) == 0)
+        until(lambda: pair.depth("london", IN) == 0)
         with pair.client("london", "sync") as agent:
             agent.subscribe(f"{CONSUMED}>", ack="auto")
             agent.nothing_for(0.3)
-            client.send(INVOICES, "one")
-            client.subscribe(INVOICES, "t")
-            [sent] = pair.ids("london", INVOICES)
+            client.send(OUT, "one")
+            client.subscribe(OUT, "t")
+            [sent] = pair.ids("london", OUT)
             client.ack(client.message())
 
-            assert {agent.consumed(INVOICES), agent.consumed(f"{INVOICES}.to-paris")} == {sent}
+            assert {agent.consumed(OUT), agent.consumed(f"{OUT}.to-paris")} == {sent}
 
 
 def test_what_a_client_holds_counts_and_comes_again_when_it_is_gone(pair: ClassicSubject) -> None:
-    bean = pair.queue("london", ORDERS)
+    pair.send(3)
     with pair.client("london") as client:
-        for _ in range(3):
-            client.send(ORDERS)
-        client.subscribe(ORDERS, **{"activemq.prefetchSize": "2"})
+        client.subscribe(IN, **TWO)
         first = client.message()
-        comes(lambda: pair.read("london", bean, "QueueSize", "InFlightCount"), {"QueueSize": 3, "InFlightCount": 2})
+        comes(lambda: pair.shows("london", "QueueSize", "InFlightCount"), {"QueueSize": 3, "InFlightCount": 2})
         assert len(pair.ids("london")) == 3
-    comes(lambda: pair.read("london", bean, "InFlightCount", "ConsumerCount"), {"InFlightCount": 0, "ConsumerCount": 0})
+    comes(lambda: pair.shows("london", "InFlightCount", "ConsumerCount"), {"InFlightCount": 0, "ConsumerCount": 0})
 
     with pair.client("london") as client:
-        client.subscribe(ORDERS, **{"activemq.prefetchSize": "1"})
+        client.subscribe(IN, **ONE)
         again = client.message()
         assert (again.headers["message-id"], again.headers["redelivered"]) == (first.headers["message-id"], "true")
 
 
 def test_no_listing_shows_what_is_acknowledged_in_an_open_transaction(pair: ClassicSubject) -> None:
+    pair.send(3)
     with pair.client("london") as client:
-        for _ in range(3):
-            client.send(ORDERS)
-        client.subscribe(ORDERS, **{"activemq.prefetchSize": "1"})
+        client.subscribe(IN, **ONE)
         first = client.message()
         client.confirmed("BEGIN", transaction="t")
-        client.confirmed("ACK", id=first.headers["ack"], transaction="t")
+        client.ack(first, transaction="t")
 
         shown = pair.ids("london")
         with pair.client("london") as other:
-            other.subscribe(ORDERS, "b", browser="true", ack="auto")
+            other.subscribe(IN, "b", browser="true", ack="auto")
             browsed = [other.message().headers["message-id"] for _ in range(2)]
             assert other.message().headers["browser"] == "end"
-        assert (pair.depth("london", ORDERS), len(shown), sorted(browsed)) == (3, 2, sorted(shown))
+        assert (pair.depth("london", IN), len(shown), sorted(browsed)) == (3, 2, sorted(shown))
         assert first.headers["message-id"] not in shown
 
         client.confirmed("ABORT", transaction="t")
@@ -189,20 +222,22 @@ def test_no_listing_shows_what_is_acknowledged_in_an_open_transaction(pair: Clas
 
 
 def test_a_transaction_is_done_when_it_is_committed(pair: ClassicSubject) -> None:
+    def depths() -> list[int]:
+        return [pair.depth("london", name) for name in (IN, OUT)]
+
     with pair.client("london") as client:
-        client.send(ORDERS, "first")
-        client.subscribe(ORDERS)
+        client.send(IN, "first")
+        client.subscribe(IN)
         first = client.message()
-        client.confirmed("BEGIN", transaction="t")
-        client.confirmed("SEND", "second", destination=f"/queue/{INVOICES}", persistent="true", transaction="t")
-        client.confirmed("ACK", id=first.headers["ack"], transaction="t")
-        assert (pair.depth("london", ORDERS), pair.depth("london", INVOICES)) == (1, 0)
+        for name in ("t", "u"):
+            client.confirmed("BEGIN", transaction=name)
+            client.send(OUT, transaction=name)
+        client.ack(first, transaction="t")
+        assert depths() == [1, 0]
         client.confirmed("COMMIT", transaction="t")
-        assert (pair.depth("london", ORDERS), pair.depth("london", INVOICES)) == (0, 1)
-        client.confirmed("BEGIN", transaction="u")
-        client.confirmed("SEND", "third", destination=f"/queue/{INVOICES}", transaction="u")
+        assert depths() == [0, 1]
         client.confirmed("ABORT", transaction="u")
-        assert pair.depth("london", INVOICES) == 1
+        assert depths() == [0, 1]
 
 
 def test_what_a_client_does_wrong_it_is_told(pair: ClassicSubject) -> None:
@@ -210,8 +245,8 @@ def test_what_a_client_does_wrong_it_is_told(pair: ClassicSubject) -> None:
         assert "Unexpected ACK received" in client.complaint("ACK", id="nonsense")
         assert "Invalid transaction id: nope" in client.complaint("COMMIT", transaction="nope")
         assert "No subscription matched" in client.complaint("UNSUBSCRIBE", id="nope")
-        assert "a = " in client.complaint("SUBSCRIBE", id="b", destination=f"/queue/{ORDERS}", selector="a = (")
-        client.send(ORDERS)  # and may go on
+        assert "a = " in client.complaint("SUBSCRIBE", id="b", destination=f"/queue/{IN}", selector="a = (")
+        client.send(IN)  # and may go on
         assert "Unknown STOMP action: FOO" in client.complaint("FOO")
         with pytest.raises(ConnectionLost):
             client.frame("GOODBYE")
@@ -219,120 +254,248 @@ def test_what_a_client_does_wrong_it_is_told(pair: ClassicSubject) -> None:
 
 @pytest.mark.parametrize(("ack", "held"), [("auto", 0), ("client-individual", 3)])
 def test_browsing_takes_nothing_and_has_an_end(pair: ClassicSubject, ack: str, held: int) -> None:
-    bean = pair.queue("london", ORDERS)
-    with pair.client("london") as client:
-        for number in range(3):
-            client.send(ORDERS, f"body {number}")
-        dequeued = pair.read("london", bean, "DequeueCount")
-        client.subscribe(ORDERS, "b", browser="true", ack=ack)
-        shown = [client.message() for _ in range(4)]
+    def counts() -> list[int]:
+        told = pair.shows("london", "QueueSize", "InFlightCount", "ConsumerCount", "DequeueCount")
+        return [*told.values()]
 
-        assert [each.headers["message-id"] for each in shown[:3]] == pair.ids("london")
-        assert (shown[3].headers["browser"], shown[3].headers["message-id"]) == ("end", "0")
-        counted = ("QueueSize", "InFlightCount", "ConsumerCount")
-        told = {"QueueSize": 3, "InFlightCount": held, "ConsumerCount": 1}
-        comes(lambda: pair.read("london", bean, *counted), told)
+    ids = pair.send(3)
+    with pair.client("london") as client:
+        *_, dequeued = counts()
+        client.subscribe(IN, "b", browser="true", ack=ack)
+        *shown, last = [client.message() for _ in range(4)]
+
+        assert [each.headers["message-id"] for each in shown] == ids
+        assert (last.headers["browser"], last.headers["message-id"]) == ("end", "0")
+        comes(counts, [3, held, 1, dequeued])
         client.confirmed("UNSUBSCRIBE", id="b")
-        comes(lambda: pair.read("london", bean, *counted), {"QueueSize": 3, "InFlightCount": 0, "ConsumerCount": 0})
-        assert pair.read("london", bean, "DequeueCount") == dequeued
+        comes(counts, [3, 0, 0, dequeued])
 
 
 def test_what_is_sent_again_after_it_was_a_dead_letter_has_no_copy(pair: ClassicSubject) -> None:
     """Its id was at the peer before."""
+    pair.send(1)
     with pair.client("london") as client:
-        client.send(ORDERS)
         pair.settled()
-        comes(lambda: pair.depth("paris", ORDERS), 1)
-        client.subscribe(ORDERS)
+        comes(lambda: pair.depth("paris", IN), 1)
+        client.subscribe(IN)
         client.ack(client.message(), "NACK")
         client.confirmed("UNSUBSCRIBE", id="s")
         comes(lambda: pair.depth("london", DLQ), 1)
     [ident] = pair.ids("london", DLQ)
-    assert pair.done("paris", pair.queue("paris", ORDERS), f"removeMessage({TEXT})", ident) is True
+    assert pair.on("paris", f"removeMessage({TEXT})", ident) is True
     bridged = [row["EnqueueCounter"] for row in pair.bridges("london")]
 
-    assert pair.done("london", pair.queue("london", DLQ), f"retryMessage({TEXT})", ident) is True
+    assert pair.on("london", f"retryMessage({TEXT})", ident, queue=DLQ) is True
 
     comes(lambda: [row["DequeueCounter"] for row in pair.bridges("london")], [bridged[0] + 1])
     assert (pair.ids("london"), pair.ids("paris")) == ([ident], [])
 
 
 def test_messages_go_by_their_ids(pair: ClassicSubject) -> None:
-    with pair.client("london") as client:
-        for _ in range(4):
-            client.send(ORDERS)
-    ids = pair.ids("london")
+    ids = pair.send(4)
     listed = ",".join(f"'{each}'" for each in (*ids[1:3], "ID:nobody:1"))
 
-    assert pair.done("london", pair.queue("london", ORDERS), BY_IDS, f"JMSMessageID IN ({listed})") == 2
+    assert pair.on("london", BY_SELECTOR, f"JMSMessageID IN ({listed})") == 2
     assert pair.ids("london") == [ids[0], ids[3]]
-    bad = pair.execute("london", pair.queue("london", ORDERS), BY_IDS, "JMSMessageID IN (")
+    bad = pair.execute("london", pair.queue("london", IN), BY_SELECTOR, "JMSMessageID IN (")
     assert (bad["status"], bad["error_type"]) == (500, "javax.jms.InvalidSelectorException")
 
 
 def test_a_pause_stops_dispatch_and_nothing_else(pair: ClassicSubject) -> None:
-    bean = pair.queue("london", ORDERS)
     with pair.client("london") as client:
-        client.subscribe(ORDERS)
-        pair.done("london", bean, "pause()")
-        client.send(ORDERS)
+        client.subscribe(IN)
+        pair.on("london", "pause()")
+        client.send(IN)
         client.nothing_for(0.3)
-        assert pair.read("london", bean, "Paused", "QueueSize") == {"Paused": True, "QueueSize": 1}
-        pair.done("london", bean, "resume()")
+        assert pair.shows("london", "Paused", "QueueSize") == {"Paused": True, "QueueSize": 1}
+        pair.on("london", "resume()")
         client.ack(client.message())
 
 
 def test_figures_come_over_stomp_too(pair: ClassicSubject) -> None:
-    asked = "/queue/ActiveMQ.Statistics.Destination."
     with pair.client("london", "sync") as client:
-        client.send(ORDERS)
+        client.send(IN)
         client.subscribe("/temp-queue/figures", ack="auto", transformation="jms-map-json")
-        for number, name in enumerate((ORDERS, "nobody")):
+        for number, name in enumerate((IN, "nobody")):
             told = {"reply-to": "/temp-queue/figures", "correlation-id": f"c{number}"}
-            client.confirmed("SEND", destination=asked + name, **told)
-        told = client.message()
+            client.confirmed("SEND", destination=f"/queue/ActiveMQ.Statistics.Destination.{name}", **told)
+        said = client.message()
         client.nothing_for(0.3)
 
-    assert told.headers["correlation-id"] == "c0"
-    entries = json.loads(told.body)["map"]["entry"]
+    assert said.headers["correlation-id"] == "c0"
+    entries = json.loads(said.body)["map"]["entry"]
     assert {"string": "size", "long": 1} in entries
-    assert {"string": ["destinationName", f"queue://{ORDERS}"]} in entries
+    assert {"string": ["destinationName", f"queue://{IN}"]} in entries
 
 
 def test_without_its_bridge_copies_pile_up_and_its_counters_begin_anew(pair: ClassicSubject) -> None:
-    with pair.client("london") as client:
-        client.send(ORDERS)
-        pair.settled()
-        [before] = pair.bridges("london")
-        for _ in range(2):
-            pair.done("london", pair.network("london"), "stop()")
-        comes(lambda: pair.bridges("london"), [])
-        client.send(ORDERS)
+    pair.send(1)
+    pair.settled()
+    [before] = pair.bridges("london")
+    for _ in range(2):
+        pair.done("london", pair.network("london"), "stop()")
+    comes(lambda: pair.bridges("london"), [])
+    pair.send(1)
 
-    bean = pair.queue("london", pair.copied("london"))
-    assert pair.read("london", bean, "QueueSize", "ConsumerCount") == {"QueueSize": 1, "ConsumerCount": 0}
+    told = pair.shows("london", "QueueSize", "ConsumerCount", queue=pair.copied("london"))
+    assert told == {"QueueSize": 1, "ConsumerCount": 0}
     pair.done("london", pair.network("london"), "start()")
     pair.settled()
     [after] = pair.bridges("london")
     assert before["EnqueueCounter"] >= 1
     assert (after["EnqueueCounter"], after["DequeueCounter"], after["RemoteBrokerName"]) == (1, 1, "paris")
-    comes(lambda: pair.depth("paris", ORDERS), 2)
+    comes(lambda: pair.depth("paris", IN), 2)
 
 
 def test_a_broker_that_died_has_its_durable_messages_and_counts_from_zero(pair: ClassicSubject) -> None:
+    pair.send(3)
     with pair.client("london") as client:
-        for number in range(3):
-            client.send(ORDERS, n=str(number))
-        client.send(INVOICES, durable=False)
+        client.send(OUT, durable=False)
         pair.settled()
-        pair.done("london", pair.queue("london", ORDERS), "pause()")
+        pair.on("london", "pause()")
     pair.stage.kill("london")
     pair.stage.start("london")
     until(lambda: pair.bridges("london"), within_s=30)
 
-    names = ("QueueSize", "EnqueueCount", "DequeueCount", "ForwardCount", "Paused")
-    told = pair.read("london", pair.queue("london", ORDERS), *names)
+    told = pair.shows("london", "QueueSize", "EnqueueCount", "DequeueCount", "ForwardCount", "Paused")
     assert told == {"QueueSize": 3, "EnqueueCount": 0, "DequeueCount": 0, "ForwardCount": 0, "Paused": False}
-    assert pair.depth("london", INVOICES) == 0
+    assert (pair.depth("london", OUT), pair.depth("paris", IN)) == (0, 3)
     assert pair.read("london", pair.connector("london", "openwire"), "Started") == {"Started": True}
-    assert pair.depth("paris", ORDERS) == 3
+
+
+# a store that both share
+
+
+def filled(pair: StoreSubject, count: int = 3) -> list[str]:
+    """So many messages, and one that is not durable; the ids of all but that."""
+    durable = pair.send(count)
+    with pair.client("london") as client:
+        client.send(IN, durable=False)
+    return durable
+
+
+@SHARED
+def test_who_waits_runs_and_has_no_port_and_no_console(pair: StoreSubject) -> None:
+    assert (pair.locked(), [pair.runs(site) for site in SITES]) == (True, [True, True])
+    assert (pair.knocks("london"), pair.knocks("paris")) == (Connected, Closed)
+    assert (pair.answers("london"), pair.answers("paris")) == (True, False)
+    assert pair.read("london", pair.server("london"), "Slave") == {"Slave": False}
+
+    for _ in range(2):
+        pair.done("london", pair.connector("london", "stomp"), "stop()")
+
+    assert (pair.knocks("london"), pair.knocks("paris")) == (Closed, Closed)
+    assert (pair.locked(), pair.answers("london"), pair.answers("paris")) == (True, True, False)
+
+
+@SHARED
+def test_what_is_stopped_hands_over_what_is_durable_and_no_pause(pair: StoreSubject) -> None:
+    durable = filled(pair)
+    pair.on("london", "pause()")
+    pair.done("london", pair.connector("london", "stomp"), "stop()")
+
+    pair.stop("london")
+
+    pair.taken("paris")
+    told = pair.shows("paris", "Paused", "QueueSize", "EnqueueCount", "DequeueCount")
+    assert (pair.locked(), pair.answers("london"), pair.ids("paris")) == (True, False, durable)
+    assert told == {"Paused": False, "QueueSize": 3, "EnqueueCount": 0, "DequeueCount": 0}
+    until(lambda: not pair.runs("london"), within_s=TAKES_S)
+
+
+@SHARED
+def test_what_is_killed_leaves_it_to_who_waits_and_waits_itself_when_it_is_back(pair: StoreSubject) -> None:
+    durable = filled(pair)
+
+    pair.stage.kill("london")
+
+    assert not pair.runs("london")
+    pair.taken("paris")
+    pair.stage.start("london")
+    assert pair.runs("london")
+    assert (pair.ids("paris"), pair.knocks("london"), pair.answers("london")) == (durable, Closed, False)
+    with pair.client("paris") as client:
+        client.subscribe(IN)
+        client.ack(client.message())
+        until(lambda: pair.depth("paris", IN) == 2)
+
+
+@SHARED
+def test_a_store_that_nobody_has_is_locked_by_nobody(pair: StoreSubject) -> None:
+    durable = filled(pair)
+    pair.stage.kill("paris")
+    pair.stage.kill("london")
+    assert not pair.locked()
+
+    pair.stage.start("paris")
+
+    pair.taken("paris")
+    assert (pair.locked(), pair.ids("paris")) == (True, durable)
+
+
+# producers that write to both
+
+
+def own(pair: FanoutSubject, site: str) -> Gate:
+    """dr-ctl's own way in."""
+    place = pair.place(site)
+    return Gate(Address("127.0.0.1", place.ports["sync"]), place.login("agent"), None)
+
+
+def written(pair: FanoutSubject, *ids: str, to: tuple[str, ...] = SITES, body: str = "body", **headers: str) -> None:
+    for site in to:
+        with pair.client(site, "producers") as client:
+            for ident in ids:
+                client.send(IN, body, order_id=ident, **headers)
+
+
+def rows(pair: FanoutSubject, site: str) -> dict[str, dict[str, object]]:
+    return {row["StringProperties"]["order_id"]: row for row in pair.on(site, "browse()")}
+
+
+@NEXT_TO_EACH_OTHER
+def test_what_is_sent_to_both_is_the_same_by_the_producers_id_only(pair: FanoutSubject) -> None:
+    written(pair, "a", "b'c", "d")
+
+    told = {site: rows(pair, site) for site in SITES}
+
+    assert [list(each) for each in told.values()] == [["a", "b'c", "d"]] * 2
+    assert len({row["JMSMessageID"] for each in told.values() for row in each.values()}) == 6
+    assert all(row["JMSDeliveryMode"] == "PERSISTENT" for each in told.values() for row in each.values())
+    assert pair.on("paris", BY_SELECTOR, "order_id IN ('a','b''c','gone')") == 2
+    assert (list(rows(pair, "paris")), list(rows(pair, "london"))) == (["d"], ["a", "b'c", "d"])
+
+
+@NEXT_TO_EACH_OTHER
+def test_a_message_that_is_read_and_put_down_keeps_all_that_its_producer_said(pair: FanoutSubject) -> None:
+    said = {"priority": "7", "correlation-id": "c:1", "type": "order", "region": "north\\1"}
+    said |= {"expires": "4102444800000", "timestamp": "1700000000000", "reply-to": "/queue/answers"}
+    written(pair, "a", "b", to=("london",), body="ä: text", **said)
+
+    found = read(own(pair, "london"), IN, "order_id", {"a"})
+    put(own(pair, "paris"), IN, [*found.values()])
+
+    [here, there] = [rows(pair, site)["a"] for site in SITES]
+    same = ("Text", "JMSPriority", "JMSCorrelationID", "JMSType", "JMSExpiration", "JMSTimestamp", "JMSReplyTo")
+    assert [there[name] for name in same] == [here[name] for name in same]
+    assert [there[name] for name in same[:5]] == ["ä: text", 7, "c:1", "order", 4102444800000]
+    assert there["StringProperties"] == here["StringProperties"]
+    assert (there["JMSTimestamp"], there["JMSDeliveryMode"]) == ("2023-11-14T22:13:20Z", "PERSISTENT")
+    # Reading it left its queue as it was.
+    until(lambda: pair.shows("london", "ConsumerCount")["ConsumerCount"] == 0)
+    assert (pair.depth("london", IN), list(rows(pair, "london"))) == (2, ["a", "b"])
+
+
+@NEXT_TO_EACH_OTHER
+def test_bytes_stay_bytes(pair: FanoutSubject) -> None:
+    written(pair, "a", to=("london",), body="four", **{"content-length": "4"})
+
+    put(own(pair, "paris"), IN, [*read(own(pair, "london"), IN, "order_id", {"a"}).values()])
+
+    assert ["Text" in rows(pair, site)["a"] for site in SITES] == [False, False]
+    with pair.client("paris", "producers") as client:
+        client.subscribe(IN)
+        message = client.message()
+        assert (message.body, message.headers["content-length"]) == (b"four", "4")
+        client.ack(message)
+    until(lambda: not rows(pair, "paris"))

@@ -6,8 +6,7 @@ from dr_ctl.stomp_io.address import Login
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.document_queue import UPDATE_FILTERED
 from dr_ctl_lab.lab.kinds import CONTINUITY
-from tests.twin.plugin_subject import FLOWS, PluginSubject, bare
-from tests.twin.subject import SITES
+from tests.twin.subject import QUEUES, SITES, PluginSubject
 
 TOPOLOGY = CONTINUITY
 
@@ -32,8 +31,8 @@ def test_the_whole_look_of_the_product_reads_the_same_things(pair: PluginSubject
             "mirror": frozenset({"CORE", "AMQP"}),
         }
         assert [door.name for door in view.link.doors] == ["mirror"]
-        assert set(view.business) >= {*FLOWS, "DLQ", "ExpiryQueue"}
-        assert {flow.queue for flow in view.flows} >= {*FLOWS, "DLQ", "ExpiryQueue"}
+        assert set(view.business) >= {*QUEUES, "DLQ", "ExpiryQueue"}
+        assert {flow.queue for flow in view.flows} >= {*QUEUES, "DLQ", "ExpiryQueue"}
         assert view.service is not None
         assert (view.service.site_id, view.service.staging_ms, view.service.interval_ms) == (view.site, 500, 500.0)
         assert view.service.prefix == "continuity.cmd"
@@ -77,7 +76,7 @@ def test_what_is_not_there_is_forbidden_unless_all_of_it_is_asked_for(pair: Plug
     none = beans.documents("london")
 
     def read(bean: str, *names: str) -> dict[str, Any]:
-        return bare(pair.ask("london", type="read", mbean=bean, **({"attribute": list(names)} if names else {})))
+        return pair.ask("london", type="read", mbean=bean, **({"attribute": list(names)} if names else {}))
 
     forbidden = "Reading attribute Name is forbidden for MBean"
     assert read(ghost, "Name", "MessageCount") == failed(
@@ -87,10 +86,10 @@ def test_what_is_not_there_is_forbidden_unless_all_of_it_is_asked_for(pair: Plug
         "java.lang.Exception", f"Reading attribute Active is forbidden for MBean {server}", 403
     )
     assert read(ghost) == failed(NO_BEAN, ghost, 404)
-    assert bare(pair.execute("london", ghost, "pause()")) == failed(NO_BEAN, ghost, 404)
+    assert pair.execute("london", ghost, "pause()") == failed(NO_BEAN, ghost, 404)
     assert read(none, "Name") == failed(NO_BEAN, f"No MBean with pattern {none} found for reading attributes", 404)
     # These versions do not call by pattern.
-    assert bare(pair.execute("london", beans.all_queues("london"), "pause()")) == failed(
+    assert pair.execute("london", beans.all_queues("london"), "pause()") == failed(
         NO_BEAN, beans.all_queues("london"), 404
     )
     assert read("nonsense", "x") == failed(ILLEGAL, "Invalid object name. Key properties cannot be empty", 400)
@@ -99,7 +98,7 @@ def test_what_is_not_there_is_forbidden_unless_all_of_it_is_asked_for(pair: Plug
     text = f"ERROR: Reading attribute Nope is forbidden for MBean {server} (class java.lang.SecurityException)"
     assert told == {"Version": "2.11.0", "Nope": text}
     may = "canInvoke(java.lang.String,java.lang.String,[Ljava.lang.String;)"
-    asked = bare(pair.execute("london", beans.SECURITY, may, server, "createQueue", []))
+    asked = pair.execute("london", beans.SECURITY, may, server, "createQueue", [])
     assert asked == failed(NO_BEAN, beans.SECURITY, 404)
 
 
@@ -107,7 +106,7 @@ def test_operations_that_cannot_be_called_are_refused_in_the_same_words(pair: Pl
     server, service = pair.server("london"), pair.service("london")
 
     def call(bean: str, operation: str, *arguments: Any) -> dict[str, Any]:
-        return bare(pair.execute("london", bean, operation, *arguments))
+        return pair.execute("london", bean, operation, *arguments)
 
     assert call(server, "nope()") == failed(ILLEGAL, f"No operation nope found on MBean {server}", 400)
     text = f"No operation activateSite() on MBean {service} exists. Known signatures: (java.lang.Long)"
@@ -132,7 +131,7 @@ def test_a_document_is_created_once_changed_and_removed_and_is_no_flow(pair: Plu
     flows = len(pair.view("london").flows)
 
     first = pair.write("london", name, "dr_ctl_says = 'one ''two'''", address)
-    again = bare(pair.write("london", name, "dr_ctl_says = 'another'", address))
+    again = pair.write("london", name, "dr_ctl_says = 'another'", address)
 
     try:
         assert first["status"] == 200
@@ -147,8 +146,8 @@ def test_a_document_is_created_once_changed_and_removed_and_is_no_flow(pair: Plu
     finally:
         assert pair.execute("london", pair.server("london"), DESTROY, name, True)["status"] == 200
     gone = failed(NO_QUEUE, f"AMQ229017: Queue {name} does not exist", 500)
-    assert bare(pair.execute("london", pair.server("london"), DESTROY, name, True)) == gone
-    assert bare(pair.execute("london", pair.server("london"), UPDATE_FILTERED, *told)) == gone
+    assert pair.execute("london", pair.server("london"), DESTROY, name, True) == gone
+    assert pair.execute("london", pair.server("london"), UPDATE_FILTERED, *told) == gone
 
 
 def test_the_listings_tell_clients_bridges_and_receivers(pair: PluginSubject) -> None:

@@ -9,8 +9,7 @@ from dr_ctl.stomp_io.answers import Closed, Connected
 from dr_ctl.stomp_io.client import greet
 from dr_ctl.topologies.continuity import copies
 from dr_ctl_lab.lab.kinds import CONTINUITY
-from tests.twin.plugin_subject import ACTIVATE, DEACTIVATE, ID, PluginSubject, bare
-from tests.twin.subject import SITES, until
+from tests.twin.subject import ACTIVATE, DEACTIVATE, ID, SITES, PluginSubject, until
 
 TOPOLOGY = CONTINUITY
 
@@ -161,14 +160,14 @@ def test_activation_lets_clients_in_and_puts_the_peer_out(pair: PluginSubject) -
     assert isinstance(greet(at["london"].stomp, at["london"].app, None, timeout_s=5), Connected)
     assert isinstance(greet(at["paris"].stomp, at["paris"].app, None, timeout_s=5), Closed)
 
-    assert bare(pair.execute("paris", pair.service("paris"), ACTIVATE, 20_000)) == {"value": None, "status": 200}
+    assert pair.execute("paris", pair.service("paris"), ACTIVATE, 20_000) == {"value": None, "status": 200}
 
     until(lambda: pair.serving("paris") == (True, True))
     until(lambda: pair.serving("london") == (False, False))
     assert isinstance(greet(at["paris"].stomp, at["paris"].app, None, timeout_s=5), Connected)
     assert isinstance(greet(at["london"].stomp, at["london"].app, None, timeout_s=5), Closed)
     for _ in range(2):
-        assert bare(pair.execute("paris", pair.service("paris"), DEACTIVATE)) == {"value": None, "status": 200}
+        assert pair.execute("paris", pair.service("paris"), DEACTIVATE) == {"value": None, "status": 200}
     assert [pair.serving(site) for site in SITES] == [(False, False)] * 2
     assert not any(flow.target_bridge.started for flow in pair.view("paris").flows)
 

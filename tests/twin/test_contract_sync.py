@@ -19,9 +19,8 @@ from dr_ctl.topologies.brokersync.sync.standby import RealStandby
 from dr_ctl.topologies.common.consumed import Consumed, Word
 from dr_ctl_lab.twin.kinds import BROKERSYNC
 from tests.topologies.brokersync.sync.fakes import Q, Sites
-from tests.twin.classic_subject import ORDERS, ClassicSubject
 from tests.twin.conftest import BROKERS
-from tests.twin.subject import until
+from tests.twin.subject import IN, ClassicSubject, until
 
 TOPOLOGY = BROKERSYNC
 
@@ -79,19 +78,19 @@ class Brokers:
     def send(self, count: int) -> None:
         with self.subject.client("london") as client:
             for _ in range(count):
-                client.send(ORDERS)
+                client.send(IN)
 
     def consume(self, count: int) -> None:
         with self.subject.client("london") as client:
-            client.subscribe(ORDERS, **{"activemq.prefetchSize": "1"})
+            client.subscribe(IN, **{"activemq.prefetchSize": "1"})
             for _ in range(count):
                 client.confirmed("ACK", id=client.message().headers["ack"])
-        bean = self.subject.queue("london", ORDERS)
+        bean = self.subject.queue("london", IN)
         # What it held besides goes back to the queue once the broker has noticed that it is gone.
         until(lambda: self.subject.read("london", bean, "InFlightCount", "ConsumerCount") == NOBODY)
 
     def purge(self) -> None:
-        self.subject.done("london", self.subject.queue("london", ORDERS), "purge()")
+        self.subject.done("london", self.subject.queue("london", IN), "purge()")
 
     def ship(self, *, on: bool) -> None:
         self.subject.done("london", self.subject.network("london"), "start()" if on else "stop()")
@@ -100,7 +99,7 @@ class Brokers:
         (self.subject.stage.open_clients if on else self.subject.stage.close_clients)("london")
 
     def copies(self) -> int:
-        return self.subject.depth("paris", ORDERS)
+        return self.subject.depth("paris", IN)
 
 
 @pytest.fixture(params=["memory", "twin", BROKERS])

@@ -23,11 +23,12 @@ from dr_ctl_lab.twin.faults import Fault, FaultKind, When
 from dr_ctl_lab.twin.mirror.broker import MirrorBroker
 from dr_ctl_lab.twin.names import is_pattern, matches
 from tests.conftest import Command
-from tests.twin.matrix import Death, Died, at_calls, goals, serving
+from tests.twin.matrix import Death, at_calls, dies, done, goals, serving
 
 ALIKE = [f"load.{number}" for number in range(145, 205)]  # more than `LEAST` begin with load.1
 TOGETHER = beans.queues_beginning("london", "load.")
 BY_HAND = "load.203"
+MOVE, BACK = (("swapover", "--to", site) for site in ("paris", "london"))
 
 
 @pytest.fixture
@@ -45,44 +46,35 @@ def together(twin: PlayedTwin, verb: str) -> list[str]:
     return [bean for bean in asked(twin, verb) if is_pattern(bean)]
 
 
-def paused(twin: PlayedTwin, site: str = "london") -> set[str]:
-    broker = twin.host(site).broker
+def paused(twin: PlayedTwin) -> set[str]:
+    broker = twin.host("london").broker
     with broker.lock:
         return {name for name, queue in broker.queues.items() if queue.paused}
 
 
-def moves(dr_ctl: Command) -> None:
-    ended = dr_ctl("swapover", "--to", "paris", "--yes")
-    assert ended.code == 0, ended.document
+def test_those_that_begin_alike_are_paused_and_resumed_in_one_call_as_the_plan_has_it(
+    twin: PlayedTwin, dr_ctl: Command
+) -> None:
+    plan = dr_ctl(*MOVE, "--dry-run").document["data"]["plan"]
+    [calls] = [step["calls"] for step in plan["steps"] if step["verb"] == "quiesce"]
+    certain = [call for call in calls if call["when"] is None]
 
-
-def test_those_that_begin_alike_are_paused_and_resumed_in_one_call(twin: PlayedTwin, dr_ctl: Command) -> None:
-    moves(dr_ctl)
+    done(dr_ctl(*MOVE, "--yes"))
 
     assert (together(twin, "pause"), together(twin, "resume")) == ([TOGETHER], [TOGETHER])
     assert len(asked(twin, "pause")) == len(asked(twin, "resume")) < 10
     assert (paused(twin), serving(twin)) == (set(), ("paris",))
-
-
-def test_the_plan_has_the_call_as_it_goes_out(twin: PlayedTwin, dr_ctl: Command) -> None:
-    plan = dr_ctl("swapover", "--to", "paris", "--dry-run").document["data"]["plan"]
-    calls = {step["verb"]: step["calls"] for step in plan["steps"]}
-    certain = [call for call in calls["quiesce"] if call["when"] is None]
-    [of_all] = [call for call in certain if call["thing"] == "load.*"]
-
-    moves(dr_ctl)
-
     assert [call["bean"] for call in certain] == asked(twin, "pause")
-    assert of_all["about"] == "pause the 60 queues whose names begin with load. at london"
-    [left] = [call for call in calls["quiesce"] if call["when"] and "left it out" in call["when"]]
-    assert left["at_most"] == len(ALIKE)
+    [of_all] = [call["about"] for call in certain if call["thing"] == "load.*"]
+    assert of_all == "pause the 60 queues whose names begin with load. at london"
+    assert [call["at_most"] for call in calls if call["when"] and "left it out" in call["when"]] == [len(ALIKE)]
 
 
 def test_no_call_is_of_a_queue_that_somebody_paused(twin: PlayedTwin, dr_ctl: Command) -> None:
     twin.pause("london", BY_HAND)
     theirs = beans.queue("london", BY_HAND, "anycast", BY_HAND)
 
-    moves(dr_ctl)
+    done(dr_ctl(*MOVE, "--yes"))
 
     assert together(twin, "pause") == [beans.queues_beginning("london", "load.1")]
     assert not [bean for verb in ("pause", "resume") for bean in asked(twin, verb) if matches(bean, theirs)]
@@ -94,7 +86,7 @@ def test_older_brokers_are_asked_for_each_queue(
 ) -> None:
     monkeypatch.setattr(MirrorBroker, "version", "2.49.0")
 
-    moves(dr_ctl)
+    done(dr_ctl(*MOVE, "--yes"))
 
     assert (together(twin, "pause"), paused(twin)) == ([], set())
     assert len(asked(twin, "pause")) == len(asked(twin, "resume")) > len(ALIKE)
@@ -107,7 +99,7 @@ def test_a_call_for_all_that_is_lost_is_looked_after(
 ) -> None:
     twin.host("london").faults.add(Fault(kind, When(operation=verb, bean="load.*")))
 
-    moves(dr_ctl)
+    done(dr_ctl(*MOVE, "--yes"))
 
     one_by_one = [bean for bean in asked(twin, verb) if not is_pattern(bean) and "load." in bean]
     assert len(one_by_one) == (len(ALIKE) if kind is FaultKind.RESET else 0)
@@ -115,24 +107,18 @@ def test_a_call_for_all_that_is_lost_is_looked_after(
 
 
 PAUSE, RESUME = 1, 3  # requests
+SOME = [(PAUSE, True, "resume"), (PAUSE, True, "abort"), (RESUME, False, "resume"), (RESUME, True, "abort")]
+OTHERS = [(PAUSE, False, "resume"), (PAUSE, False, "abort"), (RESUME, True, "resume"), (RESUME, False, "abort")]
 
 
 @pytest.mark.parametrize(
-    ("at", "after", "repair"),
-    [
-        *((PAUSE, True, "resume"), (PAUSE, True, "abort"), (RESUME, False, "resume"), (RESUME, True, "abort")),
-        *(pytest.param(*each, marks=pytest.mark.deep) for each in ((PAUSE, False, "resume"), (PAUSE, False, "abort"))),
-        *(pytest.param(*each, marks=pytest.mark.deep) for each in ((RESUME, True, "resume"), (RESUME, False, "abort"))),
-    ],
+    ("at", "after", "repair"), [*SOME, *(pytest.param(*each, marks=pytest.mark.deep) for each in OTHERS)]
 )
 def test_a_run_that_is_killed_at_it_leaves_no_queue_paused(
-    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, at: int, after: bool, repair: str
+    twin: PlayedTwin, dr_ctl: Command, at: int, after: bool, repair: str
 ) -> None:
     twin.pause("london", BY_HAND)
-    with monkeypatch.context() as patch:
-        Death(at, after=after).strike(patch)
-        with pytest.raises(Died):
-            dr_ctl("swapover", "--to", "paris", "--yes")
+    dies(dr_ctl, *MOVE, by=Death(at, after=after))
     held = paused(twin)
 
     ended = dr_ctl(repair, "--yes")
@@ -146,10 +132,9 @@ def test_a_drain_that_fails_leaves_no_queue_paused(twin: PlayedTwin, dr_ctl: Com
     twin.pause("london", BY_HAND)
     twin.host("paris").faults.add(Fault(FaultKind.LIE, When(), None, attribute="PendingMirrorAcks", value=3))
 
-    ended = dr_ctl("swapover", "--to", "paris", "--yes", "--timeout", "1s")
+    ended = dr_ctl(*MOVE, "--yes", "--timeout", "1s")
 
-    assert ended.code == 24, ended.document
-    assert (paused(twin), serving(twin)) == ({BY_HAND}, ("london",))
+    assert (ended.code, paused(twin), serving(twin)) == (24, {BY_HAND}, ("london",)), ended.document
 
 
 def test_one_that_is_created_meanwhile_is_written_down_and_resumed(
@@ -166,10 +151,9 @@ def test_one_that_is_created_meanwhile_is_written_down_and_resumed(
             locks = [queue.user for name, queue in broker.queues.items() if name.startswith("dr-ctl.lock.")]
             noted.extend(name for text in locks for names in json.loads(text)["paused"].values() for name in names)
 
-    with monkeypatch.context() as patch:
-        at_calls(patch, Goal.PAUSE, late, first=True)
-        at_calls(patch, Goal.CLOSE, late, first=True)
-        moves(dr_ctl)
+    for goal in (Goal.PAUSE, Goal.CLOSE):
+        at_calls(monkeypatch, goal, late, first=True)
+    done(dr_ctl(*MOVE, "--yes"))
 
     assert {"load.300", *ALIKE} <= set(noted)
     assert paused(twin) == set()
@@ -180,7 +164,7 @@ def test_while_clients_are_out_no_look_asks_for_all_figures_of_all_queues(
 ) -> None:
     """From the first call of the fence to the opening one; the lasting fence is lifted in between. Each figure costs a
     broker of ten thousand queues a tenth of a second."""
-    moves(dr_ctl)  # london's roles are kept out from then on
+    done(dr_ctl(*MOVE, "--yes"))  # london's roles are kept out from then on
     look, sent, whole = access.look, goals(monkeypatch), list[int]()
 
     def looked(*arguments: Any, **more: Any) -> BrokerView:
@@ -191,9 +175,8 @@ def test_while_clients_are_out_no_look_asks_for_all_figures_of_all_queues(
 
     monkeypatch.setattr(access, "look", looked)
 
-    ended = dr_ctl("swapover", "--to", "london", "--yes")
+    done(dr_ctl(*BACK, "--yes"))
 
-    assert ended.code == 0, ended.document
     assert {Goal.CLOSE, Goal.SHUT_OUT, Goal.ADMIT, Goal.OPEN} <= {each for request in sent for each in request}
     assert whole == []
 
