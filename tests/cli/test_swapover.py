@@ -55,11 +55,12 @@ def test_what_clients_hold_is_not_told_by_a_sum(
     assert installation.settable == before
 
 
-def test_a_dry_run_shows_the_very_plan_and_leaves_no_trace(
+def test_a_dry_run_shows_the_very_plan_and_looking_leaves_no_trace(
     dr_ctl: Shell, installation: Installation, person: Callable[[str], Terminal]
 ) -> None:
     person("").at_question = pytest.fail
 
+    assert [dr_ctl(word).code for word in ("status", "validate")] == [0, 0]
     dry = swapover(dr_ctl, "--dry-run")
     shown = dr_ctl("plan", "swapover", "--to", "paris", "--json", "--out", "plan.json")
 
