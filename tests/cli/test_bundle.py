@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import html
 import json
 import os
 import subprocess
@@ -24,82 +25,42 @@ from dr_ctl.rpo.history.row import Row
 from dr_ctl_lab.twin.console import ADMIN
 from tests.cli.conftest import Shell
 from tests.cli.installation import NOT_NOW, Installation
-from tests.cli.moving import swapover
 from tests.report.scribe import NAME, cut_off, done
 
 WORD = "pa55\"w&rd-über<alles>/'x"
 TOKENS = ("t0ken-of-a-hook", "t0ken-of-spark", "t0ken-of-an-address", "t0ken-of-a-command")
 BEGAN = datetime(2026, 11, 21, 2, 0, tzinfo=UTC)  # of the scribe's runs
-FORMS: Mapping[str, dict[str, Any]] = {
+WAYS: Mapping[str, dict[str, Any]] = {
     "env": {"env": "DR_CTL_TEST_WORD"},
     "file": {"file": "word"},
     "plain": {"plain": WORD},
-    "command": {"command": ["./word.sh", "--token", TOKENS[3]]},
+    "command": {"command": ["sh", "-c", "cat word", TOKENS[3]]},
 }
-
-
-def unpacked(path: Path) -> dict[str, bytes]:
-    with tarfile.open(path) as archive:
-        members = archive.getmembers()
-        assert {each.mode for each in members} == {0o600}
-        read = {each.name: archive.extractfile(each) for each in members}
-        return {name: file.read() for name, file in read.items() if file is not None}
+LOGIN = base64.b64encode(f"{ADMIN}:{WORD}".encode()).decode()
+SEARCHED = [
+    *(WORD, LOGIN, base64.b64encode(WORD.encode()).decode(), WORD.encode("ascii", "backslashreplace").decode()),
+    *(json.dumps(WORD)[1:-1], json.dumps(WORD, ensure_ascii=False)[1:-1], repr(WORD)[1:-1]),
+    *(quote(WORD, safe=""), html.escape(WORD)),
+]
 
 
 def bundled(dr_ctl: Shell, *words: str) -> tuple[dict[str, Any], dict[str, bytes]]:
     """The command's document, and the bundle's files by their names in the run's folder."""
     ended = dr_ctl("runs", "bundle", *words, "--json")
     assert ended.code == 0, ended.out
-    run = ended.document["run"]
-    parts = unpacked(dr_ctl.folder / ended.document["data"]["bundle"])
-    return ended.document, {name.removeprefix(f"{run}/"): content for name, content in parts.items()}
-
-
-def words_of(content: bytes) -> bytes:
-    """The texts in a file of the history, which are packed there."""
-    table = pq.read_table(BytesIO(content))
-    return repr([table.column(name).unique().to_pylist() for name in ("pair", "kind", "name", "start")]).encode()
-
-
-def test_no_byte_of_it_tells_a_password_in_any_form(
-    dr_ctl: Shell, installation: Installation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    installation.password(WORD)
-    monkeypatch.setenv("DR_CTL_TEST_WORD", WORD)
-    (dr_ctl.folder / "word").write_text(f"{WORD}\n", encoding="utf-8")
-    more = {
-        "hooks": {"tell": {"run": ["true", "--token", TOKENS[0]]}},
-        "after": [{"run": ["true", f"--auth={TOKENS[0]}"], "on": ["ok"]}],
-        "spark": {"master": f"sc://ada:{TOKENS[2]}@127.0.0.1:9/;token={TOKENS[2]}", "conf": {"fs.key": TOKENS[1]}},
-    }
-    dr_ctl.settings(*installation.urls.values(), FORMS["env"], drain={"poll": "5ms"}, **more)
-    began = system().now()
-    write([look(began - timedelta(minutes=5))], dr_ctl.folder / "history")
-    assert swapover(dr_ctl, "--yes").code == 0
-
-    escaped = json.dumps(WORD)[1:-1], json.dumps(WORD, ensure_ascii=False)[1:-1], quote(WORD, safe="")
-    login = base64.b64encode(f"{ADMIN}:{WORD}".encode()).decode()
-    searched = [each.encode() for each in (WORD, *escaped, login, base64.b64encode(WORD.encode()).decode(), *TOKENS)]
-    for form, secret in FORMS.items():
-        dr_ctl.settings(*installation.urls.values(), secret, drain={"poll": "5ms"}, **more)
-
-        document, parts = bundled(dr_ctl, "--out", f"{form}.tar.gz")
-
-        assert {"plan.json", "journal.jsonl", "result.json", "report.html", "settings.yaml"} < parts.keys()
-        looks = [name for name in parts if name.endswith(".parquet")]
-        assert len(looks) == 1
-        readable = {**parts, looks[0]: parts[looks[0]] + words_of(parts[looks[0]])}
-        assert [(name, each) for name, content in readable.items() for each in searched if each in content] == []
-        assert document["findings"] == []
-        packed = (dr_ctl.folder / f"{form}.tar.gz").read_bytes()
-        assert [each for each in searched if each in packed] == []
+    parts = {}
+    with tarfile.open(dr_ctl.folder / ended.document["data"]["bundle"]) as archive:
+        for member in archive.getmembers():
+            assert member.mode == 0o600
+            if (file := archive.extractfile(member)) is not None:
+                parts[member.name.removeprefix(f"{ended.document['run']}/")] = file.read()
+    return ended.document, parts
 
 
 def test_the_settings_in_it_say_what_they_may(dr_ctl: Shell) -> None:
     done(dr_ctl.run())
-    secret = {"plain": WORD}
     more = {"spark": {"master": "local[2]", "conf": {"spark.ui.enabled": "false"}}, "drain": {"timeout": "30s"}}
-    dr_ctl.settings(password=secret, **more)
+    dr_ctl.settings(password={"plain": WORD}, **more)
 
     settings = yaml.safe_load(bundled(dr_ctl)[1]["settings.yaml"])
 
@@ -115,13 +76,12 @@ def test_a_file_with_a_password_in_it_stays_here_and_that_is_told(dr_ctl: Shell,
     done(folder)
     dr_ctl.settings(nobody, nobody, {"plain": WORD})
     with (folder / "plan.json").open("a", encoding="utf-8") as file:
-        file.write(json.dumps({"why": f"Basic {base64.b64encode(f'{ADMIN}:{WORD}'.encode()).decode()}"}))
+        file.write(json.dumps({"why": f"Basic {LOGIN}"}))
 
     document, parts = bundled(dr_ctl)
 
-    assert [each["text"] for each in document["findings"] if "plan.json" in each["text"]] == [
-        "plan.json was left out: a password of the settings stands in it"
-    ]
+    [text] = [each["text"] for each in document["findings"] if "plan.json" in each["text"]]
+    assert text == "plan.json was left out: a password of the settings stands in it"
     assert "plan.json" not in parts
     assert "plan.json was left out" in " ".join(json.loads(parts["bundle.json"])["left_out"])
 
@@ -169,6 +129,7 @@ def test_an_open_run_without_settings_is_bundled_and_what_is_missing_told(dr_ctl
     assert {*parts} == {"bundle.json", "plan.json", "journal.jsonl", "report.html", "versions.json"}
     assert [each["id"] for each in document["findings"]] == ["DR-BUNDLE-001"]
     assert json.loads(parts["bundle.json"])["verified"]["verdict"] == "open"
+    assert dr_ctl("runs", "bundle", "--out", "nowhere/b.tar.gz").code == 2
 
 
 def test_settings_that_cannot_be_read_keep_nobody_from_a_bundle(dr_ctl: Shell) -> None:
@@ -182,25 +143,8 @@ def test_settings_that_cannot_be_read_keep_nobody_from_a_bundle(dr_ctl: Shell) -
     assert [name for name, content in parts.items() if WORD.encode() in content] == []
 
 
-def test_a_bundle_that_cannot_be_written_is_a_mistake(dr_ctl: Shell) -> None:
-    done(dr_ctl.run())
-
-    assert dr_ctl("runs", "bundle", "--out", "nowhere/b.tar.gz").code == 2
-
-
 def look(at: datetime) -> Row:
     return Row(ts=at, site="london", pair="orders-1", kind="site", name="serving", start="s1")
-
-
-SPOKEN = "xyl0ph0n-über-Alles"
-TOKEN = base64.b64encode(f"{ADMIN}:{SPOKEN}".encode()).decode()
-# The ways to give a password, of which `word` is the file.
-WAYS: Mapping[str, dict[str, Any]] = {
-    "env": {"env": "DR_CTL_TEST_WORD"},
-    "file": {"file": "word"},
-    "command": {"command": ["cat", "word"]},
-    "plain": {"plain": SPOKEN},
-}
 
 
 COMMANDS = [
@@ -219,8 +163,7 @@ def told_anywhere(dr_ctl: Shell, texts: list[str]) -> list[str]:
     kept = [path for path in (*dr_ctl.state.rglob("*"), dr_ctl.folder / "plan.json") if path.is_file()]
     places = {path.name: path.read_text(encoding="utf-8") for path in kept}
     places |= {f"output {number}": text for number, text in enumerate(texts)}
-    escaped = SPOKEN.encode("ascii", "backslashreplace").decode()
-    return [place for place, text in places.items() if any(each in text for each in (SPOKEN, escaped, TOKEN))]
+    return [place for place, text in places.items() if any(each in text for each in SEARCHED)]
 
 
 def everything(dr_ctl: Shell) -> list[str]:
@@ -233,57 +176,62 @@ def everything(dr_ctl: Shell) -> list[str]:
     return printed
 
 
-def test_it_is_not_told_where_brokers_do_not_answer(dr_ctl: Shell, nobody: str) -> None:
-    dr_ctl.settings(nobody, nobody, {"plain": SPOKEN})
-
-    printed = everything(dr_ctl)
-
-    assert any("connection refused" in text for text in printed)
-    assert told_anywhere(dr_ctl, printed) == []
-
-
 @pytest.mark.parametrize("way", WAYS)
-def test_it_is_used_in_a_whole_run_and_not_kept(
+def test_it_is_used_in_a_whole_run_and_neither_kept_nor_bundled(
     dr_ctl: Shell, installation: Installation, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
-    installation.password(SPOKEN)
-    monkeypatch.setenv("DR_CTL_TEST_WORD", SPOKEN)
-    (dr_ctl.folder / "word").write_text(f"{SPOKEN}\n", encoding="utf-8")
-    dr_ctl.settings(*installation.urls.values(), WAYS[way])
-
-    printed = everything(dr_ctl)
-
-    assert installation.london.logins == installation.paris.logins == {f"Basic {TOKEN}"}
-    assert {"plan.json", "journal.jsonl", "result.json", "report.html"} <= {
-        path.name for path in dr_ctl.state.rglob("*")
+    installation.password(WORD)
+    monkeypatch.setenv("DR_CTL_TEST_WORD", WORD)
+    (dr_ctl.folder / "word").write_text(f"{WORD}\n", encoding="utf-8")
+    more = {
+        "hooks": {"tell": {"run": ["true", "--token", TOKENS[0]]}},
+        "after": [{"run": ["true", f"--auth={TOKENS[0]}"], "on": ["ok"]}],
+        "spark": {"master": f"sc://ada:{TOKENS[2]}@127.0.0.1:9/;token={TOKENS[2]}", "conf": {"fs.key": TOKENS[1]}},
     }
-    assert told_anywhere(dr_ctl, printed) == []
-
-
-def test_it_is_not_told_where_a_broker_answers_with_an_error(dr_ctl: Shell, installation: Installation) -> None:
-    installation.password(SPOKEN)
-    dr_ctl.settings(*installation.urls.values(), {"plain": SPOKEN})
-    installation.london.instead["read"] = NOT_NOW
+    dr_ctl.settings(*installation.urls.values(), WAYS[way], drain={"poll": "5ms"}, **more)
+    write([look(system().now() - timedelta(minutes=5))], dr_ctl.folder / "history")
 
     printed = everything(dr_ctl)
+    document, parts = bundled(dr_ctl)
 
-    assert any("not now" in text for text in printed)
+    assert installation.london.logins == installation.paris.logins == {f"Basic {LOGIN}"}
     assert told_anywhere(dr_ctl, printed) == []
+    assert {"plan.json", "journal.jsonl", "result.json", "report.html", "settings.yaml"} < parts.keys()
+    [looks] = [name for name in parts if name.endswith(".parquet")]
+    table = pq.read_table(BytesIO(parts[looks]))  # the texts in it are packed
+    parts["texts"] = repr([table.column(name).to_pylist() for name in ("pair", "kind", "name", "start")]).encode()
+    parts["all"] = (dr_ctl.folder / document["data"]["bundle"]).read_bytes()
+    words = [each.encode() for each in (*SEARCHED, *TOKENS)]
+    assert [(name, each) for name, content in parts.items() for each in words if each in content] == []
+    assert document["findings"] == []
+
+
+def test_it_is_not_told_where_a_broker_answers_with_an_error_or_not_at_all(
+    dr_ctl: Shell, installation: Installation, nobody: str
+) -> None:
+    installation.password(WORD)
+    for urls, says in ((installation.urls.values(), "not now"), ((nobody, nobody), "connection refused")):
+        dr_ctl.settings(*urls, {"plain": WORD})
+        installation.london.instead["read"] = NOT_NOW
+
+        printed = everything(dr_ctl)
+
+        assert any(says in text for text in printed)
+        assert told_anywhere(dr_ctl, printed) == []
 
 
 @pytest.mark.parametrize(
     "damage",
     [
-        {"plain": SPOKEN, "env": "A"},
-        {"plain": [SPOKEN]},
-        {"plian": SPOKEN},
-        {"command": ["sh", "-c", f"echo {SPOKEN} >&2; exit 3"]},
+        {"plain": WORD, "env": "A"},
+        {"plain": [WORD]},
+        {"plian": WORD},
+        {"command": ["sh", "-c", "cat word >&2; exit 3"]},
         {"file": "word", "command": ["cat", "word"]},
     ],
-    ids=["two forms", "not a text", "misspelt", "a command that fails", "two forms without the word"],
 )
 def test_it_is_not_told_where_the_settings_are_wrong(dr_ctl: Shell, nobody: str, damage: dict[str, Any]) -> None:
-    (dr_ctl.folder / "word").write_text(f"{SPOKEN}\n", encoding="utf-8")
+    (dr_ctl.folder / "word").write_text(f"{WORD}\n", encoding="utf-8")
     dr_ctl.settings(nobody, nobody, damage)
 
     printed = everything(dr_ctl)
