@@ -15,25 +15,17 @@ from tests.cli.installation import Installation, Sites
 from tests.cli.test_help import whole, why_not
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-COMMANDS = {
-    "ci-check.sh",
-    "importer.sh",
-    "incident.sh",
-    "min-acks",
-    "planned-move.sh",
-    "rehearsal.sh",
-    "tell.sh",
-}
+COMMANDS = {"ci-check.sh", "importer.sh", "incident.sh", "min-acks", "planned-move.sh", "rehearsal.sh", "tell.sh"}
 
 
-def carried_out(dr_ctl: Shell, name: str, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """An example as an operator's shell runs it, in the folder of the settings."""
-    programs = f"{Path(sys.executable).parent}{os.pathsep}{variables.pop('first', '')}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": programs, **variables}
+def carried_out(
+    dr_ctl: Shell, name: str, *words: str, programs: Path = Path(sys.executable).parent, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """An example as an operator's shell runs it, in the folder of the settings; `programs` is where dr-ctl is."""
     return subprocess.run(
         [EXAMPLES / name, *words],
         cwd=dr_ctl.folder,
-        env=environment,
+        env={**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", **variables},
         capture_output=True,
         text=True,
         timeout=60,
@@ -76,26 +68,13 @@ case "$*" in {words}* | "--quiet {words}"*) echo '{{"summary": "as dr-ctl says"}
 """
 
 
-def stub(dr_ctl: Shell, words: str, code: int) -> str:
-    """A dr-ctl that ends so where it is called with these words, and well else; gives its folder."""
-    folder = dr_ctl.folder / "stub"
-    folder.mkdir()
-    program = folder / "dr-ctl"
-    program.write_text(STUB.format(words=words, code=code), encoding="utf-8")
-    program.chmod(0o755)
-    return str(folder)
-
-
 def with_stub(dr_ctl: Shell, name: str, *words: str, at: str, code: int) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [EXAMPLES / name, *words],
-        cwd=dr_ctl.folder,
-        env={**os.environ, "PATH": f"{stub(dr_ctl, at, code)}{os.pathsep}{os.environ['PATH']}"},
-        capture_output=True,
-        text=True,
-        timeout=20,
-        check=False,
-    )
+    """With a dr-ctl that ends so where it is called with these words, and well else."""
+    program = dr_ctl.folder / "stub" / "dr-ctl"
+    program.parent.mkdir()
+    program.write_text(STUB.format(words=at, code=code), encoding="utf-8")
+    program.chmod(0o755)
+    return carried_out(dr_ctl, name, *words, programs=program.parent)
 
 
 @pytest.mark.parametrize(
@@ -139,6 +118,7 @@ def test_an_incident_is_told_to_a_person_with_the_words_of_its_end(dr_ctl: Shell
     assert ended.stdout.endswith(": as dr-ctl says\n")
 
 
+@pytest.mark.wire
 @pytest.mark.deep
 def test_a_planned_move_of_real_commands(dr_ctl: Shell, installation: Installation) -> None:
     ended = carried_out(dr_ctl, "planned-move.sh", "paris", "CHG-1")
@@ -152,6 +132,7 @@ def test_a_planned_move_of_real_commands(dr_ctl: Shell, installation: Installati
     assert run["reason"] == "CHG-1"
 
 
+@pytest.mark.wire
 @pytest.mark.deep
 def test_an_incident_of_real_commands_accepts_no_loss_by_itself(dr_ctl: Shell, sites: Sites) -> None:
     alive = carried_out(dr_ctl, "incident.sh", "paris")
@@ -162,6 +143,7 @@ def test_an_incident_of_real_commands_accepts_no_loss_by_itself(dr_ctl: Shell, s
     assert not sites.paris.open
 
 
+@pytest.mark.wire
 @pytest.mark.deep
 def test_a_rehearsal_of_real_commands(dr_ctl: Shell, sites: Sites) -> None:
     doors = {site.name: "stomp://{}:{}".format(*site.host.stomp) for site in sites.sites}
@@ -205,58 +187,11 @@ def test_the_tasks_of_a_playbook_judge_what_the_commands_answer(dr_ctl: Shell, i
     assert changed == [False, True, False, False, False, False]
 
 
-UNITS = sorted(each.name for each in EXAMPLES.iterdir() if each.suffix in (".service", ".timer"))
-
-
-@pytest.mark.parametrize("unit", UNITS)
-def test_a_unit_is_made_of_sections_and_keys(unit: str) -> None:
-    rows = (EXAMPLES / unit).read_text(encoding="utf-8").splitlines()
+@pytest.mark.parametrize("unit", sorted(each for each in EXAMPLES.iterdir() if each.suffix in (".service", ".timer")))
+def test_a_unit_is_made_of_sections_and_keys(unit: Path) -> None:
+    rows = unit.read_text(encoding="utf-8").splitlines()
 
     heads = [row for row in rows if row.startswith("[")]
     assert heads[0] == "[Unit]"
     assert set(heads) <= {"[Unit]", "[Service]", "[Timer]", "[Install]"}
     assert all(not row or row[0] in "#[" or "=" in row for row in rows)
-
-
-OWN = """\
-runbook: swapover
-about: Ours, with a patient quiesce.
-steps:
-  - observe: both
-  - check: swapover
-  - quiesce: {site: serving, within: 90s}
-  - fence: serving
-  - drain: {to: target}
-  - verify: {to: target}
-  - point-of-no-return: {}
-  - activate: target
-  - probe: target
-"""
-
-
-@pytest.fixture
-def own(dr_ctl: Shell, nobody: str) -> Path:
-    """A folder of runbooks of the installation's own."""
-    dr_ctl.settings(nobody, nobody, runbooks="./books")
-    folder = dr_ctl.folder / "books"
-    folder.mkdir()
-    (folder / "swapover.yaml").write_text(OWN, encoding="utf-8")
-    return folder
-
-
-def test_a_file_that_is_no_text_is_not_shown(dr_ctl: Shell, own: Path) -> None:
-    (own / "failover.yaml").write_bytes(b"\xff\xfe")
-
-    ended = dr_ctl("runbook", "show", "failover", "--json")
-
-    assert (ended.code, ended.document["outcome"]) == (2, "usage")
-    assert "failover.yaml" in ended.document["summary"]
-
-
-def test_an_empty_folder_has_no_runbook_to_run(dr_ctl: Shell, own: Path) -> None:
-    (own / "swapover.yaml").unlink()
-
-    ended = dr_ctl("swapover", "--to", "paris", "--yes", "--json")
-
-    assert (ended.code, ended.document["summary"]) == (2, f"no runbook for swapover in {own}")
-    assert dr_ctl("runbook", "list", "--json").document["data"]["runbooks"] == []
