@@ -19,6 +19,7 @@ from dr_ctl.application.opened import Opened
 from dr_ctl.application.price import FailoverPrice
 from dr_ctl.application.question import Question
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity, some
+from dr_ctl.core.printable import if_known
 from dr_ctl.engine.ending import price_text
 from dr_ctl.engine.entries import is_held
 from dr_ctl.engine.findings import NO_ANSWER, NODES_NOT_NAMED, SOURCE_SILENT
@@ -211,6 +212,7 @@ class Judge:
                 text = f"not ready: the link of {', '.join(away)} is not attached"
                 return Verdict(ask.operation, ask.target, text, ExitCode.PRECHECK_FAILED, (), decided.findings)
             needs = (*needs, *self._longer())
+        stuck = [each for each in self.links if each.site == decided.source and each.outflow and each.rate == 0]
         if unread and ask.operation != FAILOVER:
             text = f"unknown: not read at {unread[0].where}: {unread[0].name}"
             return Verdict(ask.operation, ask.target, text, ExitCode.UNKNOWN, (), decided.findings)
@@ -221,6 +223,9 @@ class Judge:
             text += "; nothing is owed, " + ("a swapover does the same" if same else f"it takes {ask.target} in first")
         if ask.operation == FAILOVER and all(role is Role.STANDBY for role in self.seen.roles.values()):
             text += "; both sites answer: `dr-ctl status` names the command that opens one without a failover"
+        if ask.operation in (SWAPOVER, FAILBACK) and stuck:
+            waits = some([f"{if_known(each.outflow)} to ship from {each.site}/{each.pair}" for each in stuck])
+            text += f"; {waits}, and none moved in this look: a move whose drain does not end is put back"
         if ask.operation == SWAPOVER and is_split(self.seen):
             served = by_site(self.seen.units)
             text += f"; moves {some(served.get(decided.source, []))}, and {ask.target} serves the others already"
