@@ -2,11 +2,14 @@
 killed on the way, a site lost, replaced, taken in again. The ledger of the clients judges."""
 
 import os
+import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import pytest
 
@@ -23,7 +26,6 @@ from dr_ctl_lab.lab.traffic import Load
 from dr_ctl_lab.played import PlayedTwin
 from tests.broker.driving import Ended, Operator, Stage, accepting, end_all, killed_at, recorded, until
 from tests.conftest import Command
-from tests.topologies.brokersync.real import Agents
 from tests.topologies.continuity.plugin import needs_plugin
 from tests.twin.conftest import prompt
 
@@ -261,3 +263,33 @@ def came_to_rest(stage: Stage, traffic: Load) -> Verdict:
         traffic.wait_until(lambda now: idle(now) or now.consumed > consumed, what="one more is consumed")  # noqa: B023
     traffic.slow_down(WORK_MS)
     return traffic.ledger.verdict()
+
+
+class Agents:
+    """The agent as a service manager keeps it: it ends when its site serves no more, and is started again."""
+
+    def __init__(self, operator: Operator) -> None:
+        self._operator = operator
+        self._over = threading.Event()
+        self._now: subprocess.Popen[str] | None = None
+        self._thread = threading.Thread(target=self._keep, name="agents")
+        self.ends: list[int] = []
+
+    def _keep(self) -> None:
+        while not self._over.is_set():
+            self._now = self._operator.start("sync")
+            self._now.communicate()
+            self.ends.append(self._now.returncode)
+            self._over.wait(0.2)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        if self._now is not None:
+            self._now.terminate()
+        self._thread.join(30)

@@ -2,20 +2,23 @@
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
 import yaml
 
-from dr_ctl_lab.lab.artemis.bridges import AGENT, CLIENTS, IDS, ORIGIN, TEXT
+from dr_ctl_lab.lab.artemis.bridges import AGENT, CLIENTS, IDS, ORIGIN, TEXT, BridgesAdmin
 from dr_ctl_lab.lab.clients.client import Speaks, Traits
+from dr_ctl_lab.lab.ids import IdStore
 from dr_ctl_lab.lab.kinds import BRIDGES
 from dr_ctl_lab.lab.lab import Lab
+from dr_ctl_lab.lab.ledger import Verdict
 from tests.broker.driving import Ended, Operator, end_all, execute, send_as_client, send_speaking, until
-from tests.topologies.bridges.real import QUEUES, admin, assert_clean, ids, shipped
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
+QUEUES = ("FOO", "BAR", "BAZ")
 RATE = 100 * len(QUEUES)
 SWAPOVER = ("swapover", "--to", "paris", "--yes")
 
@@ -282,3 +285,42 @@ def test_the_page_can_be_pasted(tmp_path: Path) -> None:
     assert [each.code for each in steps] == [0] * 5, [each.told for each in steps if each.code]
     assert [each["text"] for each in steps[2].document["findings"] if each["severity"] == "error"] == []
     assert steps[-1].document["summary"] == "paris serves"
+
+
+def admin(lab: Lab, site: str) -> BridgesAdmin:
+    return BridgesAdmin(lab.site(site))
+
+
+def ids(lab: Lab, site: str) -> set[tuple[str, str]]:
+    """All that a site's store knows as processed."""
+    store = IdStore(lab.id_store(site))
+    try:
+        return store.every()
+    finally:
+        store.close()
+
+
+def shipped(lab: Lab, *sites: str) -> bool:
+    """Nothing of these sites is under way, and all ids that arrived anywhere are in a store."""
+    depths = {site: lab.admin(site).depths() for site in ("london", "paris")}
+    held = [count for site in sites for name, count in depths[site].items() if name.startswith("mirror.")]
+    return not any(held) and not any(told[IDS] for told in depths.values())
+
+
+def assert_clean(verdict: Verdict) -> None:
+    """Nothing lost, nothing worked on twice, and the queues were seen empty."""
+    assert verdict.drained
+    assert (verdict.lost, verdict.duplicates, verdict.redelivered, verdict.unexpected) == ((), (), (), ())
+
+
+@pytest.fixture
+def bridges_lab(tmp_path: Path) -> Iterator[Lab]:
+    """London serves all queues, and nothing was ever sent."""
+    with Lab.up(tmp_path / "lab", topology=BRIDGES, queues=QUEUES) as lab:
+        yield lab
+
+
+@pytest.fixture
+def operator(bridges_lab: Lab, tmp_path: Path) -> Iterator[Operator]:
+    yield Operator(bridges_lab, tmp_path / "state")
+    end_all()

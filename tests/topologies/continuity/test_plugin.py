@@ -13,7 +13,7 @@ from dr_ctl.stomp_io.client import greet
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.ledger import Counts, Key
 from dr_ctl_lab.lab.traffic import Load
-from tests.broker.driving import Operator, until
+from tests.broker.driving import Operator, end_all, until
 from tests.topologies.continuity.plugin import FAST, SLOW, activated, bridges, left, needs_plugin, stage, up
 from tests.twin.subject import Client
 
@@ -331,3 +331,15 @@ def test_commands_of_an_outage_activate_nobody(tmp_path: Path, tries: int) -> No
             assert isinstance(greet(clients.stomp, clients.app, None, timeout_s=2), Closed)
             print(f"try {number + 1}: {left} serves, {lost} was not activated")
             lost, left = left, lost
+
+
+@pytest.fixture(scope="session")
+def plugin_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    with up(tmp_path_factory.mktemp("plugin") / "lab") as lab:
+        yield lab
+
+
+@pytest.fixture
+def operator(plugin_lab: Lab, tmp_path: Path) -> Iterator[Operator]:
+    yield Operator(plugin_lab, tmp_path / "state")
+    end_all()

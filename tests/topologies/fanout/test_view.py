@@ -1,8 +1,9 @@
 """What is recorded of a site whose producers write to its peer too, what counters prove, what moves do by ids."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from dr_ctl.topologies.fanout.ids import Listed, covered
 from dr_ctl.topologies.fanout.parity import ONE_SITE_ALONE, counted, untold
 from dr_ctl.topologies.fanout.view import BrokerView, FanoutConfig
 from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.twin.kinds import FANOUT
 from tests.broker.driving import until
 from tests.conftest import Command
 from tests.patience import impatient
@@ -370,3 +372,23 @@ def test_what_the_store_knows_costs_a_failover_no_duplicates_as_long_as_it_can_b
     hidden.rename(store)
     story.play("run 0 failover --to paris; paris c")
     assert story.ended.document["data"]["bounds"]["duplicates"]["at_most"] == 0
+
+
+@pytest.fixture(autouse=True)
+def simulated(system_of_test: None) -> None:
+    """Every test here."""
+
+
+@pytest.fixture
+def twin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PlayedTwin]:
+    """London serves, and nothing was ever sent."""
+    impatient(monkeypatch, differs_s=0.3)
+    with PlayedTwin.up(tmp_path / "twin", topology=FANOUT) as twin:
+        yield twin
+
+
+@pytest.fixture
+def dr_ctl(twin: PlayedTwin, inside: Command, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """The command line on the twin."""
+    monkeypatch.setenv("DR_CTL_CONFIG", str(twin.settings_path))
+    return inside

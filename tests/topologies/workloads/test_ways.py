@@ -1,8 +1,9 @@
 """Each kind of workload: what it says of itself is believed where it is certain, and which a move is about."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from dr_ctl.engine.operations import FAILOVER, FENCE, QUIESCE, SWAPOVER
 from dr_ctl.engine.outcome import Done, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.ports import Move, UnitSeen
+from dr_ctl.jolokia import beans
 from dr_ctl.settings.loader import load
 from dr_ctl.settings.workloads import SystemdUnit
 from dr_ctl.topologies.topology import PartState, WorkloadSeen
@@ -23,9 +25,74 @@ from dr_ctl.topologies.workloads.calls import call, concerned
 from dr_ctl.topologies.workloads.checks import Beside, as_they_are
 from dr_ctl.topologies.workloads.patience import WorkloadPatience
 from dr_ctl.topologies.workloads.sites import WorkloadSites
-from tests.jolokia.console import Console, Handler, closed_port, console, send
-from tests.topologies.workloads.camel import Camel, Route, camel, name_of
+from tests.jolokia.console import Console, Handler, closed_port, console, send, silence, value
 from tests.topologies.workloads.work import Work
+
+OVERLOADED = "Operation stop on MBean is overloaded. Signatures found: (long),(java.lang.Long,java.lang.Boolean),()."
+
+
+@dataclass
+class Route:
+    """`hangs`: what it holds is never finished."""
+
+    state: str = "Started"
+    in_flight: int = 0
+    hangs: bool = False
+
+    def stop(self, cut: bool) -> bool:
+        if self.hangs and not cut:
+            return False
+        self.state, self.in_flight = "Stopped", 0
+        return True
+
+
+@dataclass
+class Camel:
+    """`asked` are the calls that changed something."""
+
+    routes: dict[str, Route]
+    mute: bool = False
+    asked: list[tuple[str, str, list[Any]]] = field(default_factory=list)
+
+    def reply(self, handler: Handler) -> None:
+        if self.mute:
+            silence(handler)
+            return
+        requests = handler.server.asked[-1]
+        send(200, json.dumps([self._answer(each) for each in requests]))(handler)
+
+    def _answer(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        parts = beans.parts(request["mbean"])
+        route = self.routes.get(parts["name"])
+        if route is None:
+            error = f"javax.management.InstanceNotFoundException : {request['mbean']}"
+            return {"status": 404, "error_type": "javax.management.InstanceNotFoundException", "error": error}
+        if request["type"] == "read":
+            told = {"State": route.state, "ExchangesInflight": route.in_flight}
+            return value({name_of(parts["name"]): told})
+        return self._called(parts["name"], route, request["operation"], request["arguments"])
+
+    def _called(self, name: str, route: Route, operation: str, arguments: list[Any]) -> Mapping[str, Any]:
+        self.asked.append((name, operation, arguments))
+        if operation == "start()":
+            route.state = "Started"
+            return value(None)
+        if operation == "stop(java.lang.Long,java.lang.Boolean)":
+            return value(route.stop(cut=not arguments[1]))
+        return {"status": 400, "error_type": "java.lang.IllegalArgumentException", "error": OVERLOADED}
+
+
+def name_of(route: str) -> str:
+    return f"org.apache.camel:context=work,name={beans.quote(route)},type=routes"
+
+
+@contextmanager
+def camel(**routes: Route) -> Iterator[tuple[Camel, Console]]:
+    """A context that answers at the console's address."""
+    played = Camel(dict(routes))
+    with console(played.reply) as server:
+        yield played, server
+
 
 BROKER = {"name": "orders-1", "username": "admin", "password": {"plain": "p"}, "clients": ["clients"]}
 
@@ -226,14 +293,14 @@ class TestHttp:
     def test_it_is_what_one_line_says(
         self, tmp_path: Path, status: int, body: str, stopped: str | None, state: str
     ) -> None:
-        with _service(status, body) as url:
+        with _answering(status, body) as url:
             more = {"stopped": stopped} if stopped else {}
             told = _http(url, state={"get": f"{url}/state", "running": "RUNNING", **more})
             assert looked(sites(tmp_path, told)).state == state
 
     @pytest.mark.parametrize(("status", "kind"), [(204, Done), (200, Done), (409, Refused), (502, Unknown)])
     def test_what_is_answered_to_a_post(self, tmp_path: Path, status: int, kind: type) -> None:
-        with _service(status, "") as url:
+        with _answering(status, "") as url:
             outcome = sent(sites(tmp_path, _http(url)), "api", Goal.STOP)
             assert isinstance(outcome, kind), outcome
 
@@ -259,7 +326,7 @@ class _Plain(Handler):
 
 
 @contextmanager
-def _service(status: int, body: str) -> Iterator[str]:
+def _answering(status: int, body: str) -> Iterator[str]:
     """Answers everything with the same."""
     with console(send(status, body)) as server:
         server.RequestHandlerClass = _Plain
