@@ -1,6 +1,7 @@
-"""What labs share: a directory, locks and distributions."""
+"""What labs share: a directory, locks, distributions and ports."""
 
 import os
+import socket
 import tarfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,6 +12,7 @@ from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl_lab.lab import distribution
 from dr_ctl_lab.lab.cache import cache_dir, locked
 from dr_ctl_lab.lab.distribution import Coordinates
+from dr_ctl_lab.lab.ports import release_ports, reserve_ports
 
 TOY = Coordinates("org.example", "toy", "1.0")
 MAVEN = """#!/bin/sh
@@ -90,3 +92,29 @@ def test_a_cache_that_cannot_be_made_is_an_environment_fault(monkeypatch: pytest
 
     with pytest.raises(EnvironmentFault, match="cannot be made"):
         cache_dir()
+
+
+def test_ports_of_two_labs_differ_and_those_of_a_lab_that_is_gone_are_free_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dr_ctl_lab.lab.ports._range", lambda: (20_000, 20_006))
+    monkeypatch.setattr("dr_ctl_lab.lab.ports._is_free", lambda _: True)  # nobody listens yet
+    lab = tmp_path / "lab"
+    lab.mkdir()
+    reserve_ports(6, lab)
+    with pytest.raises(EnvironmentFault, match="free ports"):
+        reserve_ports(1, tmp_path)
+    lab.rmdir()
+
+    assert len(reserve_ports(6, tmp_path)) == 6
+    release_ports(tmp_path)
+    assert len(reserve_ports(6, tmp_path)) == 6
+
+
+def test_a_port_in_use_is_not_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        monkeypatch.setattr("dr_ctl_lab.lab.ports._range", lambda: (port, port + 1))
+
+        with pytest.raises(EnvironmentFault):
+            reserve_ports(1, tmp_path)

@@ -1,7 +1,5 @@
-"""The text that a lab makes: broker.xml, the settings file, its own state."""
+"""What a lab refuses before it makes anything, and what it writes down. What its brokers are told the brokers judge."""
 
-import subprocess
-import sys
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
@@ -10,98 +8,56 @@ from typing import Any
 import pytest
 import yaml
 
-from dr_ctl.core.errors import UsageError
+from dr_ctl.core.errors import EnvironmentFault, UsageError
 from dr_ctl_lab.lab import settings_file, state
-from dr_ctl_lab.lab.artemis.mirror import configured
+from dr_ctl_lab.lab.artemis.continuity import JAR, KIND, find_jar
+from dr_ctl_lab.lab.classic import brokersync, create, sharedstore
 from dr_ctl_lab.lab.daemons import Process
 from dr_ctl_lab.lab.kinds import KINDS, MIRROR
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.make import Make
 from dr_ctl_lab.lab.state import LabState, LinkState, SiteState
 
-LONDON = SiteState(
-    "london", {"http": 20001, "clients": 20002, "mirror": 20003}, "admin-l", "app-pw", process=Process(12, 345)
-)
-PARIS = SiteState("paris", {"http": 20011, "clients": 20012, "mirror": 20013, "door": 20014}, "admin-p", "app-pw")
+PORTS = {"http": 20001, "clients": 20002, "mirror": 20003, "openwire": 20004, "sync": 20005}
+LONDON = SiteState("london", PORTS, "admin-l", "app-pw", process=Process(12, 345))
+PARIS = SiteState("paris", PORTS, "admin-p", "app-pw")
 LAB = LabState(
     "lab",
     (LONDON, PARIS),
     (LinkState("london", "paris", 20021, 20022), LinkState("paris", "london", 20023, 20024)),
     ("orders.in", "it's"),
 )
-STOCK = """<core>
-<max-disk-usage>90</max-disk-usage>
-<acceptors><acceptor name="artemis">tcp://127.0.0.1:61616</acceptor></acceptors>
-<security-settings>
-<security-setting match="#"><permission type="deleteAddress" roles="amq"/>
-<permission type="consume" roles="amq"/></security-setting>
-<security-setting match="activemq.management.#"><permission type="manage" roles="amq"/></security-setting>
-</security-settings>
-<addresses><address name="DLQ"/></addresses>
-</core>"""
+CORE = "{http://activemq.apache.org/schema/core}"
 
 
-def made(site: SiteState, peer: SiteState, *queues: str, **options: object) -> ET.Element:
-    return ET.fromstring(configured(STOCK, Make(site, peer, 20021, list(queues), options=options)))
-
-
-def test_clients_and_mirror_have_doors_of_their_own_and_the_clients_boots_closed() -> None:
-    xml = made(LONDON, PARIS, "orders.in", 'a<"b', "$x", "ü")
-
-    doors = {one.get("name"): one.text or "" for one in xml.iter("acceptor")}
-    assert doors.keys() == {"clients", "mirror"}
-    assert ("127.0.0.1:20002" in doors["clients"], "autoStart=false" in doors["clients"]) == (True, True)
-    assert ("127.0.0.1:20003" in doors["mirror"], "autoStart" in doors["mirror"]) == (True, False)
-    assert [one.get("name") for one in xml.iter("address")] == ["orders.in", "DLQ"], "plain names only"
-    # Clients may send and consume, and neither delete nor manage.
-    assert {one.get("type"): one.get("roles") for one in xml.iter("permission")} == {
-        "deleteAddress": "amq",
-        "consume": "amq,apps",
-        "manage": "amq",
-    }
-
-
-def test_the_link_goes_through_the_proxy_with_the_peers_login() -> None:
-    [link] = made(LONDON, PARIS, link_auto_start={"london": False}).iter("amqp-connection")
-    expected = {"uri": "tcp://127.0.0.1:20021", "name": "paris", "password": "admin-p", "auto-start": "false"}
-    assert expected.items() <= link.attrib.items()
-    assert "admin-door" in {one.get("name") for one in made(PARIS, LONDON, admin_door=True).iter("acceptor")}
-
-
-def test_the_settings_name_both_sites_and_hold_no_password(tmp_path: Path) -> None:
+def test_what_is_written_down_tells_no_password_and_is_the_owners_alone(tmp_path: Path) -> None:
     path = settings_file.write(tmp_path, LAB)
-
-    told = yaml.safe_load(path.read_text())
-    assert told["topology"] == "artemis-mirror"
-    [broker] = told["sites"]["paris"]["brokers"]
-    assert broker == {
-        "name": "orders-1",
-        "jolokia": "http://127.0.0.1:20011/console/jolokia",
-        "stomp": "stomp://127.0.0.1:20012",
-        "username": "admin",
-        "password": {"file": "secrets/paris"},
-        "clients": ["clients"],
-        "mirror": ["mirror"],
-    }
-    assert (tmp_path / "secrets" / "paris").read_text() == "admin-p\n"
-    assert (tmp_path / "secrets" / "paris").stat().st_mode & 0o777 == 0o600
-    assert "admin-p" not in path.read_text()
-
-
-def test_the_state_reads_back_and_tells_no_password(tmp_path: Path) -> None:
     LAB.save(tmp_path)
 
+    [broker] = yaml.safe_load(path.read_text())["sites"]["paris"]["brokers"]
+    secret = tmp_path / broker["password"]["file"]
+    assert secret.read_text() == "admin-p\n"
     assert state.load(tmp_path) == LAB
-    assert (tmp_path / state.FILE).stat().st_mode & 0o777 == 0o600
-    assert not [each for each in ("admin-l", "app-pw") if each in repr(LAB)]
+    assert [each.stat().st_mode & 0o777 for each in (secret, tmp_path / state.FILE)] == [0o600] * 2
+    assert not [each for each in ("admin-l", "admin-p", "app-pw") if each in path.read_text() + repr(LAB)]
+
+
+def test_where_copies_go_one_way_the_other_site_has_no_way_back() -> None:
+    def copied(here: SiteState, there: SiteState) -> dict[str, str | None]:
+        """The queues from which messages are copied, with where to; shipped copies come in by one of their own."""
+        site = replace(here, others={"agent": "a", "bridge": "b"})
+        made = Make(site, there, 20021, ["orders.in"], options=brokersync.options({"one_way": "london"}))
+        queues = ET.fromstring(create.configured(made, brokersync.joined(Path(), made))).iter(f"{CORE}compositeQueue")
+        return {each.attrib["name"]: to.get("physicalName") or to.get("queue") for each in queues for to in each[0]}
+
+    assert copied(LONDON, PARIS) == {"orders.in": "orders.in.DR"}
+    assert copied(PARIS, LONDON) == {"orders.in.DR": "orders.in"}
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "is not a lab's state"),
-        ("{}", "is not a lab's state"),
-        ('{"name": "x", "sites": [{}], "links": [], "queues": []}', "is not a lab's state"),
+        *((text, "is not a lab's state") for text in ("", "{}", '{"name": "x", "sites": [{}], "links": []}')),
         (None, "holds no lab"),
     ],
 )
@@ -135,6 +91,22 @@ def test_what_makes_no_sense_is_refused_before_anything_is_made(tmp_path: Path, 
     assert "pigeons" not in str(caught.value) or caught.value.remedy == f"There are {', '.join(most)} and {last}."
 
 
+def test_what_these_brokers_cannot_do_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    named = Make(LONDON, PARIS, 20021, ["orders.in", "a,b"], options=brokersync.options({}))
+    second = Make(replace(LONDON, pair="orders-2"), PARIS, None, [])
+
+    with pytest.raises(UsageError, match="'a,b': a queue of Classic brokers"):
+        create.create(tmp_path, tmp_path / "london", named, joined=brokersync.joined)
+    with pytest.raises(UsageError, match="one pair"):
+        sharedstore.make_broker(tmp_path, tmp_path / "london", second)
+    with pytest.raises(UsageError, match="a lab of classic-brokersync has no option plugin"):
+        brokersync.options({"plugin": "x"})
+    for asked in (("london", "orders-3"), ("rome",)):
+        with pytest.raises(UsageError, match=r"london and paris|london with orders-3"):
+            LAB.site(*asked)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_directory_that_holds_something_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("x")
 
@@ -144,32 +116,17 @@ def test_a_directory_that_holds_something_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "precious").exists()
 
 
-def test_a_second_pair_has_brokers_of_its_own_with_names_that_no_site_can_have() -> None:
-    second = (replace(LONDON, pair="orders-2"), replace(PARIS, pair="orders-2"))
-    lab = replace(LAB, sites=(*LAB.sites, *second))
+def test_the_jar_that_is_told_goes_before_that_of_the_environment_and_without_one_it_is_said_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told, other = tmp_path / "told.jar", tmp_path / "other.jar"
+    monkeypatch.setenv(JAR, "")
+    for asked, said in ((None, "none was named"), (told, "no plugin at")):
+        with pytest.raises(EnvironmentFault, match=said) as failed:
+            find_jar(asked)
+        assert asked or "docs/artemis-continuity.md" in failed.value.remedy
+    told.touch()
+    other.touch()
+    monkeypatch.setenv(JAR, str(other))
 
-    assert [site.broker for site in lab.sites] == ["london", "paris", "london.orders-2", "paris.orders-2"]
-    assert lab.pairs == ("orders-1", "orders-2")
-    assert lab.other("paris", "orders-2") is second[0]
-    told = settings_file.document(lab)["sites"]["paris"]["brokers"]
-    assert [(each["name"], each["password"]["file"]) for each in told] == [
-        ("orders-1", "secrets/paris"),
-        ("orders-2", "secrets/paris.orders-2"),
-    ]
-    with pytest.raises(UsageError, match="london with orders-3"):
-        lab.site("london", "orders-3")
-    with pytest.raises(UsageError, match="london and paris"):
-        LAB.site("rome")
-
-
-def test_a_kind_is_loaded_when_it_is_named() -> None:
-    program = (
-        "import sys; import dr_ctl_lab.lab.lab; from dr_ctl_lab.lab.kinds import KINDS;"
-        "before = [each for each in sys.modules if each.startswith('dr_ctl_lab.lab.artemis')];"
-        "KINDS.named('artemis-mirror');"
-        "print(before, [each for each in sys.modules if 'continuity' in each])"
-    )
-
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-
-    assert done.stdout == "[] []\n"
+    assert [KIND.options(each) for each in ({"plugin": told}, {})] == [{"plugin": told}, {"plugin": other}]

@@ -1,4 +1,4 @@
-"""Processes by pid and start time."""
+"""Processes by pid and start time; a lab that goes down takes along whoever loads it."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dr_ctl.core.errors import EnvironmentFault
-from dr_ctl_lab.lab import daemons
+from dr_ctl_lab.lab import daemons, loads
 from tests.broker.driving import until
 
 STUBBORN = (
@@ -75,3 +75,33 @@ def test_one_that_cannot_be_named_again_is_not_left_running(tmp_path: Path, monk
 
     with pytest.raises(ProcessLookupError):
         os.kill(started[0].pid, 0)
+
+
+LOADING = """
+import sys, time
+from pathlib import Path
+from dr_ctl_lab.lab import loads
+with loads.running(Path(sys.argv[1])):
+    time.sleep(60)
+"""
+
+
+def test_a_load_in_another_process_is_ended_and_no_other(tmp_path: Path) -> None:
+    def noted() -> list[Path]:
+        return list((tmp_path / loads.FOLDER).glob("*"))
+
+    with loads.running(tmp_path):
+        loads.end_all(tmp_path)
+        assert noted(), "this process is left alone"
+    assert not noted(), "one that ended by itself is named no more"
+    loading = subprocess.Popen([sys.executable, "-c", LOADING, str(tmp_path)])
+    try:
+        until(noted)
+        (tmp_path / loads.FOLDER / "1").write_text("{")  # names nobody
+
+        loads.end_all(tmp_path)
+
+        assert loading.wait(timeout=5) != 0
+    finally:
+        loading.kill()
+        loading.wait()

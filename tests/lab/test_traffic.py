@@ -1,56 +1,79 @@
-"""Producers and consumers against small brokers in this process."""
+"""Producers and consumers against small brokers in this process: what the ledger would judge wrongly otherwise."""
 
+import itertools
 import threading
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from proton.reactor import Container
 
 from dr_ctl.stomp_io.address import Address, Login
+from dr_ctl.stomp_io.dialect import CLASSIC
 from dr_ctl.stomp_io.frames import Frame
 from dr_ctl_lab.lab import traffic
+from dr_ctl_lab.lab.clients import traits
+from dr_ctl_lab.lab.clients.amqp import AmqpClient
+from dr_ctl_lab.lab.clients.client import Speaks
 from dr_ctl_lab.lab.clients.dialling import Dialler
 from dr_ctl_lab.lab.clients.stomp import StompClient
+from dr_ctl_lab.lab.clients.traits import Odd
+from dr_ctl_lab.lab.fanout import FanOut
+from dr_ctl_lab.lab.ids import QUEUE_HEADER, Ids, IdStore, Where
 from dr_ctl_lab.lab.ledger import Ledger
 from dr_ctl_lab.lab.traffic import Load, Target
 from tests.broker.driving import until
 from tests.stomp_io.doors import CONNECTED, closed_port, door, encode
 
 ME = Login("app", "s3cret")
+TOLD = "told"
 
 
 class Queue:
-    """A broker with one queue for all connections: what is sent is handed to the next subscriber who says anything."""
+    """A broker with one queue for all connections: what is sent is handed to the next subscriber who says anything.
+    Queues may be `closed` by themselves; what clients say they processed is `told`."""
 
-    def __init__(self, *, confirm: Callable[[Frame], bool] = lambda _: True) -> None:
-        self._confirm = confirm
+    def __init__(self, *closed: str, confirm: Callable[[Frame], bool] = lambda _: True) -> None:
+        self._closed, self._confirm = closed, confirm
         self._lock = threading.Lock()
-        self.waiting: list[Frame] = []
+        self.waiting: list[str] = []
         self.sent: list[Frame] = []
+        self.told: list[tuple[str | None, object]] = []
+        self.acked: list[str] = []
+        self.acknowledged: Callable[[str], object] = lambda ident: None
         self.hang_up = False
 
     def answer(self, frame: Frame) -> list[bytes] | None:
         with self._lock:
             if self.hang_up:
                 return None
-            receipt = frame.headers.get("receipt")
+            where, receipt = frame.headers.get("destination", ""), frame.headers.get("receipt")
+            if where in self._closed:
+                return [encode("ERROR", {"message": f"AMQ229032: no permission on {where}"})]
             replies = [encode("RECEIPT", {"receipt-id": receipt})] if receipt and self._confirm(frame) else []
             match frame.cmd:
                 case "CONNECT":
                     return [CONNECTED]
+                case "SEND" if where == TOLD:
+                    body = frame.body.decode() if isinstance(frame.body, bytes) else frame.body
+                    self.told.append((frame.headers.get(QUEUE_HEADER), body))
                 case "SEND":
                     self.sent.append(frame)
-                    self.waiting.append(frame)
+                    self.waiting.append(frame.headers["order_id"])
                 case "SUBSCRIBE" | "ACK":
-                    replies += [self._message(one) for one in self.waiting]
+                    if frame.cmd == "ACK":
+                        self.acked.append(frame.headers["id"])
+                        self.acknowledged(frame.headers["id"])
+                    replies += [self._message(ident) for ident in self.waiting]
                     self.waiting = []
             return replies
 
     @staticmethod
-    def _message(sent: Frame) -> bytes:
-        ident = sent.headers["order_id"]
+    def _message(ident: str) -> bytes:
         return encode("MESSAGE", {"subscription": "0", "ack": ident, "order_id": ident, "message-id": ident}, "x")
 
 
@@ -193,3 +216,166 @@ def test_a_drain_waits_for_as_long_as_messages_come(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(load, "_consumers", [threading.Thread()])
 
     assert load._drain(0.1)
+
+
+@contextmanager
+def fanned_out(least: Path, london: Queue, paris: Queue) -> Iterator[Load]:
+    """A load on two brokers, both of which have to confirm."""
+    least.write_text("2\n")
+    with door(london.answer) as first, door(paris.answer) as second:
+        sites = (("london", first), ("paris", second))
+        with Load(
+            Target(sites, ME, dialect=CLASSIC, fan_out=FanOut(sites, least)), ["q"], 200, producers=1, consumers=0
+        ) as load:
+            yield load
+
+
+def test_what_one_of_two_brokers_does_not_confirm_is_not_sent_until_one_is_enough(tmp_path: Path) -> None:
+    london, paris = Queue(), Queue(confirm=lambda frame: frame.cmd != "SEND")
+    least = tmp_path / "least"
+    with fanned_out(least, london, paris) as load:
+        load.wait_until(lambda counts: counts.attempted > 10)
+        unconfirmed = load.counts().sent
+        least.write_text("")  # being written: as before
+        until(lambda: len(london.sent) > 15)
+        still = load.counts().sent
+        least.write_text("1\n")
+        load.wait_for(10)
+
+    assert (unconfirmed, still) == (0, 0)
+
+
+def test_with_one_of_two_brokers_gone_nothing_is_sent_and_what_was_under_way_is_in_doubt(tmp_path: Path) -> None:
+    london, paris = Queue(), Queue(confirm=lambda frame: not frame.headers.get("order_id", "").endswith("-12"))
+    with fanned_out(tmp_path / "least", london, paris) as load:
+        load.wait_until(lambda counts: counts.attempted > 12)
+        assert {frame.headers["destination"] for frame in london.sent} == {"/queue/q"}
+        paris.hang_up = True
+        load.wait_until(lambda counts: counts.attempted == counts.sent + counts.send_in_doubt)
+        paris.hang_up = False
+        load.wait_for(load.counts().sent + 10)
+        load.close()
+
+    assert load.ledger.verdict().in_doubt >= 1
+    assert [frame.headers["order_id"][-3:] for frame in london.sent].count("-12") == 1  # nothing is sent again
+
+
+def knowing(folder: Path, *addresses: Address) -> Target:
+    """Clients that skip what their site knows."""
+    plain = target(*addresses)
+    return replace(plain, ids=Ids({site: folder / f"{site}.sqlite" for site, _ in plain.sites}, TOLD))
+
+
+def test_what_either_site_processed_is_acknowledged_without_work_and_an_id_is_told_before_its_acknowledgement(
+    tmp_path: Path,
+) -> None:
+    """Only one's own is told again."""
+    store = IdStore(tmp_path / "london.sqlite")
+    store.add([("q", "mine")], Where.HERE)
+    store.add([("q", "theirs")], Where.PEER)
+    store.add([("q", "mine"), ("other", "1")], Where.PEER)  # who processed it first stays
+    site, known = Queue(), list[bool]()
+    site.waiting = ["mine", "theirs", "1", "2"]
+
+    def acknowledged(ident: str) -> None:
+        beside = IdStore(tmp_path / "london.sqlite")
+        known.append(beside.known("q", ident) is not None and (("q", ident) in site.told or ident == "theirs"))
+        beside.close()
+
+    site.acknowledged = acknowledged
+    with (
+        door(site.answer) as address,
+        Load(knowing(tmp_path, address), ["q"], 0, producers=0, consumers=1) as load,
+    ):
+        load.wait_until(lambda counts: counts.consumed == 2)
+        received = load.counts().received
+
+    assert (received, site.acked, known) == (2, ["mine", "theirs", "1", "2"], [True] * 4)
+    assert site.told == [("q", "mine"), ("q", "1"), ("q", "2")]
+    assert (store.known("q", "mine"), store.known("q", "3")) == (Where.HERE, None)
+    store.close()
+
+
+def test_one_message_is_in_hand_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that confirms no acknowledgement: nothing is worked on that it might then give to the peer's clients."""
+    monkeypatch.setattr(traffic, "FINISH_S", 0.1)
+    site = Queue(confirm=lambda frame: frame.cmd != "ACK")
+    site.waiting = ["1", "2", "3"]
+    with door(site.answer) as address, Load(knowing(tmp_path, address), ["q"], 0, producers=0, consumers=1) as load:
+        load.wait_until(lambda counts: counts.received == 1)
+        until(lambda: site.acked)
+        load.close()
+        counts = load.counts()
+
+    assert (counts.received, counts.ack_in_doubt) == (1, 1)
+
+
+def test_clients_go_where_their_queue_is_open_and_what_was_refused_is_not_in_doubt(tmp_path: Path) -> None:
+    london, paris = Queue("a"), Queue("b")
+    with (
+        door(london.answer) as here,
+        door(paris.answer) as there,
+        Load(knowing(tmp_path, here, there), ["a", "b"], 200) as load,
+    ):
+        load.wait_until(lambda _: len(london.sent) > 5 and len(paris.sent) > 5, what="sends at both")
+        verdict = load.stop(drain_s=0)
+
+    assert [{each.headers["destination"] for each in site.sent} for site in (london, paris)] == [{"b"}, {"a"}]
+    assert verdict.in_doubt == 0
+    assert verdict.counts.attempted == verdict.counts.sent == len(london.sent) + len(paris.sent)
+
+
+SHARED = "plant.readings::workers.plant.readings"
+QUEUES = ("orders.in", "odd name", SHARED)
+ALL = (Speaks.STOMP, Speaks.AMQP, Speaks.CORE, Speaks.MQTT)
+
+
+def spoken(
+    number: int, *protocols: Speaks, sends: bool = True, queues: tuple[str, ...] = QUEUES
+) -> list[tuple[Speaks, tuple[str, ...]]]:
+    """The first five connections of a client."""
+    target = Target((("london", closed_port()),), ME, forwards=frozenset({"orders.in"}))
+    load = Load(target, queues, 1, protocols=protocols)
+    return list(itertools.islice(load._speaking(number, queues, target.sent_to if sends else target.taken_from), 5))
+
+
+def test_each_client_begins_with_another_protocol_and_goes_on_with_the_next() -> None:
+    assert [spoken(number, *ALL)[0][0] for number in range(4)] == [*ALL]
+    assert [each for each, _ in spoken(1, *ALL)] == [Speaks.AMQP, Speaks.CORE, Speaks.STOMP, Speaks.AMQP, Speaks.CORE]
+
+
+def test_who_speaks_mqtt_stays_with_it_and_reaches_what_takes_it() -> None:
+    assert spoken(3, *ALL) == [(Speaks.MQTT, ("orders.in", SHARED))] * 5
+    assert spoken(3, *ALL, sends=False) == [(Speaks.MQTT, (SHARED,))] * 5
+    # Where only MQTT is asked for, what it does not reach is served all the same.
+    assert spoken(0, Speaks.MQTT, sends=False, queues=QUEUES[:1])[0] == (Speaks.STOMP, ("orders.in",))
+
+
+def test_all_that_can_be_odd_about_messages_is_among_a_few() -> None:
+    numbers = range(1, 200)
+    told = [traits.of(number, Odd) for number in numbers]
+
+    assert {each.part for each in told} == {*traits.PARTS}
+    assert all(any(getattr(each, name) for each in told) for name in ("group", "delay_ms", "lasts_ms", "urgent"))
+    assert max(traits.size(number, 200, Odd) for number in numbers) == traits.LARGE
+    # And nothing is odd where nothing may be.
+    plain = [traits.of(number, ()) for number in numbers]
+    assert not any(each.group or each.delay_ms or each.lasts_ms or each.urgent for each in plain)
+    assert {traits.size(number, 200, ()) for number in numbers} == {200}
+
+
+@pytest.mark.parametrize("before", [0, 1])
+def test_a_client_of_amqp_waits_whichever_call_of_its_library_waits(before: int) -> None:
+    client = AmqpClient.__new__(AmqpClient)
+    client._gone, client._came, client._container = None, deque(), Container()
+    client._container.start()
+    door = client._container.listen("127.0.0.1:0")
+    for _ in range(before):
+        client._container.process()
+    began = time.monotonic()
+    for _ in range(5):
+        client._turn(0.05)
+    assert time.monotonic() - began >= 0.25
+    door.close()
+    while client._container.process():
+        pass
