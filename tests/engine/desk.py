@@ -42,6 +42,7 @@ EFFECTS = [
 ]
 REVERTIBLE = range(1, 7)  # calls before the point of no return
 OPENING = range(7, 9)  # those of the activation
+CALLS = [*REVERTIBLE, *OPENING]
 BEFORE = ("observe", "check", "estimate", "catch-up", "quiesce", "fence", "drain", "verify")
 AFTER = ("point-of-no-return", "activate", "probe")
 START = Machine().dump()
@@ -191,6 +192,10 @@ class Desk:
         except Killed:
             return True
         return False
+
+    def at_call(self, number: int, act: Callable[[], object]) -> None:
+        """Act right before the machine carries out that call."""
+        self.machine.during = lambda now: act() if now == number else None
 
     def may_abort(self) -> bool:
         """The rule of `abort`: no activating call may have had its effect."""

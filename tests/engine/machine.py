@@ -121,7 +121,7 @@ class Machine:
     stuck: frozenset[str] = frozenset()
     cut: bool = False
     sites: dict[str, Site] = field(default_factory=lambda: {"london": london(), "paris": paris()})
-    during: Callable[[int], None] = lambda number: None
+    during: Callable[[int], object] = lambda number: None
     debts: tuple[Debt, ...] = ()
     calls: int = 0
     effects: list[str] = field(default_factory=list)

@@ -1,8 +1,10 @@
-"""Killed anywhere, resumed or aborted: the end is that of a run that nobody disturbed, or the start again."""
+"""Killed anywhere, resumed or aborted: the end is that of a run that nobody disturbed, or the start again; of failovers
+and returns too, which have ends of their own."""
 
 import signal
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,28 +13,40 @@ from hypothesis import strategies as st
 
 from dr_ctl.core.model import ExitCode, Role
 from dr_ctl.engine.executor import RunResult
-from dr_ctl.engine.plan import Plan, Refusal
+from dr_ctl.engine.outcome import Done, Outcome, Refused, Unknown
+from dr_ctl.engine.plan import Ask, Plan, Refusal
 from dr_ctl.engine.stopping import StopAtOnce, StopRequest
-from tests.engine.desk import EFFECTS, MOVED, OPENING, REVERTIBLE, START, Clock, Desk
-from tests.engine.machine import KILLS, Fault, Killed, Machine
+from dr_ctl.telemetry.events import StepStarted
+from tests.engine.desk import (
+    CALLS,
+    DEBTS,
+    EFFECTS,
+    FAILBACK,
+    FAILOVER,
+    LOSS,
+    MOVED,
+    REINSTATE,
+    REVERTIBLE,
+    START,
+    Clock,
+    Cost,
+    Desk,
+    at_the,
+)
+from tests.engine.machine import KILLS, Fault, Killed, Machine, back, lost
 
-CALLS = [*REVERTIBLE, *OPENING]
 WRITES = range(1, 34)  # of an undisturbed run: one for each block of lines
 UNDOING_WRITES = range(1, 30)  # of a run whose last revertible call is refused
 UNDONE = (ExitCode.REVERTED, ExitCode.DRAIN_TIMEOUT)
+REFUSING = {REVERTIBLE[-1]: Fault.REFUSED}
 
 
-def refusing() -> Machine:
-    return Machine({REVERTIBLE[-1]: Fault.REFUSED})
-
-
-@pytest.mark.parametrize(("make", "writes"), [(Machine, WRITES), (refusing, UNDOING_WRITES)])
-def test_the_crashes_of_this_file_are_at_every_write(
-    tmp_path: Path, make: Callable[[], Machine], writes: range
-) -> None:
+@pytest.mark.parametrize(("faults", "writes"), [({}, WRITES), (REFUSING, UNDOING_WRITES)])
+def test_the_crashes_of_this_file_are_at_every_write(at: Desk, faults: dict[int, Fault], writes: range) -> None:
     clock = Clock()
+    at.machine.faults = faults
 
-    Desk(tmp_path, make()).go(clock=clock)
+    at.go(clock=clock)
 
     assert clock.looks == writes[-1]
 
@@ -43,54 +57,42 @@ def moved(at: Desk) -> None:
     assert (at.machine.dump(), at.machine.effects) == (MOVED, EFFECTS)
 
 
-@pytest.mark.parametrize("fault", KILLS)
-@pytest.mark.parametrize("number", CALLS)
-def test_killed_at_a_call_and_resumed_it_ends_as_if_undisturbed(tmp_path: Path, number: int, fault: Fault) -> None:
-    at = Desk(tmp_path, Machine({number: fault}))
-    assert at.killed()
-    # At an activating call it cannot be aborted any more.
-    assert at.may_abort() is (number in REVERTIBLE)
-    moved(at)
-
-
-@pytest.mark.parametrize("write", WRITES)
-def test_killed_before_a_line_is_written_once_or_twice_and_resumed_it_ends_as_if_undisturbed(
-    tmp_path: Path, write: int
-) -> None:
-    at = Desk(tmp_path)
-    assert at.killed(Clock(dies_at=write))
-    at.killed(Clock(dies_at=12))
-    moved(at)
-
-
-@pytest.mark.parametrize("fault", KILLS)
-@pytest.mark.parametrize("number", REVERTIBLE)
-def test_killed_at_a_call_before_the_point_of_no_return_and_aborted_it_is_as_at_the_start(
-    tmp_path: Path, number: int, fault: Fault
-) -> None:
-    at = Desk(tmp_path, Machine({number: fault}))
-    assert at.killed()
-    aborted = at.abort()
-    assert (aborted.code, aborted.undone) == (ExitCode.OK, True)
-    assert aborted.text == "aborted; undone: london serves again"
+def put_back(at: Desk) -> None:
+    assert at.abort().code is ExitCode.OK
     assert at.machine.dump() == START
 
 
-@pytest.mark.parametrize("write", WRITES[1:])
-def test_killed_before_a_line_is_written_it_can_be_aborted_until_an_activating_call_may_have_gone_out(
-    tmp_path: Path, write: int
+@pytest.mark.parametrize("end", [moved, put_back])
+@pytest.mark.parametrize("fault", KILLS)
+@pytest.mark.parametrize("number", CALLS)
+def test_killed_at_a_call_it_ends_as_if_undisturbed_or_as_at_the_start(
+    at: Desk, number: int, fault: Fault, end: Callable[[Desk], None]
 ) -> None:
-    at = Desk(tmp_path)
+    at.machine.faults = {number: fault}
+    assert at.killed()
+    # At an activating call it cannot be aborted any more.
+    assert at.may_abort() is (number in REVERTIBLE)
+    if at.may_abort() or end is moved:
+        end(at)
+
+
+@pytest.mark.parametrize("end", [moved, put_back])
+@pytest.mark.parametrize("write", WRITES)
+def test_killed_before_a_line_is_written_it_ends_as_if_undisturbed_or_as_at_the_start(
+    at: Desk, write: int, end: Callable[[Desk], None]
+) -> None:
+    """Resumed it is killed once more. It can be aborted until an activating call may have gone out; without a line no
+    run has begun."""
     assert at.killed(Clock(dies_at=write))
-    past = "10-activate" in at.lines("intent")
-    assert at.may_abort() is not past
-    ended = at.go() if past else at.abort()
-    assert ended.code is ExitCode.OK
-    assert at.machine.dump() == (MOVED if past else START)
+    if end is moved:
+        at.killed(Clock(dies_at=12))
+        moved(at)
+    elif write > WRITES[0]:
+        assert at.may_abort() is ("10-activate" not in at.lines("intent"))
+        end(at) if at.may_abort() else moved(at)
 
 
-def test_an_abort_that_has_nothing_to_undo_does_not_claim_that_the_source_serves(tmp_path: Path) -> None:
-    at = Desk(tmp_path)
+def test_an_abort_that_has_nothing_to_undo_does_not_claim_that_the_source_serves(at: Desk) -> None:
     assert at.killed(Clock(dies_at=5))
     at.machine.sites["london"].silent = True
     aborted = at.abort()
@@ -103,14 +105,147 @@ def test_an_abort_that_has_nothing_to_undo_does_not_claim_that_the_source_serves
     ("write", "abort"), [(write, abort) for write in UNDOING_WRITES for abort in (False, True)[: min(write, 2)]]
 )
 def test_killed_while_undoing_it_is_as_at_the_start_or_ends_as_if_undisturbed(
-    tmp_path: Path, write: int, abort: bool
+    at: Desk, write: int, abort: bool
 ) -> None:
-    at = Desk(tmp_path, refusing())
+    at.machine.faults = REFUSING
     assert at.killed(Clock(dies_at=write))
     at.machine.faults = {}
     ended = at.abort() if abort else at.go()
     assert ended.code is ExitCode.OK
     assert at.machine.dump() == (START if abort else MOVED)
+
+
+# A site is lost, or returns
+
+
+def failover(folder: Path, cost: Cost | None = None) -> Desk:
+    return Desk(folder, Machine(sites=lost()), ask=FAILOVER, price=cost or Cost())
+
+
+def failback(folder: Path, ask: Ask = FAILBACK) -> Desk:
+    return Desk(folder, Machine(sites=back(), debts=DEBTS), ask=ask)
+
+
+def reinstate(folder: Path) -> Desk:
+    return failback(folder, REINSTATE)
+
+
+@pytest.mark.parametrize(("make", "calls"), [(failover, 3), (reinstate, 3), (failback, 9)])
+def test_what_died_at_any_call_ends_the_same(tmp_path: Path, make: Callable[[Path], Desk], calls: int) -> None:
+    whole = make(tmp_path)
+    whole.go()
+    assert whole.machine.calls == calls
+    for number in range(1, calls + 1):
+        for fault in KILLS:
+            (folder := tmp_path / f"{number}-{fault.name}").mkdir()
+            at = make(folder)
+            at.machine.faults = {number: fault}
+            assert at.killed()
+            ended = at.go()
+            assert ended.code is ExitCode.OK, (number, fault, ended)
+            assert at.machine.dump() == whole.machine.dump(), (number, fault)
+
+
+def test_the_price_is_asked_once_more_right_before_the_point_of_no_return(tmp_path: Path) -> None:
+    at = failover(tmp_path, Cost((0, 0, 5)))
+    before = at.machine.dump()
+    at.decide()  # as the command line does before it holds the lock
+    ended = at.go()
+    assert (ended.code, ended.undone) == (ExitCode.REVERTED, True)
+    assert ended.text == "5 may be lost; undone: no site serves, as before"
+    assert [finding.id for finding in ended.findings] == [LOSS]
+    assert at.machine.dump() == before
+    undone = ["08-point-of-no-return failed", "06-quarantine undo-started", "06-quarantine undone"]
+    assert at.lines("step")[-3:] == undone
+    # Where nothing had to be changed until then it has its own code.
+    (tmp_path / "closed").mkdir()
+    ended = failover(tmp_path / "closed", Cost((0, 5))).go(answers={"quarantine": Done("it is closed already")})
+    assert (ended.code, ended.text) == (ExitCode.LOSS_REFUSED, "5 may be lost; nothing was changed")
+
+
+@pytest.mark.parametrize("returned", [False, True], ids=["it_stays_away", "it_came_back_closed"])
+def test_a_failover_is_finished_whether_or_not_the_lost_site_came_back_meanwhile(
+    tmp_path: Path, returned: bool
+) -> None:
+    at = failover(tmp_path)
+    at.machine.faults = {3: Fault.KILLED_BEFORE}
+    assert at.killed()
+    if returned:
+        at.machine.sites["london"] = replace(back()["london"], outflow=0)
+    ended = at.go()
+    assert (ended.code, ended.seen.units[0].serving) == (ExitCode.OK, "paris")
+    assert ended.bounds is not None, "it was said by the process that died"
+
+
+@pytest.mark.parametrize("fault", [Fault.REFUSED, Fault.LOST, Fault.KILLED_BEFORE])
+def test_a_failover_that_cannot_keep_residue_out_or_is_aborted_is_as_before_it(tmp_path: Path, fault: Fault) -> None:
+    dies, at = fault is Fault.KILLED_BEFORE, failover(tmp_path)
+    at.machine.faults = {2 if dies else 1: fault}
+    before = at.machine.dump()
+    assert not dies or at.killed()
+    ended = at.abort() if dies else at.go()
+    assert (ended.code, ended.undone) == (ExitCode.OK if dies else ExitCode.REVERTED, True)
+    assert ended.text == "aborted; undone: no site serves, as before" or not dies
+    assert at.machine.dump() == before
+
+
+@pytest.mark.parametrize("opened", [False, True], ids=["closed", "open"])
+def test_a_failback_takes_the_site_in_and_moves_back(tmp_path: Path, opened: bool) -> None:
+    at = failback(tmp_path)
+    at.machine.sites = back(opened=opened)  # the machine judges two open sites only when one is opened beside another
+    ended = at.go()
+    assert ended.code is ExitCode.OK, ended
+    assert (ended.seen.units[0].serving, ended.seen.debts) == ("london", ())
+    closed = {"doors": {"clients": False, "legacy": False}, "paused": {"orders": False, "bills": True}}
+    assert at.machine.dump() == {
+        "london": {"doors": {"clients": True, "legacy": True}, "paused": {"orders": False}},
+        "paris": {**closed, "links": {"mirror": True}},
+    }
+
+
+def test_a_no_to_the_question_ends_declined_with_the_site_taken_in(tmp_path: Path) -> None:
+    questions: list[str] = []
+    at = failback(tmp_path)
+    at.asker = lambda sentence: bool(questions.append(sentence))
+    ended = at.go()
+    assert (ended.code, ended.undone) == (ExitCode.DECLINED, None)
+    assert "london stays taken in: `dr-ctl swapover --to london`" in ended.text
+    assert questions == ["Both sites hold the same. Move the service back now?"]
+    assert (at.machine.sites["paris"].open, at.machine.sites["paris"].links) == (True, {"mirror": True})
+    assert not [line for line in at.lines("step") if "undo" in line]
+    assert at.machine.debts == ()
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["in one go", "gone on with by a second process"])
+@pytest.mark.parametrize("outcome", [Refused("it grows"), Unknown("silence")])
+@pytest.mark.parametrize("verb", ["catch-up", "fence", "verify"])
+def test_what_was_taken_in_stays_in_when_the_move_back_fails(
+    tmp_path: Path, verb: str, outcome: Outcome, killed: bool
+) -> None:
+    at = failback(tmp_path)
+
+    def die() -> None:
+        at.machine.faults = {at.machine.calls + 1: Fault.KILLED_BEFORE}
+
+    assert not killed or at.killed(listener=at_the(StepStarted, "quiesce", die))
+    ended = at.go(answers={verb: outcome})
+
+    assert (ended.code, ended.undone) == (ExitCode.REVERTED, True)
+    assert ended.text.endswith("undone: paris serves again")
+    assert at.machine.sites["paris"].open
+    assert at.machine.sites["paris"].links == {"mirror": True}
+    assert "04-reinstate undo-started" not in at.lines("step")
+    assert not any(paused for queue, paused in at.machine.sites["paris"].paused.items() if queue != "bills")
+
+
+@pytest.mark.parametrize("refused", ["a call", "reconcile"])
+def test_before_it_is_taken_in_a_failure_undoes_all(tmp_path: Path, refused: str) -> None:
+    at = failback(tmp_path)
+    before = at.machine.dump()
+    at.machine.faults = {2: Fault.REFUSED} if refused == "a call" else {}
+    ended = at.go(answers={refused: Refused("they differ")})
+    assert (ended.code, ended.undone) == (ExitCode.REVERTED, True)
+    assert at.machine.dump() == before
 
 
 # Anything at any time

@@ -1,46 +1,64 @@
 """The planner: every pair of roles, what was asked and what is past, and the plan or all the reasons against one."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from dr_ctl.core.model import Finding, Role, Severity
+from dr_ctl.core.model import ExitCode, Finding, Role, Severity
+from dr_ctl.engine.debts import Debt
 from dr_ctl.engine.history import History, StepPast
 from dr_ctl.engine.plan import AlreadyThere, Ask, Decision, Plan, Refusal
 from dr_ctl.engine.planner import plan
 from dr_ctl.engine.runbook import VERBS, Runbook, RunbookStep
 from dr_ctl.engine.states import StepState
-from tests.engine.desk import ASK, BOOK, a_plan
-from tests.engine.machine import Machine, Recipe, Seen
+from tests.engine.desk import ASK, BOOK, DEBTS, FAILBACK, FAILOVER, LOSS, REINSTATE, Cost, book_of
+from tests.engine.machine import Machine, Recipe, Seen, Site, back, lost
 
 SERVING, STANDBY, DOWN, SICK, UNKNOWN = Role.SERVING, Role.STANDBY, Role.DOWN, Role.SICK, Role.UNKNOWN
 PLAN, THERE = "plan", "already there"
-BOTH, UNEXPECTED, TARGET_ALONE, TARGET_UNFIT, NOBODY = (f"DR-ROLE-00{number}" for number in range(1, 6))
-SILENT, OTHER_SITES = "DR-ROLE-006", "DR-ROLE-007"
+BOTH, UNEXPECTED, TARGET_ALONE, UNFIT, NOBODY = (f"DR-ROLE-00{number}" for number in range(1, 6))
+SILENT, OTHER_SITES, NOT_TAKEN_IN = "DR-ROLE-006", "DR-ROLE-007", "DR-ROLE-008"
+ALIVE, NOT_SHOWN = "DR-ALIVE-001", "DR-ALIVE-002"
+CODES = {ALIVE: ExitCode.SERVING_SITE_ALIVE, LOSS: ExitCode.LOSS_REFUSED}
+SURE = {"presume_down": "london", "reason": "the building burns"}
 WARNING = Finding("DR-TLS-001", Severity.WARNING, "certificates are not verified")
 ERRORS = tuple(Finding(f"DR-X-{number}", Severity.ERROR, f"reason {number}") for number in (1, 2))
 OTHER = {"london": "paris", "paris": "london"}
 
-# The target's role, then the other site's: serving, standby, down, sick, unknown.
-DECISIONS = {
-    SERVING: (BOTH, THERE, TARGET_ALONE, TARGET_ALONE, TARGET_ALONE),
-    STANDBY: (PLAN, NOBODY, NOBODY, NOBODY, NOBODY),
-    **dict.fromkeys((DOWN, SICK, UNKNOWN), (TARGET_UNFIT, NOBODY, NOBODY, NOBODY, NOBODY)),
-}
-ROLES = [(here, there, told) for here, row in DECISIONS.items() for there, told in zip(Role, row, strict=True)]
-
-# The same for a run that goes on: from london, to paris.
-RESUMED = {
-    SERVING: (BOTH, PLAN, SILENT, SILENT, SILENT),
-    STANDBY: (PLAN, PLAN, SILENT, SILENT, SILENT),
-    **dict.fromkeys((DOWN, SICK, UNKNOWN), (SILENT,) * 5),
-}
-RESUMED_ROLES = [(here, there, told) for here, row in RESUMED.items() for there, told in zip(Role, row, strict=True)]
+Table = Mapping[Role, tuple[str, ...]]
 
 
-def seen(**roles: Role) -> Seen:
+def table(serving: tuple[str, ...], standby: tuple[str, ...], *dark: str) -> Table:
+    """What is decided by the target's role, then by that of the other site: serving, standby, down, sick, unknown."""
+    return {SERVING: serving, STANDBY: standby, **dict.fromkeys((DOWN, SICK, UNKNOWN), dark)}
+
+
+def rows(of: Table) -> list[tuple[Role, Role, str]]:
+    return [(here, there, told) for here, row in of.items() for there, told in zip(Role, row, strict=True)]
+
+
+MOVED = table((BOTH, THERE, TARGET_ALONE, TARGET_ALONE, TARGET_ALONE), (PLAN, *[NOBODY] * 4), UNFIT, *[NOBODY] * 4)
+# The same for a run that goes on.
+RESUMED = table((BOTH, PLAN, *[SILENT] * 3), (PLAN, PLAN, *[SILENT] * 3), *[SILENT] * 5)
+# Of a failover the other site is the lost one, of a return it is the one that serves meanwhile.
+LOST = table((ALIVE, *[THERE] * 4), (ALIVE, PLAN, PLAN, ALIVE, NOT_SHOWN), ALIVE, UNFIT, UNFIT, ALIVE, UNFIT)
+REINSTATED = table((BOTH, *[NOT_TAKEN_IN] * 4), (PLAN, *[NOT_TAKEN_IN] * 4), *[NOT_TAKEN_IN] * 5)
+FAILED_BACK = REINSTATED | {SERVING: (BOTH, THERE, *[NOT_TAKEN_IN] * 3)}
+RETURNED = [(ask, *row) for ask, of in ((REINSTATE, REINSTATED), (FAILBACK, FAILED_BACK)) for row in rows(of)]
+FINISHING = ["observe", "check", "point-of-no-return", "activate", "probe"]
+
+
+def seen(london: Role = SERVING, paris: Role = STANDBY, *debts: Debt) -> Seen:
     """Both sites as they are at the start, in other roles."""
-    return Seen({"london": SERVING, "paris": STANDBY} | roles, Machine().look().flags)
+    return Seen({"london": london, "paris": paris}, Machine().dump(), debts)
+
+
+def decide(
+    ask: Ask, look: Seen, past: History | None = None, price: Cost | None = None, recipe: Recipe | None = None
+) -> Decision:
+    return plan(book_of(ask.operation), recipe or Recipe(), look, ask, past, price)
 
 
 def told(decided: Decision) -> str:
@@ -49,192 +67,286 @@ def told(decided: Decision) -> str:
             return PLAN
         case AlreadyThere():
             return THERE
-        case Refusal(findings):
+        case Refusal(findings, code):
+            assert code is CODES.get(findings[0].id, ExitCode.PRECHECK_FAILED)
+            assert findings[0].remedy or findings[0] in ERRORS
             return findings[0].id
 
 
-def past(state: StepState = StepState.DONE, ask: Ask = ASK) -> History:
-    """A run from london to paris that was interrupted after 11 steps."""
-    before = a_plan()
-    steps = tuple(StepPast(step, state) for step in before.steps)
-    return History(ask, before.source, before.baseline, steps, activation=False, ended=False)
-
-
-def book(*verbs: str) -> Runbook:
-    words = {"hook": {"name": "tell"}, "ask": {"sentence": "go on?"}}
-    lines = [RunbookStep(verb, "both", line, {}, words.get(verb, {})) for line, verb in enumerate(verbs, start=4)]
-    return replace(BOOK, steps=tuple(lines))
-
-
-def decided_plan(decided: Decision) -> Plan:
+def planned(decided: Decision) -> Plan:
     assert isinstance(decided, Plan), decided
     return decided
 
 
-# Roles
+def verbs(decided: Decision) -> list[str]:
+    return [step.verb for step in planned(decided).steps]
 
 
-@pytest.mark.parametrize("target", ["london", "paris"])
-@pytest.mark.parametrize(("here", "there", "decision"), ROLES)
-def test_the_roles_decide(target: str, here: Role, there: Role, decision: str) -> None:
-    sites = seen(**{target: here, OTHER[target]: there})
-    decided = plan(BOOK, Recipe(), sites, Ask("swapover", target))
-    assert told(decided) == decision
-    if isinstance(decided, Plan):
-        assert (decided.source, decided.target) == (OTHER[target], target)
-    elif isinstance(decided, Refusal):  # it says both roles and what to do
+def past(ask: Ask = ASK, sites: dict[str, Site] | None = None, reached: str = "probe") -> History:
+    """A run that was interrupted when the step `reached` had succeeded, and let nobody in."""
+    machine = Machine(debts=DEBTS if ask.operation in ("reinstate", "failback") else ())
+    machine.sites = sites or machine.sites
+    before = planned(decide(ask, machine.look()))
+    last = next(step.number for step in before.steps if step.verb == reached)
+    steps = tuple(StepPast(each, StepState.DONE if each.number <= last else StepState.PENDING) for each in before.steps)
+    return History(ask, before.source, before.baseline, steps, activation=False, ended=False)
+
+
+class TestWhoIsLeft:
+    @pytest.mark.parametrize("target", ["london", "paris"])
+    @pytest.mark.parametrize(("here", "there", "decision"), rows(MOVED))
+    def test_the_roles_decide(self, target: str, here: Role, there: Role, decision: str) -> None:
         roles = {target: here, OTHER[target]: there}
-        assert f"london is {roles['london'].value}, paris is {roles['paris'].value}" in decided.findings[0].text
-        assert decided.findings[0].remedy
+        decided = decide(Ask("swapover", target), seen(**roles))
+        assert told(decided) == decision
+        if isinstance(decided, Plan):
+            assert (decided.source, decided.target) == (OTHER[target], target)
+        elif isinstance(decided, Refusal):  # it says both roles
+            assert f"london is {roles['london'].value}, paris is {roles['paris'].value}" in decided.findings[0].text
+
+    @pytest.mark.parametrize("expected", ["london", "paris"])
+    @pytest.mark.parametrize(("here", "there", "decision"), rows(MOVED))
+    def test_an_expectation_that_does_not_hold_refuses_whatever_else_holds(
+        self, expected: str, here: Role, there: Role, decision: str
+    ) -> None:
+        serving = [site for site, role in (("paris", here), ("london", there)) if role is SERVING]
+        decided = decide(replace(ASK, expect_serving=expected), seen(there, here))
+        # Two sites that serve are worse than one that was not expected.
+        assert told(decided) == (decision if serving == [expected] or decision == BOTH else UNEXPECTED)
+
+    def test_the_findings_of_the_topology_are_told_too_and_an_error_refuses(self) -> None:
+        both, warning = Recipe((*ERRORS, WARNING)), Recipe((WARNING,))
+        lacking = Recipe(ERRORS, lacks=frozenset({"probe", "catch-up", "hook"}))
+
+        dark = decide(ASK, seen(paris=UNKNOWN), recipe=both)
+        cannot = decide(ASK, seen(), recipe=lacking)
+        dear = decide(FAILOVER, seen(DOWN), price=Cost((None,)), recipe=warning)
+
+        assert isinstance(dark, Refusal)
+        assert [finding.id for finding in dark.findings] == [UNFIT, "DR-X-1", "DR-X-2"]
+        assert isinstance(cannot, Refusal)
+        assert [finding.id for finding in cannot.findings] == ["DR-BOOK-004", "DR-X-1", "DR-X-2"]
+        assert cannot.findings[0].text.endswith("steps that cannot be done yet: catch-up, probe")
+        assert isinstance(dear, Refusal)
+        assert [finding.id for finding in dear.findings] == [LOSS, WARNING.id]
+        there = AlreadyThere("paris serves already; nothing was changed", (WARNING,))
+        assert decide(ASK, seen(STANDBY, SERVING), recipe=both) == there
+        assert decide(ASK, seen(), recipe=both) == Refusal((*ERRORS, WARNING))
+        assert decide(ASK, seen(), past(), recipe=Recipe(ERRORS)) == Refusal(ERRORS)
+        assert planned(decide(ASK, seen(), recipe=warning)).findings == (WARNING,)
 
 
-@pytest.mark.parametrize("expected", ["london", "paris"])
-@pytest.mark.parametrize(("here", "there", "decision"), ROLES)
-def test_an_expectation_that_does_not_hold_refuses_whatever_else_holds(
-    expected: str, here: Role, there: Role, decision: str
-) -> None:
-    serving = [site for site, role in (("paris", here), ("london", there)) if role is SERVING]
-    ask = replace(ASK, expect_serving=expected)
-    decided = plan(BOOK, Recipe(), seen(paris=here, london=there), ask)
-    # Two sites that serve are worse than one that was not expected.
-    assert told(decided) == (decision if serving == [expected] or decision == BOTH else UNEXPECTED)
+class TestThePlan:
+    def test_it_has_every_line_of_the_runbook_in_order_with_its_calls(self) -> None:
+        decided = planned(decide(ASK, seen()))
+
+        assert verbs(decided) == [line.verb for line in BOOK.steps]
+        assert [step.number for step in decided.steps] == list(range(1, 12))
+        fence = decided.steps[5]
+        assert (fence.id, fence.site) == ("06-fence", "london")
+        assert [call.about for call in fence.calls] == ["close clients at london", "close legacy at london"]
+        assert [call.about for call in fence.inverse] == ["open clients at london", "open legacy at london"]
+        assert decided.not_replicated == ("what is in memory at london",)
+        assert decided.cannot_know == ("what clients do",)
+        # The point of no return parts what is undone from what is finished.
+        assert decided.as_json()["point_of_no_return"] == 9
+        assert [step.undoable for step in decided.steps] == [True] * 8 + [False] * 3
+        assert decided.baseline == Machine().dump()
+
+    @pytest.mark.parametrize(("timeout_s", "catch_up", "drain"), [(70.0, 60.0, 70.0), (7.0, 7.0, 7.0)])
+    def test_a_steps_limits_are_the_runbooks_unless_the_topology_or_who_gives_less_time_has_its_own(
+        self, timeout_s: float, catch_up: float, drain: float
+    ) -> None:
+        decided = planned(decide(replace(ASK, timeout_s=timeout_s), seen()))
+        limits = {step.verb: step.limits.get("within") for step in decided.steps}
+        assert (limits["catch-up"], limits["quiesce"], limits["drain"]) == (catch_up, 5.0, drain)
+
+    def test_every_verb_of_a_runbook_has_a_step(self) -> None:
+        words: dict[str, dict[str, Any]] = {"hook": {"name": "tell"}, "ask": {"sentence": "go on?"}}
+        lines = [RunbookStep(verb, "both", 4, {}, words.get(verb, {})) for verb in sorted(VERBS)]
+        book: Runbook = replace(BOOK, steps=tuple(lines))
+        decided = planned(plan(book, Recipe(), seen(), ASK))
+        assert verbs(decided) == sorted(VERBS)
+        assert all(step.about for step in decided.steps)
+
+    def test_a_failover_keeps_residue_out_before_anybody_is_let_in_and_undoes_that(self) -> None:
+        decided = planned(decide(FAILOVER, Machine(sites=lost()).look(), price=Cost()))
+
+        beside = ["snapshot", "estimate", "fence", "quarantine", "settle"]
+        assert verbs(decided) == [*FINISHING[:2], *beside, *FINISHING[2:]]
+        [kept] = [step for step in decided.steps if step.verb == "quarantine"]
+        assert [call.about for call in (*kept.calls, *kept.inverse)] == [
+            "keep out mirror at paris",
+            "let in mirror at paris",
+        ]
+
+    def test_without_the_move_a_return_ends_where_both_are_shown_to_hold_the_same(self) -> None:
+        taken_in, moved = (
+            verbs(decide(ask, Machine(sites=back(), debts=DEBTS).look())) for ask in (REINSTATE, FAILBACK)
+        )
+        assert taken_in == ["observe", "check", "residue", "reinstate", "reconcile"]
+        assert moved[: len(taken_in) + 1] == [*taken_in, "ask"]
+        assert moved[-3:] == ["point-of-no-return", "activate", "probe"]
 
 
-def test_a_refusal_for_the_roles_has_the_topologys_errors_with_it() -> None:
-    decided = plan(BOOK, Recipe((*ERRORS, WARNING)), seen(paris=UNKNOWN), ASK)
-    assert isinstance(decided, Refusal)
-    assert [finding.id for finding in decided.findings] == [TARGET_UNFIT, "DR-X-1", "DR-X-2"]
-    assert decided.findings[0].text == "paris cannot take over: london is serving, paris is unknown"
+class TestGoingOn:
+    @pytest.mark.parametrize(("here", "there", "decision"), rows(RESUMED))
+    def test_an_interrupted_run_goes_on_where_both_sites_answer_and_not_both_serve(
+        self, here: Role, there: Role, decision: str
+    ) -> None:
+        decided = decide(ASK, seen(there, here), past())
+        assert told(decided) == decision
+        if isinstance(decided, Plan) and here is SERVING:  # only finishing is left, and nothing is undone any more
+            finishing = [f"{number}-{verb}" for number, verb in enumerate(FINISHING, start=12)]
+            assert [step.id for step in decided.steps] == finishing
+            assert not any(step.undoable for step in decided.steps)
+            assert {call.about for call in decided.steps[3].calls} >= {
+                "resume orders at london",
+                "resume bills at london",
+            }
+        elif isinstance(decided, Plan):  # from the first step, with numbers of its own
+            assert verbs(decided) == [line.verb for line in BOOK.steps]
+            assert [step.number for step in decided.steps] == list(range(12, 23))
+            assert [step.undoable for step in decided.steps] == [True] * 8 + [False] * 3
+
+    @pytest.mark.parametrize(("activation", "decision"), [(True, PLAN), (False, SILENT)])
+    def test_once_it_has_moved_the_site_that_it_left_may_be_down(self, activation: bool, decision: str) -> None:
+        before = replace(past(), activation=activation)
+        assert told(decide(ASK, seen(DOWN, SERVING), before)) == decision
+        assert told(decide(ASK, seen(UNKNOWN, SERVING), before)) == SILENT
+        assert told(decide(ASK, seen(DOWN), before)) == SILENT
+
+    def test_it_undoes_to_what_was_before_the_run_not_to_what_it_finds(self) -> None:
+        site = Machine()
+        site.sites["london"].doors["clients"] = site.sites["london"].doors["legacy"] = False
+        site.sites["london"].paused["orders"] = True
+        decided = planned(decide(ASK, site.look(), past()))
+        inverses = {step.verb: [call.about for call in step.inverse] for step in decided.steps}
+        assert decided.baseline == Machine().dump()
+        assert inverses["fence"] == ["open clients at london", "open legacy at london"]
+        assert inverses["quiesce"] == ["resume orders at london", "resume bills at london"]
+
+    @pytest.mark.parametrize(("now", "decision"), [(None, PLAN), ("london", UNEXPECTED)])
+    def test_what_is_expected_to_serve_is_what_is_expected_now(self, now: str | None, decision: str) -> None:
+        begun = replace(ASK, expect_serving="london")
+        assert told(decide(replace(begun, expect_serving=now), seen(STANDBY), past(begun))) == decision
+
+    @pytest.mark.parametrize(
+        "roles",
+        [
+            {"berlin": SERVING, "paris": STANDBY},
+            {"london": STANDBY, "rome": SERVING},
+            {"berlin": SERVING, "rome": STANDBY},
+        ],
+    )
+    def test_it_does_not_go_on_where_a_site_serves_that_is_neither_its_source_nor_its_target(
+        self, roles: dict[str, Role]
+    ) -> None:
+        decided = decide(ASK, Seen(roles), past())
+        assert isinstance(decided, Refusal)
+        [finding] = decided.findings
+        first, second = (f"{site} is {role.value}" for site, role in roles.items())
+        assert (finding.id, finding.text) == (OTHER_SITES, f"the run is from london to paris, but {first}, {second}")
+
+    @pytest.mark.parametrize(
+        ("here", "there", "decision"),
+        [
+            (STANDBY, DOWN, PLAN),
+            (STANDBY, STANDBY, PLAN),
+            (STANDBY, SERVING, ALIVE),
+            (STANDBY, UNKNOWN, NOT_SHOWN),
+            (SERVING, DOWN, PLAN),
+            (SERVING, UNKNOWN, PLAN),
+            (SERVING, STANDBY, PLAN),
+            (SERVING, SERVING, ALIVE),
+            (UNKNOWN, DOWN, UNFIT),
+        ],
+    )
+    def test_a_failover_that_goes_on_is_decided_by_the_same_roles(self, here: Role, there: Role, decision: str) -> None:
+        before = past(FAILOVER, lost(), "quarantine")
+
+        # What it may cost matters only as long as nobody serves.
+        decided = decide(FAILOVER, seen(there, here), before, Cost((99 if here is SERVING else 0,)))
+
+        assert told(decided) == decision
+        if isinstance(decided, Plan) and here is SERVING:
+            assert verbs(decided) == FINISHING
+            assert not any(step.undoable for step in decided.steps)
+        if (here, there) == (STANDBY, DOWN):  # refused when meanwhile it costs too much
+            assert told(decide(FAILOVER, seen(there, here), before, Cost((1,)))) == LOSS
+
+    @pytest.mark.parametrize(
+        ("here", "there", "decision"),
+        [
+            (STANDBY, SERVING, PLAN),
+            (STANDBY, STANDBY, PLAN),
+            (SERVING, STANDBY, PLAN),
+            (SERVING, SERVING, BOTH),
+            (UNKNOWN, STANDBY, NOT_TAKEN_IN),
+            (STANDBY, DOWN, NOT_TAKEN_IN),
+        ],
+    )
+    def test_a_failback_goes_on_from_wherever_it_stopped(self, here: Role, there: Role, decision: str) -> None:
+        before = past(replace(FAILBACK, expect_serving="paris"), back(), "fence")
+        decided = decide(before.ask, seen(here, there), before)
+        assert told(decided) == decision
+        if isinstance(decided, Plan):
+            assert (decided.source, decided.baseline) == ("paris", before.baseline)
+
+    @pytest.mark.parametrize("ask", [REINSTATE, FAILBACK])
+    @pytest.mark.parametrize(("reached", "again"), [("reinstate", True), ("reconcile", False)])
+    def test_what_was_taken_in_is_not_taken_in_again(self, ask: Ask, reached: str, again: bool) -> None:
+        before = past(ask, back(), reached)
+        assert ("reinstate" in verbs(decide(ask, seen(STANDBY, SERVING), before))) is again
 
 
-def test_where_the_target_serves_already_warnings_are_told_and_errors_do_not_matter() -> None:
-    decided = plan(BOOK, Recipe((*ERRORS, WARNING)), seen(london=STANDBY, paris=SERVING), ASK)
-    assert decided == AlreadyThere("paris serves already; nothing was changed", (WARNING,))
+class TestWhoIsLost:
+    @pytest.mark.parametrize(
+        ("sure", "accept", "cost"),
+        [
+            ({}, None, 0),
+            (SURE, None, 0),
+            (SURE, "unknown", None),
+            (SURE, 7, 7),
+            ({}, None, 1),
+            (SURE, 7, None),
+            (SURE, 7, 8),
+            ({"presume_down": "london"}, 7, 7),
+            ({"presume_down": "paris", "reason": "the wrong one"}, 0, 0),
+            ({"reason": "the building burns"}, 0, 0),
+        ],
+    )
+    @pytest.mark.parametrize(("here", "there", "decision"), rows(LOST))
+    def test_the_roles_decide_then_the_price(
+        self, here: Role, there: Role, decision: str, sure: dict[str, Any], accept: Any, cost: int | None
+    ) -> None:
+        affordable = accept == "unknown" or (cost is not None and cost <= (accept or 0))
+        decided = decide(replace(FAILOVER, accept_loss=accept, **sure), seen(there, here), price=Cost((cost,)))
+        if decision == NOT_SHOWN and sure == SURE:
+            decision = PLAN
+        assert told(decided) == (LOSS if decision == PLAN and not affordable else decision)
+        if isinstance(decided, Plan):
+            assert (decided.source, decided.target) == ("london", "paris")
 
 
-# What speaks against it
+class TestWhoReturns:
+    @pytest.mark.parametrize("debts", [(), DEBTS[:1], DEBTS], ids=["nothing_owed", "a_fence_owed", "both_owed"])
+    @pytest.mark.parametrize(("ask", "here", "there", "decision"), RETURNED)
+    def test_the_roles_decide_and_for_one_that_came_back_open_what_is_owed(
+        self, ask: Ask, here: Role, there: Role, decision: str, debts: tuple[Debt, ...]
+    ) -> None:
+        decided = decide(ask, seen(here, there, *debts))
+        if (here, there) == (SERVING, SERVING) and debts:
+            decision = PLAN
+        if ask is REINSTATE and decision == PLAN and not debts:
+            decision = THERE
+        assert told(decided) == decision
+        if isinstance(decided, Plan):
+            assert (decided.source, decided.target) == ("paris", "london")
 
-
-def test_any_error_of_the_topology_refuses_also_a_run_that_goes_on_and_a_warning_does_not() -> None:
-    assert plan(BOOK, Recipe((*ERRORS, WARNING)), seen(), ASK) == Refusal((*ERRORS, WARNING))
-    assert plan(BOOK, Recipe(ERRORS), seen(), ASK, past()) == Refusal(ERRORS)
-    assert decided_plan(plan(BOOK, Recipe((WARNING,)), seen(), ASK)).findings == (WARNING,)
-
-
-def test_verbs_that_the_topology_cannot_do_are_named_with_all_other_reasons() -> None:
-    recipe = Recipe(ERRORS, lacks=frozenset({"probe", "catch-up", "hook"}))
-    decided = plan(BOOK, recipe, seen(), ASK)
-    assert isinstance(decided, Refusal)
-    assert [finding.id for finding in decided.findings] == ["DR-BOOK-004", "DR-X-1", "DR-X-2"]
-    assert decided.findings[0].text == "the runbook swapover.yaml has steps that cannot be done yet: catch-up, probe"
-
-
-# The plan
-
-
-def test_a_plan_has_every_line_of_the_runbook_in_order_with_its_calls() -> None:
-    decided = decided_plan(plan(BOOK, Recipe(), seen(), ASK))
-
-    assert [step.verb for step in decided.steps] == [line.verb for line in BOOK.steps]
-    assert [step.number for step in decided.steps] == list(range(1, 12))
-    fence = decided.steps[5]
-    assert (fence.id, fence.site) == ("06-fence", "london")
-    assert [call.about for call in fence.calls] == ["close clients at london", "close legacy at london"]
-    assert [call.about for call in fence.inverse] == ["open clients at london", "open legacy at london"]
-    assert decided.not_replicated == ("what is in memory at london",)
-    assert decided.cannot_know == ("what clients do",)
-    # The point of no return parts what is undone from what is finished.
-    assert decided.as_json()["point_of_no_return"] == 9
-    assert [step.undoable for step in decided.steps] == [True] * 8 + [False] * 3
-    assert decided.baseline == Machine().dump()
-
-
-@pytest.mark.parametrize(("timeout_s", "catch_up", "drain"), [(70.0, 60.0, 70.0), (7.0, 7.0, 7.0)])
-def test_a_steps_limits_are_the_runbooks_unless_the_topology_or_who_gives_less_time_has_its_own(
-    timeout_s: float, catch_up: float, drain: float
-) -> None:
-    decided = decided_plan(plan(BOOK, Recipe(), seen(), replace(ASK, timeout_s=timeout_s)))
-    limits = {step.verb: step.limits.get("within") for step in decided.steps}
-    assert (limits["catch-up"], limits["quiesce"], limits["drain"]) == (catch_up, 5.0, drain)
-
-
-@pytest.mark.parametrize("verb", sorted(VERBS))
-def test_every_verb_of_a_runbook_has_a_step(verb: str) -> None:
-    decided = decided_plan(plan(book("observe", verb), Recipe(), seen(), ASK))
-    assert decided.steps[1].verb == verb
-    assert decided.steps[1].about
-
-
-# Going on
-
-
-@pytest.mark.parametrize(("here", "there", "decision"), RESUMED_ROLES)
-def test_an_interrupted_run_goes_on_where_both_sites_answer_and_not_both_serve(
-    here: Role, there: Role, decision: str
-) -> None:
-    decided = plan(BOOK, Recipe(), seen(paris=here, london=there), ASK, past())
-    assert told(decided) == decision
-    if isinstance(decided, Plan):
-        assert (decided.source, decided.target) == ("london", "paris")
-
-
-@pytest.mark.parametrize(("activation", "decision"), [(True, PLAN), (False, SILENT)])
-def test_once_it_has_moved_the_site_that_it_left_may_be_down(activation: bool, decision: str) -> None:
-    before = replace(past(), activation=activation)
-    assert told(plan(BOOK, Recipe(), seen(london=DOWN, paris=SERVING), ASK, before)) == decision
-    assert told(plan(BOOK, Recipe(), seen(london=UNKNOWN, paris=SERVING), ASK, before)) == SILENT
-    assert told(plan(BOOK, Recipe(), seen(london=DOWN), ASK, before)) == SILENT
-
-
-@pytest.mark.parametrize("source", [SERVING, STANDBY])
-def test_it_goes_on_from_the_first_step_with_numbers_of_its_own(source: Role) -> None:
-    decided = decided_plan(plan(BOOK, Recipe(), seen(london=source), ASK, past()))
-    assert [step.verb for step in decided.steps] == [line.verb for line in BOOK.steps]
-    assert [step.number for step in decided.steps] == list(range(12, 23))
-    assert [step.undoable for step in decided.steps] == [True] * 8 + [False] * 3
-
-
-def test_where_the_target_serves_only_finishing_is_left_and_nothing_is_undone_any_more() -> None:
-    decided = decided_plan(plan(BOOK, Recipe(), seen(london=STANDBY, paris=SERVING), ASK, past()))
-
-    assert [step.id for step in decided.steps] == [
-        "12-observe",
-        "13-check",
-        "14-point-of-no-return",
-        "15-activate",
-        "16-probe",
-    ]
-    assert not any(step.undoable for step in decided.steps)
-    assert {call.about for call in decided.steps[3].calls} >= {"resume orders at london", "resume bills at london"}
-
-
-def test_it_undoes_to_what_was_before_the_run_not_to_what_it_finds() -> None:
-    site = Machine()
-    site.sites["london"].doors["clients"] = site.sites["london"].doors["legacy"] = False
-    site.sites["london"].paused["orders"] = True
-    decided = decided_plan(plan(BOOK, Recipe(), site.look(), ASK, past()))
-    inverses = {step.verb: [call.about for call in step.inverse] for step in decided.steps}
-    assert decided.baseline == Machine().dump()
-    assert inverses["fence"] == ["open clients at london", "open legacy at london"]
-    assert inverses["quiesce"] == ["resume orders at london", "resume bills at london"]
-
-
-@pytest.mark.parametrize(("now", "decision"), [(None, PLAN), ("london", "DR-ROLE-002")])
-def test_what_is_expected_to_serve_is_what_is_expected_now(now: str | None, decision: str) -> None:
-    begun = replace(ASK, expect_serving="london")
-    decided = plan(BOOK, Recipe(), seen(london=STANDBY), replace(begun, expect_serving=now), past(ask=begun))
-    assert told(decided) == decision
-
-
-@pytest.mark.parametrize(
-    "roles",
-    [{"berlin": SERVING, "paris": STANDBY}, {"london": STANDBY, "rome": SERVING}, {"berlin": SERVING, "rome": STANDBY}],
-)
-def test_it_does_not_go_on_where_a_site_serves_that_is_neither_its_source_nor_its_target(
-    roles: dict[str, Role],
-) -> None:
-    decided = plan(BOOK, Recipe(), Seen(roles), ASK, past())
-    assert isinstance(decided, Refusal)
-    [finding] = decided.findings
-    first, second = (f"{site} is {role.value}" for site, role in roles.items())
-    assert (finding.id, finding.text) == (OTHER_SITES, f"the run is from london to paris, but {first}, {second}")
+    @pytest.mark.parametrize("ask", [REINSTATE, FAILBACK])
+    def test_a_debt_of_the_other_sorts_nothing_out_and_another_site_than_expected_refuses(self, ask: Ask) -> None:
+        of_paris = replace(DEBTS[0], about="paris", kept_at="london")
+        assert told(decide(ask, seen(SERVING, SERVING, of_paris))) == BOTH
+        for expected, decision in (("london", UNEXPECTED), ("paris", PLAN)):
+            assert told(decide(replace(ask, expect_serving=expected), seen(STANDBY, SERVING, *DEBTS))) == decision

@@ -1,0 +1,17 @@
+"""What tests of the engine begin with: a desk whose machine is at the start, and a place for a journal."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.engine.desk import Desk
+
+
+@pytest.fixture
+def at(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "journal.jsonl"
