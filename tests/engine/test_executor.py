@@ -302,7 +302,7 @@ def test_a_signal_is_an_answer_to_the_question_of_a_runbook(tmp_path: Path) -> N
 
     def asker(sentence: str) -> bool:
         stop.ask(signal.SIGTERM)
-        return True
+        raise AssertionError("the signal does not end the question")
 
     at = Desk(tmp_path, ask=FAILBACK, machine=Machine(sites=back(), debts=DEBTS), asker=asker)
     ended = at.go(stop=stop)

@@ -1,12 +1,15 @@
-"""The journal: written before it is done, sealed, opened again wherever a crash left it; its room on disk."""
+"""The journal: written before it is done, sealed, opened again wherever a crash left it, its room on disk; what it says
+of its run, and that every alteration of it is found."""
 
 import errno
+import fcntl
 import json
 import os
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +18,29 @@ import pytest
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.model import ExitCode, Json
 from dr_ctl.core.system import ThisMachine, running_on
-from dr_ctl.engine import disk
-from dr_ctl.engine.disk import PIECE_BYTES, RESERVE, RESERVED_BYTES, NoRoom, Reserve
-from dr_ctl.engine.entries import Entry, JournalDamaged, is_held, read
+from dr_ctl.engine.disk import PIECE_BYTES, RESERVE, RESERVED_BYTES, NoRoom
+from dr_ctl.engine.entries import GENESIS, Entry, JournalDamaged, is_held, read
+from dr_ctl.engine.history import history, outage_s
 from dr_ctl.engine.journal import Journal
+from dr_ctl.engine.plan import Ask, Plan, PlannedStep
 from dr_ctl.engine.runs import RunFiles, Runs, write
+from dr_ctl.engine.seal import Verdict, check
 from dr_ctl.engine.states import IllegalMove, StepEvent
 from tests.engine.desk import BY, Clock, Desk, a_plan
+from tests.engine.machine import Fault
+from tests.report.scribe import Scribe, cut_off, done, plan, resumed, undone
 
-FENCE = next(step for step in a_plan().steps if step.verb == "fence")
-PLAN = replace(a_plan(), steps=(FENCE,))
+WHOLE_PLAN = a_plan()
+FENCE = next(step for step in WHOLE_PLAN.steps if step.verb == "fence")
+PLAN = replace(WHOLE_PLAN, steps=(FENCE,))
 KEYS = ["seq", "time", "kind", "step", "call", "outcome", "evidence", "previous", "hash"]
+
+
+def begins(path: Path, *plans: Plan) -> list[Entry]:
+    with closing(Journal(path, Clock())) as journal:
+        for each in plans or (PLAN,):
+            journal.run(each, BY)
+    return read(path)
 
 
 def short(path: Path) -> list[Entry]:
@@ -40,110 +55,6 @@ def short(path: Path) -> list[Entry]:
     return read(path)
 
 
-LINES = range(1, 7)
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "journal.jsonl"
-
-
-def spans(path: Path) -> Iterator[tuple[int, int]]:
-    """Where each line begins and ends, its newline included."""
-    begin = 0
-    for line in path.read_bytes().splitlines(keepends=True):
-        yield begin, begin + len(line)
-        begin += len(line)
-
-
-def test_every_line_has_the_nine_fields_and_follows_the_line_before(path: Path) -> None:
-    entries = short(path)
-    told = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    assert [list(line) for line in told] == [KEYS] * 6
-    assert [line["seq"] for line in told] == list(LINES)
-    assert [line["kind"] for line in told] == ["run", "step", "intent", "result", "step", "sample"]
-    assert [line["previous"] for line in told] == ["0" * 64, *(line["hash"] for line in told[:-1])]
-    assert told[3]["evidence"] == {"text": "answered", "intent": 3}
-    assert [entry.hash() for entry in entries] == [line["hash"] for line in told]
-    # A run says its plan and who runs it.
-    assert entries[0].evidence == {"plan": json.loads(json.dumps(PLAN.as_json())), "by": BY}
-
-
-def test_nothing_of_a_run_is_kept_but_what_the_plan_the_calls_and_the_outcomes_say(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.go()
-
-    entries = desk.entries()
-
-    allowed: dict[str, set[str]] = {
-        "run": {"plan", "by"},
-        "step": {"about", "text", "took_s", "findings"},
-        "intent": set(),
-        "result": {"text", "intent"},
-        "sample": {"outflow"},
-    }
-    assert {entry.kind for entry in entries} == set(allowed)
-    assert [entry for entry in entries if not set(entry.evidence) <= allowed[entry.kind]] == []
-    call = {"site", "pair", "goal", "thing", "part", "about", "when", "at_most"}
-    assert all(set(entry.call or call) == call for entry in entries)
-
-
-def test_only_its_owner_may_read_it_whatever_the_umask(path: Path) -> None:
-    before = os.umask(0)
-    try:
-        short(path)
-    finally:
-        os.umask(before)
-    assert path.stat().st_mode & 0o777 == 0o600
-
-
-def test_intents_are_on_disk_before_the_call_goes_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    desk = Desk(tmp_path)
-    synced: list[int] = []
-    monkeypatch.setattr(os, "fdatasync", lambda file: synced.append(len(desk.entries())))
-    at_the_call: list[tuple[list[str], bool]] = []
-
-    def during(number: int) -> None:
-        last = desk.entries()[-1]
-        at_the_call.append(([entry.kind for entry in desk.entries()][-2:], synced[-1] == last.seq))
-
-    desk.machine.during = during
-
-    desk.go()
-
-    assert at_the_call == [(["intent", "intent"], True)] * 8
-
-
-def test_a_move_that_the_table_does_not_know_is_not_written(path: Path) -> None:
-    with closing(Journal(path, Clock())) as journal:
-        journal.run(PLAN, BY)
-        with pytest.raises(IllegalMove):
-            journal.step(FENCE, StepEvent.SUCCEEDED, {})
-        journal.step(FENCE, StepEvent.STARTED, {})
-    assert [entry.outcome for entry in read(path)] == [None, "started"]
-
-
-def full(file: int, block: bytes) -> int:
-    raise OSError(errno.ENOSPC, "No space left on device")
-
-
-def half(file: int, block: bytes) -> int:
-    return os.pwrite(file, block[: len(block) // 2], os.fstat(file).st_size)
-
-
-@pytest.mark.parametrize(("write", "why"), [(full, "No space left on device"), (half, "in full: the disk is full")])
-def test_a_line_that_cannot_be_written_is_told_and_the_journal_can_be_opened_again(
-    path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[[int, bytes], int], why: str
-) -> None:
-    before = short(path)
-    with closing(Journal(path, Clock())) as journal, monkeypatch.context() as patch:
-        patch.setattr(os, "write", write)
-        with pytest.raises(EnvironmentFault, match=why):
-            journal.signal("interrupted")
-        assert (journal.count, journal.last_hash) == (6, before[-1].hash())
-    assert continued(path) == before
-
-
 def continued(path: Path) -> list[Entry]:
     """Open, write one more line, read all; the lines that were there before."""
     with closing(Journal(path, Clock())) as journal:
@@ -154,48 +65,132 @@ def continued(path: Path) -> list[Entry]:
     return before
 
 
-@pytest.mark.parametrize("line", LINES)
-def test_cut_off_anywhere_in_a_line_it_goes_on_after_the_line_before(path: Path, line: int) -> None:
+def kinds(path: Path) -> list[str]:
+    return [entry.kind for entry in read(path)]
+
+
+@pytest.fixture
+def begun(path: Path) -> Iterator[Journal]:
+    """A journal with its first line."""
+    with closing(Journal(path, Clock())) as journal:
+        journal.run(PLAN, BY)
+        yield journal
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> RunFiles:
+    """A short run that has ended: few bytes, every kind of line."""
+    scribe = Scribe(tmp_path, plan=plan(steps=plan().steps[5:6])).begin()
+    scribe.start("fence").sample("fence", {"outflow": 3}).stop("fence", text="Türen zu", took_s=0.25)
+    scribe.journal.signal("interrupted")
+    return scribe.end(0, "ok", "paris serves", pairs=[]).files
+
+
+# Written
+
+
+def test_every_line_has_the_nine_fields_and_follows_the_line_before(path: Path) -> None:
     entries = short(path)
-    whole = path.read_bytes()
-    begin, end = list(spans(path))[line - 1]
-    for cut in range(begin, end + 1):  # at its end nothing is lost
-        path.write_bytes(whole[:cut])
-        assert continued(path) == entries[: line - (cut < end)], cut
+    told = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    assert [list(line) for line in told] == [KEYS] * 6
+    assert [line["seq"] for line in told] == list(range(1, 7))
+    assert [line["kind"] for line in told] == ["run", "step", "intent", "result", "step", "sample"]
+    assert [line["previous"] for line in told] == [GENESIS, *(line["hash"] for line in told[:-1])]
+    assert told[3]["evidence"] == {"text": "answered", "intent": 3}
+    assert [entry.hash() for entry in entries] == [line["hash"] for line in told]
+    # A run says its plan and who runs it.
+    assert entries[0].evidence == {"plan": json.loads(json.dumps(PLAN.as_json())), "by": BY}
 
 
-def test_a_last_line_whose_middle_never_reached_the_disk_is_left_out(path: Path) -> None:
-    entries = short(path)
-    whole = path.read_bytes()
-    begin, end = list(spans(path))[-1]
-    path.write_bytes(whole[: begin + 20] + bytes(end - begin - 40) + whole[end - 20 :])
-    assert continued(path) == entries[:-1]
+def test_nothing_of_a_run_is_kept_but_what_the_plan_the_calls_and_the_outcomes_say(at: Desk) -> None:
+    at.go()
+
+    allowed: dict[str, set[str]] = {
+        "run": {"plan", "by"},
+        "step": {"about", "text", "took_s", "findings"},
+        "intent": set(),
+        "result": {"text", "intent"},
+        "sample": {"outflow"},
+    }
+    assert {entry.kind for entry in at.entries()} == set(allowed)
+    assert [entry for entry in at.entries() if not set(entry.evidence) <= allowed[entry.kind]] == []
+    call = {"site", "pair", "goal", "thing", "part", "about", "when", "at_most"}
+    assert all(set(entry.call or call) == call for entry in at.entries())
 
 
-def read_or_why_not(path: Path) -> tuple[list[Entry] | None, str]:
+def test_intents_are_on_disk_before_the_call_goes_out(at: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fdatasync", lambda file: synced.append(len(at.entries())))
+    at_the_call: list[tuple[list[str], bool]] = []
+    at.machine.during = lambda _: at_the_call.append((kinds(at.path)[-2:], synced[-1] == at.entries()[-1].seq))
+
+    at.go()
+
+    assert at_the_call == [(["intent", "intent"], True)] * 8
+
+
+def test_a_move_that_the_table_does_not_know_is_not_written(path: Path, begun: Journal) -> None:
+    with pytest.raises(IllegalMove, match="succeeded"):
+        begun.step(FENCE, StepEvent.SUCCEEDED, {})
+    begun.step(FENCE, StepEvent.STARTED, {})
+    assert [entry.outcome for entry in read(path)] == [None, "started"]
+
+
+def test_half_a_letter_out_of_a_brokers_answer_does_not_end_a_run(path: Path, begun: Journal) -> None:
+    begun.sample(FENCE, {"queue": "half \ud800 of a letter"})
+    assert read(path)[-1].evidence == {"queue": "half \ud800 of a letter"}
+
+
+def test_samples_are_written_and_not_kept_in_memory(path: Path) -> None:
+    short(path)
+    with closing(Journal(path, Clock())) as again:
+        again.sample(FENCE, {"outflow": 2})
+        assert "sample" not in {entry.kind for entry in again.entries()}
+    assert kinds(path)[-2:] == ["sample", "sample"]
+
+
+# Opened again
+
+
+def line_read(path: Path) -> tuple[list[Entry] | None, str]:
+    """What can be read, or why not."""
     try:
         return read(path), ""
     except JournalDamaged as damaged:
         return None, str(damaged)
 
 
-@pytest.mark.parametrize("line", LINES)
-def test_an_altered_byte_names_its_line(path: Path, line: int) -> None:
-    """Of the last line, and of the end of the one before it, an alteration can also look like a crash's torn end."""
-    entries = short(path)
-    whole = path.read_bytes()
-    begin, end = list(spans(path))[line - 1]
-    torn = list(spans(path))[-1][0] - 1
+def test_cut_off_or_altered_anywhere_it_goes_on_after_the_line_before_or_names_the_line(
+    small: RunFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its reader forgives what a crash may leave at its end; who checks a run that has ended forgives nothing."""
+    for sync in ("fsync", "fdatasync"):
+        monkeypatch.setattr(os, sync, lambda file: None)
+    path, whole, entries, line = small.journal, small.journal.read_bytes(), read(small.journal), 1
+    torn = len(whole) - len(entries[-1].to_line().encode()) - 1
+    for place, byte in enumerate(whole):
+        path.write_bytes(whole[:place])
+        checked = check(small)
+        assert (checked.verdict, checked.line) == (Verdict.ALTERED, line), place
+        if place % 10 == 0 or b"\n" in whole[place - 1 : place + 2]:
+            assert continued(path) == entries[: line - 1], place
+        for bits in (0x01, 0x20):
+            path.write_bytes(whole[:place] + bytes([byte ^ bits]) + whole[place + 1 :])
+            checked = check(small)
+            assert (checked.verdict, checked.line) == (Verdict.ALTERED, line), (place, bits)
+        left, why = line_read(path)
+        assert f"line {line} " in why if left is None else place >= torn and left == entries[: len(left)] != entries
+        line += byte == ord("\n")
+    path.write_bytes(whole)
+    assert (line, continued(path)) == (7, entries)
 
-    for at in range(begin, end):
-        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
-        left, why = read_or_why_not(path)
-        if left is None:
-            assert f"line {line} " in why, at
-        else:
-            assert at >= torn
-            assert left == entries[: len(left)]
-            assert len(left) < len(entries)
+
+def test_a_last_line_whose_middle_never_reached_the_disk_is_left_out(path: Path) -> None:
+    entries, whole = short(path), path.read_bytes()
+    end = len(whole)
+    begin = end - len(entries[-1].to_line().encode())
+    path.write_bytes(whole[: begin + 20] + bytes(end - begin - 40) + whole[end - 20 :])
+    assert continued(path) == entries[:-1]
 
 
 Lines = list[bytes]
@@ -226,10 +221,8 @@ NO_LINE = "line 2 is not a journal line: "
         (lambda lines: lines[1:], "line 1 "),
         (lambda lines: [*lines[:3], b"\n", *lines[3:]], "line 4 "),
         (lambda lines: [*lines[:2], b"[]\n", *lines[3:]], "line 3 "),
-        (lambda lines: [line.replace(b'"seq":2', b'"seq":3') for line in lines], "line 2 "),
         # Of another shape: which part does not fit.
         (told_anew(2, sealed=False, evidence=[]), NO_LINE + "evidence: Input should be a valid dictionary"),
-        (told_anew(2, sealed=False, kind=None), NO_LINE + "kind: Input should be a valid string"),
         (told_anew(2, sealed=False, seq="two"), NO_LINE + "seq: Input should be a valid integer"),
         (told_anew(2, sealed=False, more=1), NO_LINE + "more: Unexpected keyword argument"),
         # Written anew with a hash of its own.
@@ -244,43 +237,41 @@ def test_what_does_not_fit_is_named_and_left_as_it_is_and_not_held(
     short(path)
     altered = b"".join(alter(path.read_bytes().splitlines(keepends=True)))
     path.write_bytes(altered)
-    with pytest.raises(JournalDamaged, match=why):
-        read(path)
-    for _ in range(2):
+    for reader in (read, partial(Journal, clock=Clock()), partial(Journal, clock=Clock())):
         with pytest.raises(JournalDamaged, match=why):
-            Journal(path, Clock())
+            reader(path)
     assert path.read_bytes() == altered
 
 
 def test_a_second_writer_is_refused_until_the_first_has_ended(path: Path) -> None:
     entries = short(path)
+    assert not is_held(path)
     with closing(Journal(path, Clock())):
         with path.open("ab") as file:
             file.write(b'{"seq":7')  # what the first has under way
         with pytest.raises(EnvironmentFault, match="is being written by another process"):
             Journal(path, Clock())
         assert path.read_bytes().endswith(b'{"seq":7')
+        assert is_held(path)
+    assert not is_held(path)
     assert continued(path) == entries
 
 
-def test_half_a_letter_out_of_a_brokers_answer_does_not_end_a_run(path: Path) -> None:
-    with closing(Journal(path, Clock())) as journal:
-        journal.run(PLAN, BY)
-        journal.sample(PLAN.steps[0], {"queue": "half \ud800 of a letter"})
-    assert read(path)[-1].evidence == {"queue": "half \ud800 of a letter"}
+def test_who_only_asks_whether_it_is_held_does_not_keep_a_writer_out(path: Path) -> None:
+    """The one who asks holds the lock for a moment: here exactly when the writer comes."""
+    path.touch()
+    asking = os.open(path, os.O_RDONLY)
+    fcntl.flock(asking, fcntl.LOCK_SH)
+
+    class Meanwhile(ThisMachine):
+        def sleep(self, seconds: float) -> None:
+            os.close(asking)
+
+    with running_on(Meanwhile()):
+        Journal(path, Clock()).close()
 
 
-def test_samples_are_written_and_not_kept_in_memory(path: Path) -> None:
-    with closing(Journal(path, Clock())) as journal:
-        journal.run(PLAN, BY)
-        for number in range(3):
-            journal.sample(PLAN.steps[0], {"outflow": number})
-        kept = [entry.kind for entry in journal.entries()]
-    with closing(Journal(path, Clock())) as again:
-        kept_again = [entry.kind for entry in again.entries()]
-
-    assert (kept, kept_again) == (["run"], ["run"])
-    assert [entry.kind for entry in read(path)] == ["run", "sample", "sample", "sample"]
+# Its room on disk
 
 
 @pytest.fixture
@@ -292,65 +283,32 @@ def no_room(*_: object) -> int:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def full_above(reserve: Path, size: int) -> Callable[[int, bytes], int]:
-    """A disk that has room again once the reserve is no larger than this."""
-    write = os.write
-    return lambda file, block: no_room() if reserve.exists() and reserve.stat().st_size > size else write(file, block)
-
-
-@pytest.fixture
-def begun(path: Path) -> Iterator[Journal]:
-    """A journal with its first line."""
-    with closing(Journal(path, Clock())) as journal:
-        journal.run(PLAN, BY)
-        yield journal
-
-
-def begins(path: Path) -> None:
-    with closing(Journal(path, Clock())) as journal:
-        journal.run(PLAN, BY)
-
-
-def kinds(path: Path) -> list[str]:
-    return [entry.kind for entry in read(path)]
+def half(file: int, block: bytes) -> int:
+    return os.pwrite(file, block[: len(block) // 2], os.fstat(file).st_size)
 
 
 def test_room_is_taken_up_before_the_first_line_and_given_back_with_the_last(path: Path, reserve: Path) -> None:
-    with closing(Journal(path, Clock())) as journal:
-        assert not reserve.exists()
-        journal.run(PLAN, BY)
-        room = reserve.stat()
-        journal.end({"outcome": "ok"})
+    Journal(path, Clock()).close()
+    assert not reserve.exists()
+    begins(path)
+    room = reserve.stat()  # a process that dies leaves it to the one that goes on
     assert (room.st_size, room.st_blocks * 512 >= RESERVED_BYTES) == (RESERVED_BYTES, True)
     assert room.st_mode & 0o777 == 0o600  # nobody else may read it
+    with closing(Journal(path, Clock())) as journal:
+        journal.end({"outcome": "ok"})
+        assert journal.history().ended
     assert not reserve.exists()
 
 
-def test_a_process_that_dies_leaves_the_room_to_the_one_that_goes_on(path: Path, reserve: Path) -> None:
-    begins(path)
-    Journal(path, Clock()).close()
-    assert reserve.stat().st_size == RESERVED_BYTES
-
-
-def test_a_full_disk_refuses_the_run_before_its_first_line_and_leaves_no_open_run(
-    path: Path, reserve: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_full_disk_refuses_a_run_before_its_first_line_and_leaves_one_that_goes_on_as_it_is(
+    path: Path, reserve: Path, at: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "posix_fallocate", no_room)
     with pytest.raises(NoRoom, match="nothing was changed") as refused:
-        begins(path)
+        at.go()
     assert refused.value.exit_code is ExitCode.PRECHECK_FAILED
-    assert not reserve.exists()
-    assert not RunFiles("run", path.parent).open()
-    (path.parent / "desk").mkdir()
-    desk = Desk(path.parent / "desk")
-    with pytest.raises(NoRoom):
-        desk.go()
-    assert desk.machine.calls == 0
-
-
-def test_a_full_disk_refuses_to_go_on_with_a_run_and_leaves_it_open(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    assert (at.machine.calls, reserve.exists(), RunFiles("run", path.parent).open()) == (0, False, False)
+    monkeypatch.undo()
     begins(path)
     before = path.read_bytes()
     monkeypatch.setattr(os, "posix_fallocate", no_room)
@@ -368,17 +326,18 @@ def test_what_cannot_reserve_is_no_obstacle(path: Path, monkeypatch: pytest.Monk
     if lacks:
         monkeypatch.delattr(os, "posix_fallocate")
         monkeypatch.delattr(os, "fdatasync")
-    begins(path)
-    assert len(read(path)) == 1
+    assert len(begins(path)) == 1
 
 
-def test_a_line_that_finds_no_room_takes_a_piece_of_the_reserve(
+def test_a_line_that_finds_no_room_takes_pieces_of_the_reserve_until_there_is_some(
     path: Path, reserve: Path, begun: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os, "write", full_above(reserve, RESERVED_BYTES - 3 * PIECE_BYTES))
+    write, enough = os.write, RESERVED_BYTES - 3 * PIECE_BYTES
+    monkeypatch.setattr(
+        os, "write", lambda file, block: no_room() if reserve.stat().st_size > enough else write(file, block)
+    )
     begun.step(FENCE, StepEvent.STARTED, {})
-    assert reserve.stat().st_size == RESERVED_BYTES - 3 * PIECE_BYTES
-    assert kinds(path) == ["run", "step"]
+    assert (reserve.stat().st_size, kinds(path)) == (enough, ["run", "step"])
 
 
 def test_a_disk_that_is_found_full_at_the_sync_draws_on_the_reserve(
@@ -406,18 +365,20 @@ def test_a_figure_is_given_up_rather_than_room_for_what_is_done(
         patch.setattr(os, "write", no_room)
         begun.sample(FENCE, {"outflow": 3})
     begun.step(FENCE, StepEvent.SUCCEEDED, {})
-    assert reserve.stat().st_size == RESERVED_BYTES
-    assert kinds(path) == ["run", "step", "step"]
+    assert (reserve.stat().st_size, kinds(path)) == (RESERVED_BYTES, ["run", "step", "step"])
 
 
+@pytest.mark.parametrize(("write", "why"), [(no_room, "No space left on device"), (half, "in full: the disk is full")])
 def test_when_nothing_is_left_the_line_is_not_there_and_the_caller_is_told(
-    path: Path, reserve: Path, begun: Journal, monkeypatch: pytest.MonkeyPatch
+    path: Path, reserve: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[..., int], why: str
 ) -> None:
-    before = path.read_bytes()
-    monkeypatch.setattr(os, "write", no_room)
-    with pytest.raises(EnvironmentFault, match="No space left on device"):
-        begun.step(FENCE, StepEvent.STARTED, {})
-    assert (path.read_bytes(), reserve.stat().st_size) == (before, 0)
+    before = short(path)
+    with closing(Journal(path, Clock())) as journal, monkeypatch.context() as patch:
+        patch.setattr(os, "write", write)
+        with pytest.raises(EnvironmentFault, match=why):
+            journal.signal("interrupted")
+        assert (journal.count, journal.last_hash, reserve.stat().st_size) == (6, before[-1].hash(), 0)
+    assert continued(path) == before
 
 
 def test_half_a_line_is_taken_back_before_it_is_tried_again(
@@ -431,83 +392,50 @@ def test_half_a_line_is_taken_back_before_it_is_tried_again(
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
 def test_a_plan_that_finds_no_room_refuses_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
-    files = RunFiles("run", tmp_path)
-
     def full(_: int) -> None:
         raise OSError(code, "full")
 
     monkeypatch.setattr(os, "fsync", full)
-
     with pytest.raises(NoRoom):
-        files.begin({"a": 1})
+        RunFiles("run", tmp_path).begin({"a": 1})
 
 
 def test_the_names_of_new_files_are_put_on_disk_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced: list[str] = []
+    synced: list[Path] = []
     fsync = os.fsync
 
     def note(file: int) -> None:
-        synced.append(str(Path(f"/proc/self/fd/{file}").readlink()))
+        synced.append(Path(f"/proc/self/fd/{file}").readlink())
         fsync(file)
 
     monkeypatch.setattr(os, "fsync", note)
     files = Runs(tmp_path / "state", Clock()).create("swapover", "paris")
-    assert [*map(str, (tmp_path, tmp_path / "state", tmp_path / "state" / "runs"))] == synced
-    synced.clear()
-
+    assert synced == [tmp_path, tmp_path / "state", tmp_path / "state" / "runs"]
     Journal(files.journal, Clock()).close()
     write(files.result, {})
 
-    assert synced.count(str(files.folder)) == 2
-
-
-def test_a_journal_is_held_as_long_as_its_writer_lives(path: Path) -> None:
-    assert not is_held(path)
-    with closing(Journal(path, Clock())):
-        assert is_held(path)
-    assert not is_held(path)
-
-
-def test_who_only_asks_whether_it_is_held_does_not_keep_a_writer_out(path: Path) -> None:
-    """The one who asks holds the lock for a moment: here exactly when the writer comes."""
-    import fcntl  # noqa: PLC0415
-
-    path.touch()
-    asking = os.open(path, os.O_RDONLY)
-    fcntl.flock(asking, fcntl.LOCK_SH)
-
-    class Meanwhile(ThisMachine):
-        def sleep(self, seconds: float) -> None:
-            os.close(asking)
-
-    with running_on(Meanwhile()):
-        Journal(path, Clock()).close()
+    assert synced[3:].count(files.folder) == 2
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
-    """Mounts a file system of so many bytes; skipped where that is not allowed."""
-    place = tmp_path / "disk"
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of little more than the reserve; skipped where mounting is not allowed."""
+    place, size = tmp_path / "disk", RESERVED_BYTES + 512 * 1024
     place.mkdir()
-
-    def mount(size: int) -> Path:
-        command = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "dr-ctl-test", str(place)]
-        with suppress(OSError):
-            if subprocess.run(command, check=False, capture_output=True).returncode == 0:
-                return place
-        pytest.skip("mounting is not allowed here")
-
-    yield mount
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "dr-ctl-test", str(place)]
     with suppress(OSError):
-        subprocess.run(["umount", str(place)], check=False, capture_output=True)
+        if subprocess.run(command, check=False, capture_output=True).returncode == 0:
+            yield place
+            subprocess.run(["umount", str(place)], check=False, capture_output=True)
+            return
+    pytest.skip("mounting is not allowed here")
 
 
-def test_a_run_goes_to_its_end_on_a_disk_that_fills_up_meanwhile(small_disk: Callable[[int], Path]) -> None:
-    place = small_disk(RESERVED_BYTES + 512 * 1024)
-    path = place / "journal.jsonl"
+def test_a_run_goes_to_its_end_on_a_disk_that_fills_up_meanwhile(small_disk: Path) -> None:
+    path = small_disk / "journal.jsonl"
     with closing(Journal(path, Clock())) as journal:
         journal.run(PLAN, BY)
-        with suppress(OSError), (place / "another.log").open("wb", buffering=0) as other:
+        with suppress(OSError), (small_disk / "another.log").open("wb", buffering=0) as other:
             while True:
                 other.write(bytes(4096))
 
@@ -515,21 +443,207 @@ def test_a_run_goes_to_its_end_on_a_disk_that_fills_up_meanwhile(small_disk: Cal
             journal.signal("interrupted")
             journal.sample(FENCE, {"text": "x" * 4096})
         journal.end({"outcome": "ok", "text": "x" * 300_000})
-        write(place / "result.json", {"outcome": "ok"})
+        write(small_disk / "result.json", {"outcome": "ok"})
 
-    kinds = [entry.kind for entry in read(path)]
-    assert (kinds[0], kinds[-1], kinds.count("signal")) == ("run", "end", 200)
-    assert (place / "result.json").exists()
+    assert (kinds(path)[0], kinds(path)[-1], kinds(path).count("signal")) == ("run", "end", 200)
+    assert (small_disk / "result.json").exists()
 
 
-def test_what_was_taken_is_as_much_as_it_says(tmp_path: Path) -> None:
-    reserve = Reserve(tmp_path / "reserve")
-    reserve.take()
+# What it says of its run
 
-    pieces = 0
-    while reserve.give_back():
-        pieces += 1
 
-    assert pieces * disk.PIECE_BYTES == RESERVED_BYTES
-    reserve.release()
-    assert not reserve.give_back()
+def test_a_plan_comes_back_as_it_was_whatever_a_later_one_says(path: Path) -> None:
+    asked = Ask("swapover", "paris", 90.0, cut_in_flight=True, accept_difference={"q": 3}, expect_serving="london")
+    first = replace(WHOLE_PLAN, ask=asked)
+    past = history(begins(path, first))
+    assert (tuple(each.step for each in past.steps), past.last_number, past.ended) == (first.steps, 11, False)
+    later = history(begins(path, replace(WHOLE_PLAN, source="rome", baseline={})))
+    assert [(each.ask, each.source, each.baseline) for each in (past, later)] == [(asked, "london", first.baseline)] * 2
+
+
+def test_a_resumed_run_keeps_the_source_and_baseline_of_the_first_and_adds_its_steps(at: Desk) -> None:
+    at.machine.faults = {5: Fault.KILLED_AFTER}
+    assert at.killed()
+    at.go()
+    past = history(at.entries())
+    assert (past.source, past.baseline, past.last_number) == (WHOLE_PLAN.source, WHOLE_PLAN.baseline, 22)
+    assert [each.step.number for each in past.steps] == list(range(1, 23))
+
+
+@pytest.mark.parametrize(
+    ("events", "activation"),
+    [
+        ((), False),
+        ((None,), True),
+        ((None, StepEvent.SUCCEEDED), True),
+        ((None, StepEvent.LOST), True),
+        ((None, StepEvent.FAILED), False),
+        ((StepEvent.FAILED,), False),
+    ],
+    ids=["none", "intent", "done", "unknown", "disproved", "refused"],
+)
+def test_an_activation_counts_from_its_intent_until_it_is_disproved(
+    path: Path, events: tuple[StepEvent | None, ...], activation: bool
+) -> None:
+    activate = next(step for step in WHOLE_PLAN.steps if step.verb == "activate")
+    with closing(Journal(path, Clock())) as journal:
+        journal.run(WHOLE_PLAN, BY)
+        journal.step(activate, StepEvent.STARTED, {})
+        for event in events:
+            if event is None:
+                journal.intents(activate, activate.calls)
+            else:
+                journal.step(activate, event, {})
+
+    assert history(read(path)).activation is activation
+
+
+def test_a_journal_without_a_run_says_that_nothing_was_changed(path: Path) -> None:
+    Journal(path, Clock()).close()
+    with pytest.raises(JournalDamaged, match="holds no plan") as damaged:
+        history(read(path))
+    assert damaged.value.remedy == "The run never began: nothing was changed by it."
+
+
+@pytest.mark.parametrize(
+    ("kind", "step", "outcome", "evidence"),
+    [
+        *(("run", None, None, told) for told in ({}, {"plan": None}, {"plan": {"steps": [{"number": 1}]}})),
+        ("run", None, None, {"plan": {"steps": [], "ask": {}, "source": "london", "baseline": {}}}),
+        ("step", "99-none", "started", {}),
+        ("step", "06-fence", "flew", {}),
+    ],
+)
+def test_a_sealed_line_that_does_not_fit_is_a_clear_error(
+    kind: str, step: str | None, outcome: str | None, evidence: dict[str, Json], path: Path
+) -> None:
+    entry = Entry(1, "2026-11-21T02:00:00.000Z", kind, step, None, outcome, evidence, GENESIS)
+    with pytest.raises(JournalDamaged, match="holds no run that can be read"):
+        history([*(begins(path) if kind == "step" else ()), entry])
+
+
+def moment(second: int, kind: str, step: str, outcome: str | None = None) -> Entry:
+    return Entry(1, f"2026-11-21T02:00:{second:02d}.000Z", kind, step, None, outcome, {}, GENESIS)
+
+
+STEPS = ("05-quiesce", "06-fence", "10-activate", "11-probe", "17-fence", "21-activate")
+PLANNED: list[Json] = [
+    PlannedStep(int(number), verb, "", "").as_json() for number, _, verb in (each.partition("-") for each in STEPS)
+]
+BEGUN = replace(moment(0, "run", ""), step=None, evidence={"plan": {"steps": PLANNED}})
+STARTED = moment(1, "step", "06-fence", "started")
+FENCED = moment(2, "intent", "06-fence")
+OPENED = moment(9, "step", "10-activate", "succeeded")
+
+
+@pytest.mark.parametrize(
+    ("entries", "seconds"),
+    [
+        ([STARTED], None),
+        ([STARTED, FENCED], None),
+        ([STARTED, OPENED], None),
+        ([STARTED, FENCED, OPENED], 7),
+        ([STARTED, FENCED, moment(3, "intent", "06-fence"), OPENED], 7),
+        ([FENCED, moment(5, "step", "17-fence", "unneeded"), moment(30, "step", "21-activate", "unneeded")], 28),
+        ([FENCED, moment(8, "step", "10-activate", "failed"), moment(12, "step", "06-fence", "undone")], 10),
+        ([FENCED, moment(8, "step", "06-fence", "undo-failed")], None),
+        ([FENCED, moment(8, "step", "05-quiesce", "undone")], None),
+        ([FENCED, OPENED, moment(40, "step", "11-probe", "succeeded")], 7),
+    ],
+)
+def test_clients_are_out_from_the_fences_first_call_until_a_site_lets_them_in(
+    entries: list[Entry], seconds: float | None
+) -> None:
+    assert outage_s([BEGUN, *entries]) == seconds
+
+
+# Checked
+
+
+@pytest.mark.parametrize("write_run", [done, undone, resumed])
+def test_a_run_that_ended_is_whole(tmp_path: Path, write_run: Callable[[Path], Scribe]) -> None:
+    files = write_run(tmp_path).files
+    checked = check(files)
+    assert (checked.verdict, checked.lines) == (Verdict.WHOLE, len(files.journal.read_bytes().splitlines()))
+
+
+def test_every_byte_of_the_result_counts(small: RunFiles) -> None:
+    whole = small.result.read_bytes()
+    for place, byte in enumerate(whole):
+        small.result.write_bytes(whole[:place] + bytes([byte ^ 0x01]) + whole[place + 1 :])
+        assert check(small).verdict is Verdict.ALTERED, whole[place : place + 1]
+
+
+def chained(files: RunFiles, line: int, **more: Any) -> None:
+    """Write a line anew, and with it every hash after it: the chain fits in itself."""
+    previous, text = GENESIS, ""
+    for number, told in enumerate(map(json.loads, files.journal.read_bytes().splitlines()), start=1):
+        told |= {"previous": previous, **(more if number == line else {})}
+        told.pop("hash")
+        previous, text = Entry(**told).hash(), text + Entry(**told).to_line()
+    files.journal.write_text(text, encoding="utf-8")
+
+
+def added(files: RunFiles) -> None:
+    last = json.loads(files.journal.read_bytes().splitlines()[-1])
+    entry = Entry(7, last["time"], "signal", None, None, "interrupted", {}, last["hash"])
+    files.journal.write_bytes(files.journal.read_bytes() + entry.to_line().encode())
+
+
+def otherwise(old: bytes, new: bytes) -> Callable[[RunFiles], object]:
+    return lambda files: files.journal.write_bytes(files.journal.read_bytes().replace(old, new))
+
+
+def says_else(key: str) -> Callable[[RunFiles], None]:
+    return lambda files: write(files.result, json.loads(files.result.read_bytes()) | {key: "something else"})
+
+
+NOTHING_SEALED = ["", "{", "[]", "null", "{}", '{"journal": {}}', '{"journal": {"count": "x"}}']
+
+
+@pytest.mark.parametrize(
+    ("alter", "line", "words"),
+    [
+        # A chain that was made anew.
+        *((partial(chained, line=n, time="2026-11-21T02:00:00.001Z"), 6, "the last, and result.json do not fit")
+          for n in range(1, 7)),
+        (added, 7, "line 7 of journal.jsonl was added"),
+        (otherwise(b'{"seq":2,', b'{"seq": 2,'), 2, ""),  # the same entry in other bytes
+        *((says_else(key), None, "result.json does not say what line 6")
+          for key in ("outcome", "exit_code", "summary", "findings", "data")),
+        *((partial(lambda files, text: files.result.write_text(text), text=text), None, "") for text in NOTHING_SEALED),
+        (lambda files: files.journal.unlink(), 1, ""),
+        (lambda files: files.journal.write_bytes(b""), 1, ""),
+    ],
+)  # fmt: skip
+def test_what_was_altered_is_named(small: RunFiles, alter: Callable[[RunFiles], object], line: Any, words: str) -> None:
+    alter(small)
+    checked = check(small)
+    assert checked.verdict is Verdict.ALTERED
+    assert line is None or checked.line == line
+    assert words in checked.text
+
+
+SO_FAR = "its 7 line(s) so far fit together; line 8 is torn, "
+
+
+@pytest.mark.parametrize(
+    ("alter", "verdict", "line", "lines", "words"),
+    [
+        (lambda files: None, Verdict.OPEN, None, 7, SO_FAR + "or being written"),
+        # A crash may leave a whole line that is none.
+        (lambda files: files.journal.write_bytes(files.journal.read_bytes() + b"\0\0\n"), Verdict.OPEN, 8, 7,
+         SO_FAR + "as a crash leaves it"),
+        (lambda files: files.journal.write_bytes(b"garbage\n"), Verdict.ALTERED, 1, 0, ""),
+        (otherwise(b'"seq":3', b'"seq":4'), Verdict.ALTERED, 3, 2, ""),
+        (lambda files: files.journal.unlink(), Verdict.NOT_BEGUN, None, 0, ""),
+    ],
+)  # fmt: skip
+def test_an_open_run_is_checked_as_far_as_it_came(
+    tmp_path: Path, alter: Callable[[RunFiles], object], verdict: Verdict, line: int | None, lines: int, words: str
+) -> None:
+    files = cut_off(tmp_path).files
+    alter(files)
+    checked = check(files)
+    assert (checked.verdict, checked.line, checked.lines) == (verdict, line, lines)
+    assert checked.text.endswith(words)
