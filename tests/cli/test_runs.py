@@ -19,8 +19,7 @@ from tests.cli.conftest import Shell
 from tests.cli.installation import Installation, Sites
 from tests.cli.moving import ACCEPTED, failover
 from tests.report.scribe import NAME, Scribe, aborted, call, done
-from tests.report.test_html import Form
-from tests.report.test_view import plain
+from tests.report.test_page import Form, plain
 
 OTHER = "20261122T020000Z-swapover-paris-1b2c"
 
@@ -238,11 +237,9 @@ def test_the_page_of_a_failover_with_a_loss_is_amber_and_its_outage_is_no_longer
 
     ended = failover(dr_ctl, "--yes", *ACCEPTED)
 
-    form = Form()
-    form.feed((dr_ctl.state / "runs" / ended.document["run"] / "report.html").read_text("utf-8"))
-    words = plain(" ".join(form.text.split()))
-    [verdict] = [attributes["class"] for _, attributes in form.tags if attributes.get("id") == "verdict"]
-    assert (ended.code, verdict) == (0, "verdict is-owed"), ended.document
-    assert "may be lost" in words
-    assert "2 thing(s) are owed" in words
-    assert re.search(r"Clients out: at least [\d.]+ m?s London was first seen down", words)
+    form = Form((dr_ctl.state / "runs" / ended.document["run"] / "report.html").read_text("utf-8"))
+    [tone] = [attributes["class"] for _, attributes in form.tags if attributes.get("id") == "verdict"]
+    assert (ended.code, tone) == (0, "verdict is-owed"), ended.document
+    assert "may be lost" in form.sections["verdict"]
+    assert "2 thing(s) are owed" in plain(form.text)
+    assert re.match(r"Clients out: at least [\d.]+ m?s London was first seen down", form.sections["outage"])

@@ -21,8 +21,7 @@ from dr_ctl.report.over_time import over_time
 from dr_ctl.rpo.estimate.curves import Curves
 from tests.report import scribe
 from tests.report.scribe import ABOUT, NASTY, Scribe
-from tests.report.test_html import Form
-from tests.report.test_view import estimate, plain
+from tests.report.test_page import Form, estimate, plain
 
 NOW = datetime(2026, 11, 25, 12, 0, tzinfo=UTC)
 YEAR = timedelta(days=365)
@@ -226,13 +225,9 @@ def test_the_page_is_well_formed_loads_nothing_and_leads_to_the_reports(
     moved = shelf.move(8)
     path = shelf.state / "index.html"
     write_index(path, shelf.page())
-    form = Form()
-
     text = path.read_text("utf-8")
-    form.feed(text)
-    form.close()
+    form = Form(text)
 
-    assert form.open == []
     links = [attributes["href"] for tag, attributes in form.tags if tag == "a"]
     assert links == [f"runs/{moved.name}/report.html"]
     assert (path.parent / links[0]).exists()
@@ -257,15 +252,7 @@ QUEUE = {"pair": "orders-1", "name": NASTY, "share": 0.75, "most": 12}
 
 def form(page: HistoryPage, folder: Path, method: HistoryPage | None = None) -> Form:
     write_page(folder / "page.html", page, method)
-    return parsed(folder / "page.html")
-
-
-def parsed(file: Path) -> Form:
-    found = Form()
-    found.feed(file.read_text(encoding="utf-8"))
-    found.close()
-    assert found.open == []
-    return found
+    return Form((folder / "page.html").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize(
@@ -296,19 +283,13 @@ def test_an_estimate_is_drawn_over_time_and_by_share(tmp_path: Path) -> None:
     assert not titles["Time to drain over time"].lines
     assert titles["Loss: how much of the time it was no more"].lines
     found = form(page, tmp_path, method)
-    assert [dict(attrs).get("id") for tag, attrs in found.tags if tag == "section"] == [
-        "verdict",
-        "judged",
-        "advice",
-        "queues",
-        "charts",
-        "findings",
-    ]
+    sections = [dict(attrs).get("id") for tag, attrs in found.tags if tag == "section"]
+    assert sections == ["verdict", "judged", "advice", "queues", "charts", "findings"]
     assert found.text.count(NASTY) >= 5
     assert "DR-RPO-003" in found.text
     assert "Made now." in found.text
     assert ("a", {"href": "page-method.html"}) in found.tags
-    beside = parsed(tmp_path / "page-method.html")
+    beside = Form((tmp_path / "page-method.html").read_text(encoding="utf-8"))
     sections = [dict(attrs).get("id") for tag, attrs in beside.tags if tag == "section"]
     assert sections == ["verdict", "estimate", "charts"]
     assert ("a", {"href": "page.html"}) in beside.tags

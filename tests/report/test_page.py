@@ -1,0 +1,586 @@
+"""The page of one run: what each of its sections says for runs that ended in every way and for those that did not; its
+form as HTML; and that it is written whatever is left of the run."""
+
+import json
+import re
+import stat
+from dataclasses import replace
+from html.parser import HTMLParser
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from dr_ctl.core.clock import stamp
+from dr_ctl.core.loose import moment, number
+from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.plan import Ask, PlannedStep
+from dr_ctl.engine.runs import RunFiles
+from dr_ctl.engine.states import StepEvent
+from dr_ctl.report.html import pieces, render, write_report
+from dr_ctl.report.reading import read_run
+from dr_ctl.report.story import Mark
+from dr_ctl.report.values import count, seconds
+from dr_ctl.report.view import Page, view
+from tests.documents import no_none
+from tests.report import scribe
+from tests.report.scribe import NASTY, Scribe, call, flows, plan
+
+VOID = {"meta", "br", "circle", "rect", "path", "line", "polyline"}
+
+
+class Form(HTMLParser):
+    """Fails on a tag that is closed by another; gathers ids, attributes and text, the text by section too."""
+
+    def __init__(self, page: str = "") -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self._texts: dict[str, list[str]] = {"head": []}
+        if page:
+            self.feed(page)
+            self.close()
+            assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_startendtag(tag, attrs)
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if "id" in dict(attrs):
+            self._texts[str(dict(attrs)["id"])] = []
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+        self._texts[next(reversed(self._texts))].append(data)
+
+    @property
+    def sections(self) -> dict[str, str]:
+        return {name: " ".join(plain(" ".join(texts)).split()) for name, texts in self._texts.items()}
+
+
+def plain(told: str) -> str:
+    """Without the spaces that hold figures and units together."""
+    return told.replace("\N{NO-BREAK SPACE}", " ").replace("\N{NARROW NO-BREAK SPACE}", " ")
+
+
+def read(run: Scribe) -> Form:
+    """The page, which is well-formed and loads nothing."""
+    page = write_report(run.files).read_text(encoding="utf-8")
+    no_none(page)
+    form = Form(page)
+    ids = [attrs["id"] for _, attrs in form.tags if "id" in attrs]
+    assert len(ids) == len(set(ids))
+    assert {"verdict", "asked", "outage", "timeline", "outflow", "findings", "calls", "journal"} <= set(ids)
+    assert not {"script", "link", "img", "iframe"} & {tag for tag, _ in form.tags}
+    assert not {"href", "src", "onload"} & {name for _, attrs in form.tags for name in attrs}
+    assert not re.search(r"(src|href)=|@import|url\(", page)  # addresses of brokers stand there as words
+    assert "default-src 'none'" in page
+    return form
+
+
+def page_of(run: Scribe) -> Page:
+    return view(read_run(run.files))
+
+
+@pytest.mark.parametrize(
+    ("told", "written"),
+    [(None, "not known"), (0, "0 s"), (0.0001, "under 1 ms"), (0.25, "250 ms"), (300, "5 min"), (61, "1 min 1 s")],
+)
+def test_seconds_for_people(told: object, written: str) -> None:
+    assert plain(seconds(told)) == written
+
+
+@pytest.mark.parametrize(("told", "written"), [(None, "not known"), (0, "0"), (12345, "12 345"), (True, "not known")])
+def test_counts_for_people(told: object, written: str) -> None:
+    assert plain(count(told)) == written
+
+
+def test_odd_json_is_not_known() -> None:
+    assert [number(float("inf")), moment("yesterday"), moment(7)] == [None] * 3
+
+
+def quantity(**told: Any) -> dict[str, Any]:
+    return {"now": None, "p50": None, "p95": None, "p99": None, "max": None, "ci95": {}} | told
+
+
+def estimate() -> dict[str, Any]:
+    total = {
+        "loss": quantity(now=3, p99=1890, ci95={"p99": [1200, 2600]}),
+        "age_s": quantity(now=0.4),
+        "duplicates": quantity(now=0),
+        "drain_s": quantity(),
+        "horizon": {"seconds": 300.0, "loss": quantity(p50=7), "age_s": quantity()},
+        "unexplained": 0.03,
+    }
+    return {
+        "site": "london",
+        "read_at": "2026-11-21T02:00:00.000Z",
+        "stale_s": 3.2,
+        "window": {"from": "A", "to": "B", "samples": 1209, "covered_s": 60.0},
+        "verdict": "missed",
+        "total": total,
+        "flows": [{"from": "london", "pair": "orders-1", "name": "*", **total}],
+        "classes": [{"queues": ["audit.#"], "verdict": "met", **total}],
+    }
+
+
+def everything(folder: Path) -> Scribe:
+    """A run with every section, and a queue whose name is made to break a page."""
+    run = Scribe(folder).begin()
+    run.start("estimate").stop("estimate", text="if london died: " + "a sentence " * 30, estimate=estimate())
+    run.start("quiesce").sent("quiesce", call(f"pause {NASTY}", when=f"{NASTY} exists")).stop("quiesce", text=NASTY)
+    run.start("fence").sent("fence", call("close"), outcome="refused", text=NASTY).stop("fence", proof="flag")
+    run.start("drain")
+    for left in (5, 3, 0):
+        run.sample("drain", {NASTY: {"outflow": left, "pending": 0, "attached": left > 3}}).let(0.4)
+    run.stop("drain").did("verify", 1, **{NASTY: {"samples": 3, "ids_compared": 2, "depths": {NASTY: 2}}})
+    run.did("point-of-no-return", 0).did("activate", 1, proof="attempt")
+    error = {"id": "DR-X", "severity": "error", "text": NASTY, "remedy": f"Run `dr-ctl {NASTY}`."}
+    info = {"id": "DR-A", "severity": "info", "text": "a", "remedy": ""}
+    bounds = {"lost": {"at_most": None}, "queues": [{"name": NASTY, "lost": 1, "duplicates": None}]}
+    return run.end(0, "ok", NASTY, [info, error, info], pairs=[{"name": NASTY, "serving": NASTY}], bounds=bounds)
+
+
+def take_in(folder: Path) -> Scribe:
+    steps = (PlannedStep(1, "reinstate", "paris", "residue in"),)
+    held, freed = (replace(call("orders at paris", "paris"), goal=goal) for goal in (Goal.PAUSE, Goal.RESUME))
+    run = Scribe(folder, plan=plan(ask=Ask("reinstate", "london"), steps=steps)).begin().start("reinstate")
+    run.sent("reinstate", held, took=0.5).let(4).sent("reinstate", freed, took=0.5).let(1).stop("reinstate")
+    return run.end(0, "ok", "london is taken in", command="reinstate")
+
+
+def not_undone(folder: Path) -> Scribe:
+    run = Scribe(folder).begin().to_fence().start("drain").stop("drain", StepEvent.FAILED, "paris is open")
+    run.undo("fence", 0.5, StepEvent.UNDO_FAILED, "paris is open: london stays closed")
+    return run.end(23, "stranded", "stranded", pairs=[{"name": "orders-1", "serving": None}], undone=False)
+
+
+def delivered_later(folder: Path) -> Scribe:
+    run = Scribe(folder).begin().to_fence().drained().did("verify", 1.0).did("point-of-no-return", 0)
+    let_in = run.start("activate").let(0.5).at
+    return run.let(7.0).stop("activate", let_in_at=stamp(let_in)).end(0, "ok", "paris serves")
+
+
+def activating(folder: Path) -> Scribe:
+    """Open, and the call that activates went out."""
+    run = Scribe(folder).begin().to_fence().start("activate")
+    run.journal.intents(run.step("activate"), [call("open", "paris")])
+    return run.close()
+
+
+def stopped(folder: Path) -> Scribe:
+    run = Scribe(folder).begin().to_fence().start("drain").stop("drain", StepEvent.FAILED, "stopped by a signal")
+    run.journal.signal("interrupted")
+    return run.undo("fence", 0.5).end(130, "interrupted", "stopped by a signal; undone", undone=True)
+
+
+def failed_over(folder: Path) -> Scribe:
+    basis: dict[str, Any] = {"brokers": {"london": {"orders-1": {"version": "2.44.0"}}, "paris": {}}}
+    asked = plan(ask=Ask("failover", "paris", accept_loss=500, reason="london burns"), basis=basis)
+    run = Scribe(folder).begin(asked).to_fence().activated()
+    bounds = {
+        "lost": {"at_most": 12, "read_at": "2026-11-21T02:00:00.000Z"},
+        "duplicates": {"at_most": None, "read_at": None},
+        "queues": [{"name": "orders", "lost": 12, "duplicates": None}],
+    }
+    return run.end(0, "ok", "paris serves", bounds=bounds)
+
+
+def refused(folder: Path) -> Scribe:
+    run = Scribe(folder).begin().did("observe", 0.1).start("check").stop("check", StepEvent.FAILED, "both serve")
+    return run.end(10, "precheck_failed", "both serve; nothing was changed", undone=True)
+
+
+def altered(folder: Path) -> Scribe:
+    run = scribe.done(folder)
+    lines = run.files.journal.read_text(encoding="utf-8").splitlines(keepends=True)
+    lines[4] = lines[4].replace("check ended", "check went well")
+    run.files.journal.write_text("".join(lines), encoding="utf-8")
+    return run
+
+
+def unsealed(folder: Path) -> Scribe:
+    run = scribe.done(folder)
+    run.files.result.unlink()
+    return run
+
+
+def clock_back(folder: Path) -> Scribe:
+    return Scribe(folder).begin().did("observe", 1).let(-30).did("check", 1).close()
+
+
+def older(folder: Path) -> Scribe:
+    """Whose journal does not say who began it."""
+    run = Scribe(folder)
+    run.journal.run(plan(), {})
+    return run.close()
+
+
+# Of each run the tone, and words of its sections; a text that begins with "no: " is not there.
+PAGES: Final = f"""
+done good
+  head: Swapover from london to paris
+  verdict: Outcome ok , exit code 0 Who serves at the end paris orders-1 Clients out 4.00 s
+  verdict: Calls 3 calls went out: 3 done
+  objectives: within 2 min 4.00 s kept
+  of-what: Run {scribe.NAME} Installation orders Topology artemis-mirror Settings dr-ctl.yaml, SHA-256 {"5e" * 32}
+  of-what: swapover --to paris --yes --reason CHG-4711 By ada On host ops-1 Reason, or number of the change CHG-4711
+  asked: Begun 2026-11-21T02:00:00.000Z
+  asked: Timeout of the drain as the settings say
+  outage: when the fence of london began
+  outage: Delivery had stopped 2.00 s before that fence
+  timeline: 03 estimate not needed
+  timeline: ended 500 ms 02:00:03.500Z 07 drain paris
+  timeline: no: Not begun
+  journal: Seal in result.json the same count and last hash
+
+undone undone
+  verdict: Not moved from london to paris, because the drain did not finish in time: put back, and verified
+  verdict: exit code 24
+  objectives: not kept: put back
+  outage: when the fence was undone: 61.3 s
+  timeline: 07 drain paris refused not drained after 60 s
+  timeline: 06 undo fence london london lets clients in again 800 ms 02:01:04.000Z 05 undo quiesce
+  timeline: refused undone Not begun: 08 verify, 09 point of no return, 10 activate, 11 probe.
+  outflow: The link of london was not attached in 20 of 40 samples.
+  outflow: outflow 5 000 → 4 220
+
+resumed owed
+  verdict: verified; clients were out for longer than the 2 min planned
+  verdict: The run was interrupted, and gone on with (ada): nothing was written for 1 h, from 02:00:05.000Z to
+  verdict: Time at work 9.30 s
+  outage: Clients out: 1 h
+  outage: : 3605.4 s
+  timeline: Part 1 of 2: begun
+  timeline: 07 drain paris no end written
+  timeline: Part 2 of 2: resumed Nothing was written for 1 h.
+
+cut_off open
+  verdict: dr-ctl abort undoes it
+  verdict: Outcome open
+  problems: the last line of the journal is torn, as a crash leaves it: it is left out
+  calls: unknown: the journal holds no result unknown not known
+  outage: no end written
+  findings: The run has not ended
+  findings: DR-TLS-001
+
+aborted undone
+  verdict: Aborted:
+  verdict: The run was undone by another process (bob): nothing was written for
+  of-what: ; then dr-ctl abort --yes By ada; then bob On host ops-1; then ops-2
+  timeline: Part 1 of 2: begun
+  timeline: Part 2 of 2: aborted
+
+everything owed
+  timeline: 03 estimate told below, under its own heading
+  findings: Findings error {NASTY}
+  findings: info a DR-A
+  bounds: Duplicates, at most not known not known
+  bounds: {NASTY} 1 not known
+  estimate: If london died: the objectives are missed. From 1 209 samples between A and B
+  estimate: Loss, messages 3 not known not known 1 890 1 200 to 2 600 not known
+  estimate: Duplicates, messages 0 not known
+  estimate: Time to drain not known not known not known not known not known
+  estimate: Loss within the next 5 min, messages not known 7
+  estimate: 3% of the outflow
+  estimate: audit.#
+  estimate: london/orders-1: all queues
+
+take_in good
+  outage: none; no delivery for 5.00 s
+  outage: none got a message while the lost site's residue came in
+
+not_undone bad
+  verdict: no site was seen to serve it
+  outage: no end written
+  timeline: not undone
+
+delivered_later good
+  outage: Clients out: 4.00 s
+  outage: to 02:00:07.500Z, when paris let them in.
+  outage: What was held back there is delivered since 02:00:14.500Z.
+
+activating open
+  verdict: cannot be undone
+  verdict: no: abort
+
+stopped undone
+  verdict: Stopped by a signal; undone
+  timeline: 07 drain paris interrupted
+  timeline: signal: interrupted
+  timeline: no: refused
+  timeline: no: Part
+
+failed_over owed
+  verdict: at most 12 message(s) may be lost, an unknown number of duplicates are possible
+  outage: Clients out: not known
+  outage: since london was lost
+  asked: Loss accepted 500
+  asked: no: Timeout of the drain
+  of-what: orders-1 at https://london-1:8161, version 2.44.0 Brokers of paris orders-1 at https://paris-1:8161, version
+  of-what: Reason, or number of the change london burns
+  bounds: Duplicates, at most not known not known
+  bounds: orders 12 not known
+
+refused undone
+  verdict: Calls none went out
+  outage: Clients out: none
+  timeline: no: clients out
+
+altered good
+  problems: line 5 of the journal does not fit
+  journal: Entries 4
+  journal: Seal in result.json ANOTHER
+
+unsealed good
+  verdict: exit code 0
+  problems: the journal holds the end of the run, but result.json was not written
+
+clock_back open
+  journal: The clock went back at entry 4:
+
+older open
+  of-what: Installation the journal does not say
+  of-what: Command the journal does not say By the journal does not say
+"""
+
+
+@pytest.mark.parametrize("expected", PAGES.strip().split("\n\n"), ids=lambda text: str(text.split()[0]))
+def test_each_section_says_what_happened(expected: str, tmp_path: Path) -> None:
+    head, *lines = expected.splitlines()
+    name, tone = head.split()
+    run: Scribe = globals().get(name, getattr(scribe, name, None))(tmp_path)
+
+    sections = read(run).sections
+
+    assert page_of(run).verdict.tone.value == tone
+    for section, _, text in (line.strip().partition(": ") for line in lines):
+        is_there = text.removeprefix("no: ") in sections[section]
+        assert is_there is not text.startswith("no: "), (section, text, sections[section])
+
+
+def test_the_bars_of_a_run_that_went_well(tmp_path: Path) -> None:
+    (chapter,) = page_of(scribe.done(tmp_path)).chapters
+
+    # 7.9 s in all: the fence begins at 3.5, the point of no return lies at 7.0, the activation ends at 7.5.
+    assert chapter.rows[5].bar.left == pytest.approx(100 * 3.5 / 7.9, abs=0.01)
+    assert chapter.no_return == pytest.approx(100 * 7.0 / 7.9, abs=0.01)
+    assert chapter.band is not None
+    assert chapter.band.left + chapter.band.width == pytest.approx(100 * 7.5 / 7.9, abs=0.01)
+    assert not chapter.band.after
+    assert all(0 <= row.bar.left <= row.bar.left + row.bar.width <= 100.001 for row in chapter.rows)
+
+
+def test_the_bars_of_two_parts_with_one_outage(tmp_path: Path) -> None:
+    first, second = page_of(scribe.resumed(tmp_path)).chapters
+
+    assert (first.rows[-1].mark, first.rows[-1].bar.after) == (Mark.NO_END, True)
+    bands = [(each.band.before, each.band.after) for each in (first, second) if each.band is not None]
+    assert bands == [(False, True), (True, False)]
+
+
+def test_never_begun(tmp_path: Path) -> None:
+    run = Scribe(tmp_path).close()
+    run.files.journal.unlink()
+    page = page_of(run)
+    assert (page.verdict.words, page.title, page.chapters) == ("Never begun", scribe.NAME, ())
+
+
+UNREAD = {"outflow": None, "pending": None}
+
+
+@pytest.mark.parametrize(
+    ("samples", "note", "caption"),
+    [
+        ([flows(900, 4)],
+         "Only 1 sample, too few for a curve.; london: outflow 900, paris: not settled 4; all else 0.", ""),
+        # A drain that was empty all along has no curve.
+        ([flows(0)] * 5, "5 samples: 0 every time. There is no curve to draw.", ""),
+        # A look without an answer is a gap and not a zero.
+        ([flows(300), flows(200), {**flows(0), "london": {"unknown": "timed out"}}, flows(100), flows(50)],
+         "", "london did not answer in 1 of 5 samples.; On average 125 a second."),
+        # A figure that was never read is not told as zero.
+        ([{**flows(left), "paris": {**UNREAD, "attached": None}} for left in (300, 200, 100)],
+         "0 in every sample: london: not settled. Never read: paris: outflow, paris: not settled.", ""),
+        ([{"paris": UNREAD}] * 3, "3 samples: no figure was read.", ""),
+    ],
+)  # fmt: skip
+def test_what_is_drawn_of_a_wait_and_what_is_said(tmp_path: Path, samples: Any, note: str, caption: str) -> None:
+    run = Scribe(tmp_path).begin().start("drain")
+    for each in samples:
+        run.sample("drain", each).let(0.5)
+    (chart,) = page_of(run.stop("drain").close()).charts
+    assert all(words in chart.note for words in note.split("; ", 1))
+    assert all(words in chart.caption for words in caption.split("; "))
+    assert "not attached" not in chart.caption
+    assert [(len(line.pieces), len(line.dots)) for line in chart.lines] == (
+        [(2, 4)] if caption else [(1, 3)] if "Never read" in note else []
+    )
+
+
+def test_many_samples_keep_their_peak(tmp_path: Path) -> None:
+    run = Scribe(tmp_path).begin().start("drain")
+    for place in range(3000):
+        run.sample("drain", flows(99_000 if place == 1234 else 3000 - place)).let(0.02)
+    (chart,) = page_of(run.stop("drain").close()).charts
+    points = chart.lines[0].pieces[0].split()
+    assert len(points) < 500
+    assert min(float(point.split(",")[1]) for point in points) == pytest.approx(1, abs=0.1)
+    assert plain(chart.lines[0].course) == "3 000 → 1, at most 99 000"
+
+
+def judged(page: Page) -> list[tuple[str, str, str, str]]:
+    return [(plain(row.objective), plain(row.result), row.judged, row.sign) for row in page.measured]
+
+
+@pytest.mark.parametrize(
+    ("operation", "code", "outcome", "undone", "says"),
+    [
+        ("swapover", 0, "ok", None, "Moved from london to paris; verified"),
+        ("failback", 0, "ok", None, "Moved from london to paris; verified"),
+        ("failover", 0, "ok", None, "Failed over from london to paris; verified"),
+        ("reinstate", 0, "ok", None, "Took paris in again; verified"),
+        ("fence", 0, "ok", None, "Fenced london; verified"),
+        ("swapover", 20, "reverted", True, "Not moved from london to paris: put back, and verified"),
+        ("swapover", 21, "incomplete", None, "Moved from london to paris, but something is left to do"),
+        ("failover", 22, "unknown", None, "Not known to have failed over from london to paris: the end could not be"),
+        ("failover", 23, "stranded", False, "Not failed over from london to paris: nobody is served, and it could not"),
+        ("failover", 11, "loss_refused", None, "Not failed over from london to paris: refused: more may be lost"),
+    ],
+)
+def test_the_headline_says_what_happened(
+    tmp_path: Path, operation: str, code: int, outcome: str, undone: bool | None, says: str
+) -> None:
+    more = {} if undone is None else {"undone": undone}
+    run = Scribe(tmp_path).begin(plan(ask=Ask(operation, "paris"))).end(code, outcome, "so it ended", **more)
+    assert page_of(run).verdict.words.startswith(says)
+
+
+@pytest.mark.parametrize(
+    ("at_least", "at_most", "figure", "said"),
+    [
+        (2.7, 3.0, "at least 2.70 s, at most 3.00 s", ("kept", "good")),
+        (100, 140, "at least 1 min 40 s, at most 2 min 20 s", ("cannot tell", "open")),
+        (130, 140, "at least 2 min 10 s, at most 2 min 20 s", ("not kept", "owed")),
+        (None, 140, "at most 2 min 20 s", ("cannot tell", "open")),
+        (130, None, "at least 2 min 10 s", ("not kept", "owed")),
+        (None, None, "not known", ("cannot tell", "open")),
+    ],
+)
+def test_a_failover_by_what_looks_tell(
+    tmp_path: Path, at_least: float | None, at_most: float | None, figure: str, said: tuple[str, str]
+) -> None:
+    looks = {"last_served": "2026-11-21T01:59:59.000Z", "seen_down": "2026-11-21T01:59:59.300Z"}
+    run = Scribe(tmp_path).begin(plan(ask=Ask("failover", "paris"))).activated()
+    page = page_of(run.end(0, "ok", "paris serves", out_s={"at_least": at_least, "at_most": at_most, **looks}))
+
+    assert plain(page.outage.figure) == figure
+    assert judged(page)[0] == ("within 2 min", figure, *said)
+    assert page.outage.sentence == (
+        "London was last seen to serve at 01:59:59.000Z, first seen down at 01:59:59.300Z; "
+        "let in at 02:00:01.500Z by paris."
+    )
+
+
+@pytest.mark.parametrize(
+    ("lost", "accepted", "said"),
+    [
+        ({"at_most": 0}, None, ("at most 0", "at most 0", "kept", "good")),
+        ({"at_most": 94, "likely": 2}, 100,
+         ("at most 0", "at most 94, likely 2", "not kept; a person accepted 100 messages", "owed")),
+        ({"at_most": 94, "likely": 0}, None, ("at most 0", "at most 94, likely 0", "cannot tell", "open")),
+        ({"at_most": None, "likely": None}, "unknown",
+         ("at most 0", "not known", "cannot tell; a person accepted unknown", "open")),
+    ],
+)  # fmt: skip
+def test_a_loss_against_what_is_allowed(
+    tmp_path: Path, lost: dict[str, Any], accepted: Any, said: tuple[str, ...]
+) -> None:
+    run = Scribe(tmp_path).begin(plan(ask=Ask("failover", "paris", accept_loss=accepted)))
+    page = page_of(run.end(0, "ok", "paris serves", bounds={"lost": lost, "duplicates": {"at_most": 3}}))
+    assert judged(page)[-2:] == [said, ("none is set", "at most 3", "no objective", "info")]
+
+
+def test_names_are_escaped(tmp_path: Path) -> None:
+    parsed = read(everything(tmp_path))
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "<script" not in page
+    assert parsed.text.count(NASTY) >= 10
+    # The request is JSON about the call; the queue's own name stands as it is.
+    assert f"pause {NASTY}" in parsed.text
+
+
+def test_only_its_owner_may_read_it_and_the_same_run_makes_the_same_page(tmp_path: Path) -> None:
+    run = scribe.done(tmp_path)
+    path = write_report(run.files)
+    first = path.read_bytes()
+    assert (path, stat.S_IMODE(path.stat().st_mode)) == (tmp_path / "report.html", 0o600)
+    assert write_report(run.files).read_bytes() == first
+
+
+def test_a_report_is_written_wherever_the_journal_was_cut(tmp_path: Path) -> None:
+    run = scribe.resumed(tmp_path)
+    whole = run.files.journal.read_bytes()
+    run.files.result.unlink()
+    ends = [place + 1 for place, byte in enumerate(whole) if byte == ord("\n")]
+    for end in [0, *ends, *(end - 30 for end in ends)]:
+        run.files.journal.write_bytes(whole[:end])
+        page = write_report(run.files).read_text(encoding="utf-8")
+        assert ("is torn" in page) == (end not in (0, *ends))
+
+
+@pytest.mark.parametrize("junk", [b"", b"7\n", b"[]\n", b"null\n{}\n", b"\xff\xfe\n\x00", b'{"hash": 3}\n{"a": 1}\n'])
+def test_a_report_is_written_for_files_that_are_not_what_they_should_be(junk: bytes, tmp_path: Path) -> None:
+    files = RunFiles("20261121T020000Z-swapover-paris-7f3a", tmp_path)
+    for path in (files.journal, files.plan, files.result):
+        path.write_bytes(junk)
+    assert write_report(files).exists()
+
+
+def test_a_report_is_written_when_figures_have_other_shapes(tmp_path: Path) -> None:
+    run = Scribe(tmp_path).begin().start("drain")
+    odd: list[Any] = [None, 7, "x", [], {}, {"outflow": "many", "pending": None}, {"delivering": [1]}]
+    for told in odd:
+        run.sample("drain", {"london": told, "delivering": told}).let(0.1)
+    run.stop("drain", took_s=[0.2], proof=[1]).did("verify", 1, **{"orders-1": {"depths": 3}})
+    run.start("estimate").stop("estimate", estimate={"total": {"loss": 3, "horizon": [], "unexplained": "x"}})
+    run.end(0, "ok", "odd", pairs=7, bounds=[1], outage_s="x")
+
+    assert write_report(run.files).exists()
+    run.files.result.write_text(json.dumps({"exit_code": 4711, "data": 3, "findings": {}, "debts": [3, {"a": 1}]}))
+    assert write_report(run.files).exists()
+
+
+def test_many_calls_and_samples_still_make_a_page_soon(tmp_path: Path) -> None:
+    run = Scribe(tmp_path).begin().start("drain")
+    run.sent("drain", *(call(f"resume q.{place}") for place in range(2000)))
+    for place in range(2000):
+        run.sample("drain", flows(2000 - place)).let(0.05)
+    assert write_report(run.stop("drain").close().files).stat().st_size < 3_000_000
+
+
+def test_code_in_sentences() -> None:
+    assert pieces("Run `a b` now") == [(False, "Run "), (True, "a b"), (False, " now")]
+    assert pieces("one ` only") == [(False, "one ` only")]
+
+
+def test_the_style_survives_escaping() -> None:
+    style = resources.files("dr_ctl.report").joinpath("page.css").read_text(encoding="utf-8")
+    assert not set(style) & set("<>&\"'")
+
+
+@pytest.mark.parametrize("name", [scribe.NAME, 'x"; } body { display: none', "</style>", "ü", ""])
+def test_each_printed_page_has_the_runs_name_and_its_own_number_and_an_odd_one_gets_into_no_style_sheet(
+    tmp_path: Path, name: str
+) -> None:
+    page = render(replace(view(read_run(scribe.done(tmp_path).files)), name=name))
+    assert f'@bottom-left {{ content: "{name if name == scribe.NAME else ""}";' in page
+    assert 'counter(page) " of " counter(pages)' in page
