@@ -17,7 +17,6 @@ from dr_ctl.application.monitoring import Recorded
 from dr_ctl.core.clock import SystemClock
 from dr_ctl.core.errors import EnvironmentFault, Sick, Unreachable
 from dr_ctl.core.model import Role
-from dr_ctl.rpo.history.files import rows_of_tail
 from dr_ctl.rpo.history.sources import Sources
 from dr_ctl.rpo.history.upkeep import Upkeep
 from dr_ctl.rpo.history.writer import TAIL_EVERY_S
@@ -261,7 +260,7 @@ def test_a_second_monitor_on_one_history_says_so_at_once_and_records_nothing(
 
 
 def tail_rows(history: Path) -> list[dict[str, Any]]:
-    return [row for tail in Sources(history).tails("london") for row in rows_of_tail(tail).to_pylist()]
+    return [row for tail in Sources(history).tails("london") for row in tail.rows().to_pylist()]
 
 
 def rows_of(file: Path) -> list[dict[str, Any]]:

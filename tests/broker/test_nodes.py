@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dr_ctl.agents.monitor import recording
-from dr_ctl.rpo.history.nodes import nodes
+from dr_ctl.rpo.history.last_seen import nodes
 from dr_ctl.settings.loader import load
 from dr_ctl_lab.lab.lab import Lab
 from tests.broker.driving import Ended, Operator, end_all, state_of, until

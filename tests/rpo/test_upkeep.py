@@ -12,8 +12,8 @@ import pytest
 
 from dr_ctl.core.model import Role
 from dr_ctl.rpo.history import upkeep
-from dr_ctl.rpo.history.files import write
-from dr_ctl.rpo.history.newest import _begin_us, recent
+from dr_ctl.rpo.history.files import begun, write
+from dr_ctl.rpo.history.newest import recent
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.rpo.history.upkeep import Upkeep
 from tests.rpo.files import full_disk, newest_first, tear, usable_files
@@ -58,7 +58,7 @@ def test_the_files_of_an_hour_that_is_over_become_one(tmp_path: Path) -> None:
     assert everything(tmp_path) == before
     london = list(newest_first(tmp_path, "london"))
     assert len(london) == 21  # the twenty of the hour that goes on, and one
-    assert _begin_us(london[-1].name) == NOON.timestamp() * 1_000_000
+    assert begun(london[-1].name) == NOON
     joined = pq.ParquetFile(london[-1])
     assert [set(joined.read_row_group(n)["kind"].to_pylist()) for n in range(2)] == [{"site"}, {"queue"}]
     assert joined.num_row_groups == 2

@@ -155,23 +155,12 @@ def rows_of_tail(path: Path) -> pa.Table:
     return pa.Table.from_batches(batches, SCHEMA)
 
 
-def completed(table: pa.Table) -> pa.Table:
-    """The table with the columns that its file may lack."""
-    for name in ADDED:
-        if name not in table.column_names:
-            table = table.append_column(SCHEMA.field(name), pa.nulls(table.num_rows, SCHEMA.field(name).type))
-    return table
-
-
-def site_rows(file: pq.ParquetFile) -> pa.Table:
-    """The rows of roles, of those groups that have one."""
-    place = file.schema_arrow.get_field_index("kind")
-    kinds = [file.metadata.row_group(number).column(place).statistics for number in range(file.num_row_groups)]
-    groups = [
-        n for n, each in enumerate(kinds) if each is None or not each.has_min_max or each.min <= "site" <= each.max
-    ]
-    rows = file.read_row_groups(groups, columns=["ts", "kind", "name"])
-    return rows.filter(pc.field("kind") == "site")
+def begun(base: str) -> datetime | None:
+    """When the first look of a file was, by its name; None where the monitor did not choose the name."""
+    try:
+        return datetime.strptime(base.partition("-")[0], "%Y%m%dT%H%M%S").replace(tzinfo=UTC)
+    except ValueError:
+        return None
 
 
 def without(text: str) -> Finding:

@@ -1,25 +1,18 @@
-"""The last moment of an earlier state, by the newest files of the history, without Spark."""
+"""The last moment of an earlier state, and other nodes than the settings name, by the newest files of the history,
+without Spark."""
 
-from __future__ import annotations
-
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from itertools import islice
-from typing import TYPE_CHECKING, Final
+from itertools import chain, islice
+from pathlib import Path
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dr_ctl.core.model import Role
-from dr_ctl.rpo.history.files import rows_of_tail
+from dr_ctl.core.model import Finding, Role
 from dr_ctl.rpo.history.sources import Sources, read
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
-    from dr_ctl.core.model import Finding
-    from dr_ctl.settings.model import Place
+from dr_ctl.settings.model import Place
 
 _FILES: Final = 250
 """How many files are read back: an hour of a monitor that writes one a minute, and a week of joined hours."""
@@ -46,26 +39,42 @@ def link_lost(history: Path | Place, site: str, pair: str) -> datetime | None:
 
 def _last(files: Sources, site: str, columns: tuple[str, ...], is_so: pc.Expression | None = None) -> datetime | None:
     """The last look of which that is so, or any."""
-    for rows in newest(files, site, columns):
-        matching = rows if is_so is None else rows.filter(is_so)
-        if matching.num_rows:
-            latest: datetime = pc.max(matching.column("ts")).as_py()
-            return latest
-    return None
+    rows = next(_newest(files, site, columns, is_so), None)
+    return None if rows is None else pc.max(rows["ts"]).as_py()
 
 
-def newest(files: Sources, site: str, columns: tuple[str, ...]) -> Iterator[pa.Table]:
-    """Rows of a site, the newest first: by file, and as many files as this looks back."""
-    for tail in files.tails(site):
-        with suppress(pa.ArrowException, OSError):
-            yield rows_of_tail(tail).select([*columns])
-    for source in islice(files.newest_first(site), _FILES):
-        try:
-            with source.opened() as file:
-                rows = file.read(columns=[*columns])
-        except FileNotFoundError:
-            continue  # joined to others meanwhile
-        except (pa.ArrowException, OSError):
-            source.store.must_answer(source.name)
-            continue  # a torn file tells nothing of it; the estimate names such files
-        yield rows
+def nodes(history: Path | Place, site: str) -> Sequence[tuple[str, str, datetime]]:
+    """Other nodes of a site's brokers than the settings name: pair, name and latest moment of each that was told with
+    the last whole reading of its broker, or since. What an earlier reading told, and a later one of the same broker did
+    not, is over."""
+    return read(history, lambda files: _nodes(files, site))[0]
+
+
+def _nodes(files: Sources, site: str) -> Sequence[tuple[str, str, datetime]]:
+    found: dict[tuple[str, str], datetime] = {}
+    read_at: dict[str, datetime] = {}
+    for rows in _newest(files, site, ("ts", "pair", "kind", "name")):
+        for (pair, name), at in _latest(rows, "node", "name").items():
+            found[pair, name] = max(at, found.get((pair, name), at))
+        for (pair,), at in _latest(rows, "queue").items():
+            read_at[pair] = max(at, read_at.get(pair, at))
+        if read_at:
+            break  # earlier files tell of earlier readings
+    return [(*key, at) for key, at in found.items() if at >= read_at.get(key[0], at)]
+
+
+def _latest(rows: pa.Table, kind: str, *by: str) -> dict[tuple[str, ...], datetime]:
+    """The latest moment of the rows of a kind, by pair and these columns."""
+    keys = ["pair", *by]
+    of_kind = rows.filter(pc.equal(rows["kind"], kind)).group_by(keys).aggregate([("ts", "max")])
+    return {tuple(str(row[key]) for key in keys): row["ts_max"] for row in of_kind.to_pylist()}
+
+
+def _newest(
+    files: Sources, site: str, columns: tuple[str, ...], is_so: pc.Expression | None = None
+) -> Iterator[pa.Table]:
+    """Rows of a site of which that is so, the newest first: by file, and as many files as this looks back. A torn file
+    tells nothing of it; the estimate names such files."""
+    for source in chain(files.tails(site), islice(files.newest_first(site), _FILES)):
+        if (rows := source.told([], columns, is_so)) is not None and rows.num_rows:
+            yield rows

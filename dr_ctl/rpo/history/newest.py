@@ -7,22 +7,19 @@ until minutes of looks at every pair's outflow lie before the last one.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from dr_ctl.core.model import Finding, Role
 from dr_ctl.rpo.findings import NO_HISTORY
-from dr_ctl.rpo.history.files import ADDED, SCHEMA, completed, rows_of_tail, without
-from dr_ctl.rpo.history.row import micros
+from dr_ctl.rpo.history.files import ADDED, SCHEMA, begun
+from dr_ctl.rpo.history.row import micros, moment
 from dr_ctl.rpo.history.sources import Source, Sources, read, shown
 from dr_ctl.rpo.history.stamps import Stamps, gaps, misstamped
 
@@ -32,7 +29,8 @@ if TYPE_CHECKING:
     from dr_ctl.settings.model import Place
 
 OUTFLOWS: Final = ("mirror", "acks", "mixed")
-_OF_QUEUES: Final = pa.array(["queue", "staged"])
+_FEW_KINDS: Final = ~pc.field("kind").isin(["queue", "staged"])
+"""An hour of looks at ten thousand queues has millions of rows, and of these few."""
 US: Final = 1_000_000
 WINDOW_US: Final = 600 * US
 """How much time without gaps before the last look at an outflow is read for its pace."""
@@ -40,7 +38,6 @@ OTHERS_WITHIN_US: Final = 3600 * US
 """How much before the newest look at any outflow is searched for those of other pairs."""
 NOW_US: Final = 1 << 62
 """Later than any look."""
-_NAME_TIME: Final = "%Y%m%dT%H%M%S"
 COMPARED_US: Final = 60 * US
 """How much before the last look that both sites answered is read for comparing them."""
 _FAR_BACK: Final = 250
@@ -99,7 +96,7 @@ class _Reading:
         self, files: Sources, site: str, pairs: frozenset[str], until_us: int, other: str | None = None
     ) -> None:
         self._files, self._site, self._pairs, self._until_us, self._other = files, site, pairs, until_us, other
-        self._sources: list[_Tail | _File] = []
+        self._sources: list[Source] = []
         self._roles: dict[str, list[Stamps]] = defaultdict(list)
         self._named: set[str] = set()
         self._outflows: list[pa.Table] = []
@@ -119,10 +116,10 @@ class _Reading:
 
     def _read_backwards(self) -> None:
         for tail in self._files.tails(self._site):
-            self._take(_Tail(tail, rows_of_tail(tail)))
+            self._take(tail)
         oldest_us = None
         for source in self._files.newest_first(self._site):
-            begin_us = _begin_us(source.base)
+            begin_us = _begin_us(source)
             if begin_us is not None:
                 if oldest_us is not None and self._is_enough(oldest_us):
                     return
@@ -130,24 +127,13 @@ class _Reading:
                     oldest_us = begin_us
             if (finding := source.left_out()) is not None:
                 self._findings.append(finding)
-                continue
-            file = _File(source)
-            with self._torn_is_named(file):
-                self._take(file)
+            else:
+                self._take(source)
 
-    @contextmanager
-    def _torn_is_named(self, source: _Tail | _File) -> Iterator[None]:
-        try:
-            yield
-        except FileNotFoundError:
-            raise
-        except (pa.ArrowException, OSError) as error:
-            source.must_answer()
-            self._findings.append(source.without(str(error).splitlines()[0]))
-
-    def _take(self, source: _Tail | _File) -> None:
+    def _take(self, source: Source) -> None:
         """Note roles and outflows."""
-        few = source.few()
+        if (few := source.told(self._findings, _FEW, _FEW_KINDS)) is None:
+            return
         is_late = pc.greater(few["ts"].cast(pa.int64()), self._until_us)
         self._later |= set(pc.unique(few.filter(is_late)["ts"].cast(pa.int64())).to_pylist())
         few = few.filter(pc.invert(is_late))
@@ -190,17 +176,13 @@ class _Reading:
         begin, end = min(each[0] for each in spans.values()), max(each[1] for each in spans.values())
         return self._rows(self._sources, begin, end, bad)
 
-    def _rows(self, sources: Sequence[_Tail | _File], begin: int, end: int, bad: Stamps) -> pa.Table:
+    def _rows(self, sources: Sequence[Source], begin: int, end: int, bad: Stamps) -> pa.Table:
         """The rows of that time, but of looks that bear a wrong one."""
-        parts = [pa.schema([SCHEMA.field(name) for name in _COLUMNS]).empty_table()]
-        for source in sources:
-            with self._torn_is_named(source):
-                parts.append(source.whole(begin, end))
-        table = pa.concat_tables(parts)
+        within = (pc.field("ts") >= moment(begin)) & (pc.field("ts") <= moment(min(end, self._until_us)))
+        told = (source.told(self._findings, _COLUMNS, within) for source in sources)
+        table = pa.concat_tables([SCHEMA.empty_table().select(_COLUMNS), *(each for each in told if each is not None)])
         us = table["ts"].cast(pa.int64())
-        table = table.append_column("us", us)
-        wanted = pc.and_(pc.invert(pc.is_in(us, pa.array(bad))), pc.less_equal(us, self._until_us))
-        return table.filter(pc.and_(wanted, pc.and_(pc.greater_equal(us, begin), pc.less_equal(us, end))))
+        return table.append_column("us", us).filter(pc.invert(pc.is_in(us, pa.array(bad))))
 
     def _compared(self, spans: Mapping[str, tuple[int, int]], bad: Stamps) -> Mapping[str, Recent]:
         """By pair what both sites held when both answered last."""
@@ -218,30 +200,27 @@ class _Reading:
     def _answered(self, site: str, until: Mapping[str, int]) -> Mapping[str, int]:
         """When the brokers of the pairs answered last at a site, until a moment each."""
         answered: dict[str, int] = {}
-        sources: Iterator[_Tail | _File] = chain(
-            (_Tail(each, rows_of_tail(each)) for each in self._files.tails(site)),
-            (_File(each) for each in islice(self._files.newest_first(site), _FAR_BACK) if each.left_out() is None),
-        )
-        for source in sources:
-            with self._torn_is_named(source):
-                few = source.few()
-                few = few.filter(pc.and_(pc.equal(few["kind"], "site"), pc.is_valid(few["start"])))
-                for pair in until.keys() - answered.keys():
-                    us = few.filter(pc.equal(few["pair"], pair))["ts"].cast(pa.int64())
-                    latest = pc.max(us.filter(pc.less_equal(us, until[pair]))).as_py()
-                    if latest is not None:
-                        answered[pair] = latest
+        files = (each for each in islice(self._files.newest_first(site), _FAR_BACK) if each.left_out() is None)
+        is_answer = (pc.field("kind") == "site") & pc.field("start").is_valid()
+        for source in chain(self._files.tails(site), files):
+            if (few := source.told(self._findings, _FEW, is_answer)) is None:
+                continue
+            for pair in until.keys() - answered.keys():
+                us = few.filter(pc.equal(few["pair"], pair))["ts"].cast(pa.int64())
+                latest = pc.max(us.filter(pc.less_equal(us, until[pair]))).as_py()
+                if latest is not None:
+                    answered[pair] = latest
             if answered.keys() == until.keys():
                 break
         return answered
 
-    def _near(self, site: str, begin: int, end: int) -> Sequence[_Tail | _File]:
+    def _near(self, site: str, begin: int, end: int) -> Sequence[Source]:
         """What may hold looks of that time."""
-        found: list[_Tail | _File] = [_Tail(each, rows_of_tail(each)) for each in self._files.tails(site)]
+        found = [*self._files.tails(site)]
         for source in self._files.newest_first(site):
-            begin_us = _begin_us(source.base)
+            begin_us = _begin_us(source)
             if (begin_us is None or begin_us <= end) and source.left_out() is None:
-                found.append(_File(source))
+                found.append(source)
             if begin_us is not None and begin_us <= begin:
                 break
         return found
@@ -256,72 +235,6 @@ def _begin_of_window(us: Stamps) -> int:
     return min(max(last - WINDOW_US - longer_us, last - OTHERS_WITHIN_US), int(us[-_LEAST_LOOKS:][0]))
 
 
-class _Tail:
-    """The rows of a tail, which are few."""
-
-    def __init__(self, path: Path, table: pa.Table) -> None:
-        self._path, self._table = path, table.select(_COLUMNS)
-
-    def without(self, why: str) -> Finding:
-        return without(f"{self._path} is left out: {why}")
-
-    def must_answer(self) -> None:
-        """A tail lies on this machine."""
-
-    def few(self) -> pa.Table:
-        return self._table.filter(pc.invert(pc.is_in(self._table["kind"], _OF_QUEUES))).select(_FEW)
-
-    def whole(self, begin_us: int, end_us: int) -> pa.Table:
-        del begin_us, end_us
-        return self._table
-
-
-class _File:
-    """A file of the history: an hour of looks at ten thousand queues has millions of rows, of which minutes are
-    read."""
-
-    def __init__(self, source: Source) -> None:
-        self._source = source
-
-    def without(self, why: str) -> Finding:
-        return self._source.without(why)
-
-    def must_answer(self) -> None:
-        self._source.store.must_answer(self._source.name)
-
-    def few(self) -> pa.Table:
-        with self._source.opened() as file:
-            groups = [n for n in range(file.num_row_groups) if not (n and _first_kind(file, n) in ("queue", "staged"))]
-            rows = file.read_row_groups(groups, columns=_FEW).select(_FEW)
-        return rows.filter(pc.invert(pc.is_in(rows["kind"], _OF_QUEUES)))
-
-    def whole(self, begin_us: int, end_us: int) -> pa.Table:
-        with self._source.opened() as file:
-            near = [n for n in range(file.num_row_groups) if _is_near(file, n, begin_us, end_us)]
-            return completed(file.read_row_groups(near, columns=_COLUMNS)).select(_COLUMNS)
-
-
-def _statistics(file: pq.ParquetFile, number: int, column: str) -> pq.Statistics | None:
-    group = file.metadata.row_group(number)
-    places = (group.column(place) for place in range(group.num_columns))
-    told = next(each.statistics for each in places if each.path_in_schema == column)
-    return told if told is not None and told.has_min_max else None
-
-
-def _first_kind(file: pq.ParquetFile, number: int) -> str | None:
-    """The least kind of a group of rows; None where nothing tells."""
-    told = _statistics(file, number, "kind")
-    return told.min if told is not None else None
-
-
-def _is_near(file: pq.ParquetFile, number: int, begin_us: int, end_us: int) -> bool:
-    told = _statistics(file, number, "ts")
-    return told is None or (micros(told.min) <= end_us and begin_us <= micros(told.max))
-
-
-def _begin_us(name: str) -> int | None:
-    """The first look of a file, by its name; None where the monitor did not choose the name."""
-    try:
-        return micros(datetime.strptime(name.partition("-")[0], _NAME_TIME).replace(tzinfo=UTC))
-    except ValueError:
-        return None
+def _begin_us(source: Source) -> int | None:
+    begin = begun(source.base)
+    return None if begin is None else micros(begin)

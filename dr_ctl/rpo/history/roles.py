@@ -1,27 +1,20 @@
 """Which role a site was seen in, and from when to when, by all looks of the history, without Spark."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dr_ctl.rpo.history.files import SCHEMA, rows_of_tail, site_rows
+from dr_ctl.core.model import Finding
 from dr_ctl.rpo.history.row import micros, moment
-from dr_ctl.rpo.history.sources import Source, Sources, read
+from dr_ctl.rpo.history.sources import Sources, read
+from dr_ctl.settings.model import Place
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from dr_ctl.core.model import Finding
-    from dr_ctl.settings.model import Place
-
-_COLUMNS: Final = ["ts", "kind", "name"]
 _WITHIN_S: Final = 60.0
 """So long a store elsewhere may take for a month of files."""
 
@@ -47,36 +40,20 @@ def spells(
 
 def _spells(files: Sources, sites: Sequence[str], since: datetime | None) -> tuple[list[Spell], list[Finding]]:
     usable, findings = files.usable(sites, since=since)
+    is_role = pc.field("kind") == "site"
+    if since is not None:
+        is_role &= pc.field("ts") >= moment(micros(since))
     all_: list[Spell] = []
     for site in sites:
         own = [source for source in usable if f"/site={site}/" in source.name]
         # The last minute's looks may stand in a file already: the same looks twice are the same spells.
-        tables = [*(_of_file(source, findings) for source in own), *map(_of_tail, files.tails(site))]
-        all_ += _joined(site, sorted(part for table in tables for part in _parts(table, since)))
+        told = (each.told(findings, ["ts", "name"], is_role) for each in (*own, *files.tails(site)))
+        all_ += _joined(site, sorted(part for table in told if table is not None for part in _parts(table)))
     return sorted(all_, key=lambda each: each.first), findings
 
 
-def _of_file(source: Source, findings: list[Finding]) -> pa.Table:
-    try:
-        with source.opened() as file:
-            return site_rows(file)
-    except FileNotFoundError:
-        raise
-    except (pa.ArrowException, OSError) as error:
-        source.store.must_answer(source.name)
-        findings.append(source.without(f"it is torn inside ({str(error).splitlines()[0]})"))
-        return SCHEMA.empty_table().select(_COLUMNS)
-
-
-def _of_tail(path: Path) -> pa.Table:
-    rows = rows_of_tail(path)
-    return rows.filter(pc.equal(rows["kind"], "site")).select(_COLUMNS)
-
-
-def _parts(table: pa.Table, since: datetime | None) -> Iterator[tuple[int, int, str]]:
+def _parts(table: pa.Table) -> Iterator[tuple[int, int, str]]:
     """From when to when each role was seen, in a table whose rows have any order."""
-    if since is not None:
-        table = table.filter(pc.greater_equal(table["ts"].cast(pa.int64()), micros(since)))
     if not table.num_rows:
         return
     table = table.sort_by("ts")

@@ -5,10 +5,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Final, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dr_ctl.core.clock import growing_s
@@ -16,7 +18,7 @@ from dr_ctl.core.errors import DrCtlError
 from dr_ctl.core.model import Finding
 from dr_ctl.core.system import beside
 from dr_ctl.rpo.findings import STORE_SILENT
-from dr_ctl.rpo.history.files import NAMED, TAILS, listed_anew, without, wrong_columns
+from dr_ctl.rpo.history.files import NAMED, SCHEMA, TAILS, listed_anew, rows_of_tail, without, wrong_columns
 from dr_ctl.rpo.history.store import Store
 from dr_ctl.settings.model import Place
 
@@ -32,7 +34,7 @@ _silent_until: dict[str, float] = {}
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file of the history, and where it is read."""
+    """A file of the history, or a tail, and where it is read."""
 
     store: Store
     name: str
@@ -69,17 +71,40 @@ class Source:
     def without(self, why: str) -> Finding:
         return without(f"{self.name} is left out: {why}")
 
+    def rows(self, columns: Sequence[str] = SCHEMA.names, where: pc.Expression | None = None) -> pa.Table:
+        """The rows of which that is so; columns that the file may lack are null. Groups of rows that hold none of them
+        are not read. Raises FileNotFoundError, and OSError or ArrowException where it is torn."""
+        if fnmatch(self.base, TAILS):
+            rows = rows_of_tail(self.path)
+            return (rows if where is None else rows.filter(where)).select([*columns])
+        with self.store.opened(self.name) as file:
+            return pq.read_table(file, columns=[*columns], filters=where, schema=SCHEMA)
+
     def torn(self) -> str | None:
         """Read the file to its end: why it cannot be read, which no footer shows; None where it can, or has gone."""
+        findings: list[str] = []
+        with suppress(FileNotFoundError):
+            self._whole(findings, SCHEMA.names, None)
+        return findings[0] if findings else None
+
+    def told(
+        self, findings: list[Finding], columns: Sequence[str] = SCHEMA.names, where: pc.Expression | None = None
+    ) -> pa.Table | None:
+        """Its rows; None where it is torn inside, which a finding then says. Raises FileNotFoundError."""
+        why: list[str] = []
+        rows = self._whole(why, columns, where)
+        findings += map(self.without, why)
+        return rows
+
+    def _whole(self, why: list[str], columns: Sequence[str], where: pc.Expression | None) -> pa.Table | None:
         try:
-            with self.opened() as file:
-                file.read()
+            return self.rows(columns, where)
         except FileNotFoundError:
-            return None
+            raise
         except (pa.ArrowException, OSError) as error:
             self.store.must_answer(self.name)
-            return f"it is torn inside ({str(error).splitlines()[0]})"
-        return None
+            why.append(f"it is torn inside ({str(error).splitlines()[0]})")
+            return None
 
 
 class Sources:
@@ -119,10 +144,11 @@ class Sources:
                         findings += [] if finding is None else [finding]
         return found, findings
 
-    def tails(self, site: str) -> Iterator[Path]:
+    def tails(self, site: str) -> Iterator[Source]:
         """The files with a monitor's last minute, which may not be in the history yet."""
         for day in sorted(self._near.glob("date=*"), reverse=True)[:2]:
-            yield from sorted((day / f"site={site}").glob(TAILS), reverse=True)
+            for path in sorted((day / f"site={site}").glob(TAILS), reverse=True):
+                yield Source(self._stores[0], path.relative_to(self._near).as_posix())
 
     def text(self, name: str) -> str | None:
         """What a file beside the history says, of the store elsewhere; None where there is none."""

@@ -14,18 +14,19 @@ import shutil
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.rpo.history import marks
-from dr_ctl.rpo.history.files import ADDED, NAMED, OWN, SCHEMA, TAILS, WRITTEN, completed, day_us, name_of
+from dr_ctl.rpo.history.files import ADDED, NAMED, OWN, SCHEMA, TAILS, WRITTEN, begun, day_us, name_of
 from dr_ctl.rpo.history.sources import WITHIN_S, Source, in_time
 from dr_ctl.rpo.history.store import Store
 from dr_ctl.settings.model import Place
@@ -39,7 +40,7 @@ so that whoever asks for outflows reads nothing else."""
 LATE: Final = timedelta(minutes=10)
 """So long after its end an hour is joined: who asks what a lost site took with it reads the newest files, whole."""
 ORDER: Final = [(column, "ascending") for column in ("kind", "pair", "name", "ts")]
-_QUEUES: Final = pa.array(["queue", "staged"])
+_QUEUES: Final = ("queue", "staged")
 LOCK: Final = "_upkeep.lock"
 _PARTS: Final = b"dr-ctl.parts"
 _HOUR: Final = "%Y%m%dT%H"
@@ -106,8 +107,8 @@ class Upkeep:
             raise EnvironmentFault(f"another monitor, on {marks.host_of(living[0])}, records into it")
         days = _days(there)
         names = [name for hours in days.values() for hour in hours.values() for name in hour]
-        newest = max((name.rpartition("/")[2] for name in names), default=None)
-        current = f"{(min(_begin(newest), now) if newest is not None else now) - LATE:{_HOUR}}"
+        newest = max((name.rpartition("/")[2] for name in names), default="")
+        current = f"{min(begun(newest) or now, now) - LATE:{_HOUR}}"
         # A monitor has a new file at each step: what was brought does not put off what else there is to do.
         did = self._place.folder is None and _brought(Store.of(self._place.near), store, there, current)
         return self._remove(store, there, days) or self._join(store, days, current) or did
@@ -141,7 +142,7 @@ class Upkeep:
         fit = [file for file in files if _is_ours(file)]
         if len(fit) < 2:  # noqa: PLR2004 - one alone needs no other
             return False
-        name = f"{folder}/{name_of(_begin(min(file.base for file in fit)))}"
+        name = f"{folder}/{name_of(min(filter(None, (begun(file.base) for file in fit))))}"
         try:
             store.write(name, lambda sink: _write_joined(fit, sink))
         except (pa.ArrowException, OSError):
@@ -188,10 +189,6 @@ def _is_own(base: str) -> bool:
     return begun or fnmatch(base, TAILS) or OWN.fullmatch(base) is not None
 
 
-def _begin(name: str) -> datetime:
-    return datetime.strptime(name[:15], "%Y%m%dT%H%M%S").replace(tzinfo=UTC)
-
-
 def _days(there: Iterable[str]) -> dict[str, _Hours]:
     """The files of each day and site, by the hour."""
     days: dict[str, _Hours] = {}
@@ -228,18 +225,17 @@ def _is_ours(file: Source) -> bool:
 def _write_joined(files: list[Source], sink: BinaryIO) -> None:
     schema = SCHEMA.with_metadata({_PARTS: json.dumps([file.base for file in files])})
     with pq.ParquetWriter(sink, schema, **WRITTEN) as writer:
-        for of_queues in (False, True):
-            for rows in _gathered(_of_kind(files, of_queues=of_queues)):
+        for kinds in (~pc.field("kind").isin(_QUEUES), *(pc.field("kind") == each for each in _QUEUES)):
+            for rows in _gathered(rows for each in files for rows in _batches(each, kinds)):
                 writer.write_table(rows.sort_by(ORDER).cast(schema))
 
 
-def _of_kind(files: Iterable[Source], *, of_queues: bool) -> Iterator[pa.Table]:
-    for each in files:
-        with each.opened() as file:
-            for number in range(file.num_row_groups):
-                rows = completed(file.read_row_group(number))
-                is_queue = pc.is_in(rows["kind"], _QUEUES)
-                yield rows.filter(is_queue if of_queues else pc.invert(is_queue))
+def _batches(source: Source, kinds: pc.Expression) -> Iterator[pa.Table]:
+    """A little at a time: one of them may be an hour of many queues."""
+    with source.store.opened(source.name) as file:
+        fragment = ds.ParquetFileFormat().make_fragment(file)
+        for batch in fragment.to_batches(schema=SCHEMA, filter=kinds, batch_readahead=1, use_threads=False):
+            yield pa.Table.from_batches([batch])
 
 
 def _gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
