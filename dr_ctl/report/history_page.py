@@ -11,7 +11,7 @@ from dr_ctl.report.outflow import Chart, Line, Piece
 from dr_ctl.report.over_time import over_time
 from dr_ctl.report.scale import CountAxis, Tick
 from dr_ctl.report.values import count
-from dr_ctl.rpo.estimate.curves import Curves
+from dr_ctl.rpo.estimate.result import Curves
 
 _TITLES: Final = {"loss": "Loss", "age_ms": "Age of the oldest lost", "drain": "Time to drain"}
 _UNITS: Final = {"loss": "messages", "age_ms": "seconds", "drain": "seconds"}

@@ -18,7 +18,7 @@ from dr_ctl.report.html import write_index, write_page, write_report
 from dr_ctl.report.index_page import IndexPage, index_page
 from dr_ctl.report.outflow import Chart
 from dr_ctl.report.over_time import over_time
-from dr_ctl.rpo.estimate.curves import Curves
+from dr_ctl.rpo.estimate.result import Curves
 from tests.report import scribe
 from tests.report.scribe import ABOUT, NASTY, Scribe
 from tests.report.test_page import Form, estimate, plain

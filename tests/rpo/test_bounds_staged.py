@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from dr_ctl.rpo.bounds.bounds import bounds
+from dr_ctl.rpo.bounds.pair import LOOKS
 from dr_ctl.rpo.bounds.result import Bounds
-from dr_ctl.rpo.bounds.staged import LOOKS
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from tests.rpo.fifo import at

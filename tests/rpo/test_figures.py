@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from dr_ctl.rpo.core.changes import LEAST_MOMENTS, Changes, level
-from dr_ctl.rpo.core.confidence import t_value
 from dr_ctl.rpo.core.histogram import Histogram, weighted_quantile
 from dr_ctl.rpo.core.intervals import LEAST_BLOCKS, between, interval, quantity
 from dr_ctl.rpo.core.scope import ahead
+from dr_ctl.rpo.core.verdict import t_value
 
 
 def histogram(values: list[list[int]]) -> Histogram:

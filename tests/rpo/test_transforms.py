@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 
 from dr_ctl.rpo.core.columns import NA, Ints
-from dr_ctl.rpo.core.fold import fold
+from dr_ctl.rpo.core.fold import Silence, fold
 from dr_ctl.rpo.core.histogram import Histogram, bucket_of
 from dr_ctl.rpo.core.now import Now
 from dr_ctl.rpo.core.rates import drain_ms
-from dr_ctl.rpo.core.silence import Silence
 from dr_ctl.rpo.core.steps import Course, Figures, Steps
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row

@@ -19,7 +19,7 @@ import pyarrow as pa
 from dr_ctl.rpo.core.changes import Changes
 from dr_ctl.rpo.core.columns import Floats, Ints
 from dr_ctl.rpo.core.histogram import Histogram, bucket_of, wall_blocks, weighted_quantile
-from dr_ctl.rpo.core.left_out import SUMS
+from dr_ctl.rpo.core.hour import SUMS
 from dr_ctl.rpo.core.quantities import PROBABILITIES
 from dr_ctl.rpo.core.rows import MILLI
 from dr_ctl.rpo.core.scope import Ask, Scope

@@ -12,9 +12,9 @@ from typing import Final
 
 import numpy as np
 
-from dr_ctl.rpo.core.confidence import Z, t_value
 from dr_ctl.rpo.core.histogram import Histogram
 from dr_ctl.rpo.core.quantities import PROBABILITIES, Interval, Number, Quantiles, Quantity
+from dr_ctl.rpo.core.verdict import Z, t_value
 
 LEAST_BLOCKS: Final = 8
 LEAST_EXCURSIONS: Final = 4

@@ -33,8 +33,7 @@ from dr_ctl.rpo.core.columns import (
     place_of,
 )
 from dr_ctl.rpo.core.cut import AWAY_US, Outflows, Side
-from dr_ctl.rpo.core.sums import OfQueues, Spread, Sums, added_up
-from dr_ctl.rpo.core.unread import Unread
+from dr_ctl.rpo.core.sums import OfQueues, Spread, Sums, Unread, added_up
 
 TOP: Final = 10
 """So many queues are named of those in which most is under way."""

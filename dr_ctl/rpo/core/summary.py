@@ -10,13 +10,12 @@ from dr_ctl.rpo.core.calendar import HOUR, Fineness
 from dr_ctl.rpo.core.changes import Changes
 from dr_ctl.rpo.core.columns import NA, SITE, Columns, Ints
 from dr_ctl.rpo.core.cut import Outflows
-from dr_ctl.rpo.core.fold import fold
+from dr_ctl.rpo.core.fold import Silence, fold
 from dr_ctl.rpo.core.histogram import bucket_of
 from dr_ctl.rpo.core.now import Now
 from dr_ctl.rpo.core.queues import Queues
 from dr_ctl.rpo.core.rates import put_rates
 from dr_ctl.rpo.core.rows import MILLI, TOTAL, UNKNOWN, Gathered, bucket, class_name, flow_name
-from dr_ctl.rpo.core.silence import Silence
 from dr_ctl.rpo.core.steps import METRICS, Course, Figures, Steps
 
 

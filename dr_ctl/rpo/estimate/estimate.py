@@ -13,17 +13,19 @@ from dr_ctl.rpo.core.rows import TOTAL, class_name
 from dr_ctl.rpo.core.scope import Ask, OfScope
 from dr_ctl.rpo.estimate import notes
 from dr_ctl.rpo.estimate.advice import advice, shares
-from dr_ctl.rpo.estimate.coverage import Coverage, judged
-from dr_ctl.rpo.estimate.curves import BINS, curves_of
 from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.estimate.result import (
+    BINS,
     ClassEstimate,
+    Coverage,
     Estimate,
     EstimateAnswer,
     FlowEstimate,
     Outage,
     SeenWindow,
     Verdict,
+    curves_of,
+    judged,
 )
 from dr_ctl.rpo.estimate.stored import store
 from dr_ctl.rpo.history.row import micros, moment

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from dr_ctl.rpo.core.facts import Facts
     from dr_ctl.rpo.core.quantities import Figures
     from dr_ctl.rpo.core.scope import OfScope
-    from dr_ctl.rpo.estimate.coverage import Coverage
-    from dr_ctl.rpo.estimate.result import Estimate, LossLimit, Objectives
+    from dr_ctl.rpo.estimate.result import Coverage, Estimate, LossLimit, Objectives
 
 STALE_POLLS: Final = 5
 STALE_AT_LEAST_S: Final = 30.0

@@ -1,20 +1,21 @@
-"""The estimate as plain values: what goes in from the settings, what comes out, and the verdict. No Spark here."""
+"""The estimate as plain values: what goes in from the settings, what comes out, the verdict, and whether a window is
+covered well enough for it. No Spark here."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from datetime import datetime
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Self
 
 from dr_ctl.core.clock import stamp
+from dr_ctl.core.model import Finding, Json
 from dr_ctl.rpo.core.quantities import Figures, Number, Quantity
+from dr_ctl.rpo.history.row import moment
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
-    from dr_ctl.core.model import Finding, Json
-    from dr_ctl.rpo.estimate.curves import Curves
+    from dr_ctl.rpo.core.scope import Drawn, OfScope
 
 
 class Verdict(Enum):
@@ -185,3 +186,82 @@ class EstimateAnswer:
             return self.estimate.as_json()
         nothing = dict.fromkeys(each.name for each in fields(Estimate))
         return {**nothing, "verdict": Verdict.UNKNOWN.value, "flows": [], "classes": [], "queues": [], "advice": []}
+
+
+LEAST_US: Final = 3600 * 1_000_000
+"""From less covered time nobody can say what holds in 99 of 100 moments, unless independent excursions tell it."""
+MOST_ABOVE: Final = 0.01
+MOST_UNSEEN: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """Time in which the site served: the part that looks cover, the part for which they came late, and the part that
+    nobody looked at."""
+
+    covered_us: int
+    late_us: int
+    unseen_us: int
+
+    @classmethod
+    def of(cls, scope: OfScope, span_us: tuple[int, int]) -> Self:
+        unseen = max(0, span_us[1] - span_us[0] - scope.covered_us - scope.late_us - scope.idle_us)
+        return cls(scope.covered_us, scope.late_us, unseen)
+
+    @property
+    def uncovered(self) -> float:
+        """The share of the time that is not covered."""
+        whole = self.covered_us + self.late_us + self.unseen_us
+        return (self.late_us + self.unseen_us) / whole if whole else 0.0
+
+    @property
+    def is_hardly_any(self) -> bool:
+        """Whether less than half of the time was looked at."""
+        return self.unseen_us > MOST_UNSEEN * (self.covered_us + self.late_us + self.unseen_us)
+
+
+def judged(scope: OfScope, seen: Coverage, limit: LossLimit) -> Verdict:
+    """Judge by the 99th percentiles. `met` needs an hour, or an interval whose upper end keeps the limit, and to hold
+    too where time in which the site answered late, in part or not at all counts as above the limit: that is when most
+    is under way."""
+    verdict = verdict_of(scope.figures, limit)
+    if verdict is not Verdict.MET or (limit.messages is None and limit.age_s is None):
+        return verdict
+    holds = scope.above_us + seen.late_us <= MOST_ABOVE * (seen.covered_us + seen.late_us)
+    is_enough = seen.covered_us >= LEAST_US or all(_is_settled(*each) for each in limited(scope.figures, limit))
+    return verdict if holds and is_enough and not seen.is_hardly_any else Verdict.UNKNOWN
+
+
+def _is_settled(told: Quantity, most: Number) -> bool:
+    ends = told.ci95.get("p99")
+    return ends is not None and ends[1] is not None and ends[1] <= most
+
+
+BINS: Final = 200
+Points = tuple[tuple[float, float], ...]
+Line = tuple[tuple[datetime, float | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Curves:
+    """In total, by metric: the most at each moment (None: not covered), up to which figure which share of time, and
+    what was likely the most at each moment."""
+
+    began: datetime
+    ended: datetime
+    over_time: Mapping[str, Line]
+    shares: Mapping[str, Points]
+    likely: Mapping[str, Line] = field(default_factory=dict)
+
+
+def curves_of(drawn: Drawn, span_us: tuple[int, int]) -> Curves:
+    """Give the points of equal bins of the span their moments."""
+    first, last = span_us
+    step = max(1, last - first + 1) / BINS
+
+    def line(values: Sequence[float | None]) -> Line:
+        return tuple((moment(int(first + (number + 0.5) * step)), value) for number, value in enumerate(values))
+
+    over_time, likely = ({name: line(each) for name, each in told.items()} for told in (drawn.most, drawn.likely))
+    shares = {name: tuple((share, top) for share, top in each) for name, each in drawn.shares.items()}
+    return Curves(moment(first), moment(last), over_time, shares, likely)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -14,6 +15,7 @@ from pyspark.errors import PySparkException
 
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.model import Finding
+from dr_ctl.core.system import beside
 from dr_ctl.rpo.core.calendar import DAY, HOUR, SECOND
 from dr_ctl.rpo.core.cut import AWAY_US
 from dr_ctl.rpo.core.facts import Facts, Made
@@ -29,7 +31,6 @@ from dr_ctl.rpo.pipeline.figures import facts_of, figures_of, tested_of
 from dr_ctl.rpo.pipeline.gold import Gold
 from dr_ctl.rpo.pipeline.hours import Hours
 from dr_ctl.rpo.pipeline.looks import AHEAD_US, History
-from dr_ctl.rpo.pipeline.progress import Say, counted, unheard
 from dr_ctl.rpo.pipeline.session import master, parallel, session
 from dr_ctl.rpo.pipeline.tables import REACH, SUMMED, folder
 from dr_ctl.rpo.pipeline.touched import Files
@@ -38,6 +39,45 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from dr_ctl.rpo.estimate.request import Request
+
+Say = Callable[[str], None]
+_EVERY_S: Final = 0.5
+
+
+def unheard(_text: str) -> None:
+    """Nobody waits."""
+
+
+@contextmanager
+def counted(spark: SparkSession, say: Say, what: str, hours: int) -> Iterator[None]:
+    """Say how many of so many hours are done, by the tasks of the stage that runs, until the block is over."""
+    over = threading.Event()
+
+    def count() -> None:
+        tracker = spark.sparkContext.statusTracker()
+        while not over.wait(_EVERY_S):
+            stages = [each for each in map(tracker.getStageInfo, tracker.getActiveStageIds()) if each is not None]
+            if stages:
+                done, tasks = sum(each.numCompletedTasks for each in stages), sum(each.numTasks for each in stages)
+                say(f"{what}: {done * hours // max(1, tasks)} of {hours} hour(s)")
+
+    say(f"{what}: 0 of {hours} hour(s)")
+    counting = beside(count, "progress of Spark") if say is not unheard and _is_near(spark) else None
+    try:
+        yield
+    finally:
+        over.set()
+        if counting is not None:
+            counting.result()
+
+
+def _is_near(spark: SparkSession) -> bool:
+    """Whether its scheduler is in a JVM of this process: a client of Spark Connect has none."""
+    try:
+        return spark.sparkContext is not None
+    except PySparkException:
+        return False
+
 
 SHORT_WORK_BYTES: Final = 4 << 20
 """About two million looks: with more, a Java that compiles thoroughly is worth its time."""
