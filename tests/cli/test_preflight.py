@@ -36,7 +36,7 @@ from tests.cli.conftest import Shell
 from tests.cli.installation import Installation
 from tests.cli.moving import begun as killed_after
 from tests.rpo.test_estimate import history
-from tests.rpo.test_stored import answer
+from tests.rpo.test_result import answer
 from tests.scenarios.stage import NoEstimate
 
 WITHIN_S = 60.0

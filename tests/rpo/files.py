@@ -1,8 +1,11 @@
 """The files of a history on this machine, as tests look into them and spoil them; and a disk that is full."""
 
+from __future__ import annotations
+
 import resource
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -57,3 +60,20 @@ def full_disk() -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@dataclass
+class FixedClock:
+    """The date stands still; what passes is what was slept."""
+
+    moment: datetime
+    passed_s: float = 0.0
+
+    def now(self) -> datetime:
+        return self.moment
+
+    def monotonic(self) -> float:
+        return self.passed_s
+
+    def sleep(self, seconds: float) -> None:
+        self.passed_s += seconds

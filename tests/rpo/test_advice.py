@@ -14,8 +14,8 @@ from dr_ctl.rpo.estimate.result import Estimate, LossClass, LossLimit, Objective
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from tests.rpo import by_hand
-from tests.rpo.clock import FixedClock
 from tests.rpo.fifo import at
+from tests.rpo.files import FixedClock
 
 END_S, STALL_S = 7200, (3000, 3600)
 OBJECTIVES = Objectives(LossLimit(500, 3600.0), (LossClass(("orders.#",), LossLimit(100)),))

@@ -1,20 +1,24 @@
 """What a failover may lose and bring twice at most: never below the truth, and never a figure that nobody read."""
 
+from __future__ import annotations
+
 import itertools
 import time
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from dr_ctl.rpo.bounds.bounds import bounds
-from dr_ctl.rpo.bounds.result import Bounds
+from dr_ctl.rpo.bounds.result import Bound, Bounds
+from dr_ctl.rpo.estimate.result import LossClass, LossLimit, Objectives
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.rpo.history.writer import TAIL_EVERY_S, Writer
-from tests.rpo.clock import FixedClock
-from tests.rpo.fifo import at
+from tests.rpo.fifo import FifoSite, at
+from tests.rpo.files import FixedClock
 
 ONE, TWO = "orders-1", "orders-2"
 
@@ -362,3 +366,148 @@ def test_queues_of_a_full_outflow_and_what_clients_hold(tmp_path: Path) -> None:
     # Patterns narrow the queues and never the total.
     assert [each.name for each in some.queues] == ["orders.in"]
     assert some.lost.at_most == found.lost.at_most
+
+
+PAIR, QUEUE, OUTFLOW = "orders-1", "orders", ("mixed", "*")
+STEP_S, RATE = 0.05, 40
+
+
+def site_row(second: float, role: str) -> Row:
+    return Row(site="london", ts=at(second), pair=PAIR, kind="site", name=role, took_ms=0)
+
+
+def test_a_link_that_is_cut_just_after_the_queues_were_read_has_a_likely_figure(tmp_path: Path) -> None:
+    """What lay in the outflow then, one or two in step, says nothing of what it is made of now."""
+    site, rows, died_s = FifoSite(PAIR, "mixed", (QUEUE,)), list[Row](), 24.0
+    for number in range(round(died_s / STEP_S) + 1):
+        now = number * STEP_S
+        for _ in range(2):
+            site.send(QUEUE, now)
+        for _ in range((number % 20 in (0, 7, 14)) * RATE // 5):
+            site.consume(QUEUE)
+        for _ in range(RATE if now < died_s - 3.9 else 0):
+            site.ship(OUTFLOW)
+        if number % 5 == 0:
+            rows += [row for row in site.look(now) if row.kind != "queue" or number % 100 == 0]
+            rows.append(site_row(now, "serving"))
+    write([*rows, site_row(died_s + 0.2, "down")], tmp_path)
+
+    found = bounds(tmp_path, site="london", now=at(died_s + 1))
+
+    truth = site.truth(died_s)
+    assert (truth.loss, truth.duplicates) == (158, 96)
+    assert (found.lost.likely, found.duplicates.likely) == (pytest.approx(158, abs=10), pytest.approx(96, abs=10))
+
+
+def classes(**limits: int | None) -> Objectives:
+    told = tuple(LossClass((f"{name}.#",), LossLimit(limit)) for name, limit in limits.items())
+    return Objectives(LossLimit(100_000), told)
+
+
+def test_a_class_is_judged_by_its_own_queues(tmp_path: Path) -> None:
+    busy(tmp_path)
+    told = classes(orders=4, audit=619, absent=39, free=None)
+
+    found = asked(tmp_path, 11, objectives=told)
+
+    assert [(each.queues, each.lost, each.exceeded) for each in found.classes] == [
+        (("orders.#",), 4, False),
+        (("audit.#",), 620, True),
+        (("absent.#",), 40, True),  # what was not there yet can only hold what came since
+        (("free.#",), 40, False),
+    ]
+    assert found.exceeds(told) == (
+        "up to 620 message(s) of audit.# may be lost, their objective allows 619",
+        "up to 40 message(s) of absent.# may be lost, their objective allows 39",
+    )
+    assert found.exceeds(told, 622) == ()
+
+
+@pytest.mark.parametrize("limit", [56, 57, 58, None])
+def test_exactly_the_limit_is_not_above_it_and_without_one_nothing_may_be_lost(
+    tmp_path: Path, limit: int | None
+) -> None:
+    write(STEADY, tmp_path)
+    found = asked(tmp_path, 14)
+
+    assert bool(found.exceeds(Objectives(LossLimit(limit)))) is (limit == 56)
+    assert bool(found.exceeds(None, limit)) is (limit in (56, None))
+    assert found.exceeds(Objectives(LossLimit(56))) == ("up to 57 message(s) may be lost, the objectives allow 56",)
+    assert found.exceeds(None) == ("up to 57 message(s) may be lost, no objectives are set that allow any",)
+
+
+AGED = Objectives(LossLimit(None, 12.0))
+"""Any number may be lost, none older than twelve seconds."""
+LEFT = "messages may be lost and the oldest is up to 14 s old, the objectives allow 12 s"
+UNKNOWN = "how much london takes with it is not known"
+UNTOLD = "messages may be lost and how old they are is not known, the objectives allow 12 s"
+
+
+@pytest.mark.parametrize(
+    ("rows", "age_s", "reasons"),
+    [
+        (STEADY, 5.0, ()),  # seven of two hundred are left: the first of them came after the look a second before
+        ([*look(0, 0, 0), *look(5, 0, 50), *look(10, 0, 100)], 4.0, ()),
+        ([*look(0, 0, 0), *look(5, 50, 50), *look(10, 100, 100)], 14.0, (LEFT,)),
+        ([*look(0, 3, 40), *look(5, 53, 90), *look(10, 103, 140)], None, (UNTOLD,)),
+        ([role("serving", 0), outflow(0, 0, 0), outflow(10, 7, 7, start="2")], None, (UNKNOWN,)),
+        ([*look(0, 0, 0), *look(5, 0, 0), *look(10, 0, 0)], 4.0, ()),
+    ],
+    ids=["some left", "empty", "all left", "longer than the looks", "restarted", "nothing is lost"],
+)
+def test_the_oldest_that_may_be_lost_was_put_in_after_a_look_and_is_judged_unless_a_loss_is_accepted(
+    tmp_path: Path, rows: list[Row], age_s: float | None, reasons: tuple[str, ...]
+) -> None:
+    write(rows, tmp_path)
+
+    found = asked(tmp_path, 14, objectives=AGED)
+
+    assert (found.age_s, found.exceeds(AGED)) == (age_s, reasons)
+    assert found.exceeds(AGED, accept=1000) == () or found.lost.at_most is None
+
+
+def test_a_class_has_an_age_of_its_own(tmp_path: Path) -> None:
+    rows = [
+        *look(0, 0, 0),
+        *look(5, 0, 50),
+        queue(5, "audit.x", 0, 50),
+        *look(10, 50, 100),
+        queue(10, "audit.x", 50, 100),
+    ]
+    write(rows, tmp_path)
+    limits = Objectives(LossLimit(None), (LossClass(("audit.#",), LossLimit(None, 3.0)),))
+
+    [reason] = asked(tmp_path, 14, objectives=limits).exceeds(limits)
+
+    assert reason == "messages of audit.# may be lost and the oldest is up to 9.00 s old, the objectives allow 3.00 s"
+
+
+def with_duplicates(duplicates: int | None, likely: int | None = None) -> Bounds:
+    return Bounds("london", Bound(0, None), Bound(duplicates, None, likely))
+
+
+@pytest.mark.parametrize(
+    ("duplicates", "objective", "accept", "why"),
+    [
+        # Without a limit they are accepted by name, as a loss is.
+        (4100, None, None, "up to 4100 duplicate(s) are possible, likely 80; no objective allows any"),
+        (0, None, None, None),
+        (4100, 4100, None, None),
+        (4100, 300, 4100, None),  # a person's word replaces the objective
+        # `unknown` accepts what is not known, and no figure that is.
+        (4100, 300, "unknown", "up to 4100 duplicate(s) are possible, likely 80; the objectives allow 300"),
+        (4100, None, "unknown", "up to 4100 duplicate(s) are possible, likely 80; no objective allows any"),
+        (None, None, None, "how many duplicates are possible is not known"),
+        (None, None, "unknown", None),
+        (4100, 300, None, "up to 4100 duplicate(s) are possible, likely 80; the objectives allow 300"),
+        (4100, None, 300, "up to 4100 duplicate(s) are possible, likely 80; 300 are accepted"),
+        (4100, 5000, 300, "up to 4100 duplicate(s) are possible, likely 80; 300 are accepted"),
+        (None, 300, None, "how many duplicates are possible is not known; a limit of 300 does not cover the unknown"),
+    ],
+)
+def test_above_the_limit_is_refused(
+    duplicates: int | None, objective: int | None, accept: int | Literal["unknown"] | None, why: str | None
+) -> None:
+    limits = Objectives(duplicates=objective) if objective is not None else None
+
+    assert with_duplicates(duplicates, 80 if duplicates is not None else None).doubles(limits, accept) == why

@@ -18,8 +18,8 @@ from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.rpo.history.upkeep import Upkeep
 from dr_ctl.rpo.history.writer import Writer
-from tests.rpo.clock import FixedClock
 from tests.rpo.fifo import FifoSite, at
+from tests.rpo.files import FixedClock
 
 PAIR, QUEUE = "orders-1", "orders"
 DIED_S, STEP_S, RATE = 130.0, 0.05, 40

@@ -11,20 +11,25 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dr_ctl.rpo.bounds.bounds import bounds
 from dr_ctl.rpo.history.files import write
+from dr_ctl.rpo.history.roles import spells
+from dr_ctl.rpo.history.row import Row
+from dr_ctl.rpo.history.store import Store
 from dr_ctl.rpo.history.upkeep import Upkeep
 from dr_ctl.rpo.pipeline.tables import version
 from dr_ctl.settings.model import Place
 from tests.rpo.elsewhere import MORE, OTHER
 from tests.rpo.object_store import KEYS, s3_server, s3a
-from tests.rpo.simulator import LOADS, history
+from tests.rpo.simulator import EPOCH, LOADS, history
 from tests.rpo.test_reconcile import as_lines, lives
 
 pytestmark = [pytest.mark.spark, pytest.mark.deep]
@@ -118,10 +123,14 @@ def same(one: Any, other: Any, where: str = "") -> None:
         assert one == other, where
 
 
+def rows() -> list[Row]:
+    return history(LOADS[3], 5, hours=2.5, pair="orders-1", every_s=20.0)[0]
+
+
 @pytest.fixture
 def life(tmp_path: Path) -> Path:
     """A history and a ledger."""
-    write(history(LOADS[3], 5, hours=2.5, pair="orders-1", every_s=20.0)[0], tmp_path / "history")
+    write(rows(), tmp_path / "history")
     as_lines([event for book in lives(1)[:2] for event in book], tmp_path / "l.jsonl")
     (tmp_path / "spark").mkdir()
     return tmp_path
@@ -142,15 +151,28 @@ def test_the_figures_are_the_same_elsewhere(life: Path, somewhere: Any) -> None:
 def test_two_workers_read_a_history_in_s3_and_keep_its_summaries_there(
     life: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Which a monitor keeps, joins and prunes there, and a failover reads from anywhere."""
     for key, value in KEYS.items():
         monkeypatch.setenv(key, value)
     here = asked("local[2]", life)
     shutil.copytree(life / "history", life / "near", dirs_exist_ok=True)
+    old = [replace(row, site="paris", ts=row.ts - timedelta(days=day)) for row in rows()[:9] for day in (20, 21, 22)]
+    write(old, life / "near")
+
+    def without_spark(place: Path | Place) -> Any:
+        return bounds(place, site="london", now=EPOCH + timedelta(hours=3)), spells(place, ["london"])
 
     with s3_server() as (url, _), standalone(life / "spark") as address:
-        assert Upkeep(Place(url, life / "near"), keep_s=1e9).step(datetime.now(UTC))
+        upkeep = Upkeep(Place(url, life / "near"), keep_s=86_400)
+        while upkeep.step(datetime.now(UTC)):
+            pass
         there = asked(address, life, url, **{MORE: json.dumps(s3a())})
+        days = {name.partition("/")[0] for name in Store.of(url).listed() if name.startswith("date=")}
+        for near in ("near", "nothing here"):
+            assert without_spark(Place(url, life / near)) == without_spark(life / "history")
 
+    assert upkeep.trouble is None
+    assert days == {"date=2026-02-08", "date=2026-02-09", "date=2026-03-01"}
     same(here, there)
 
 

@@ -20,9 +20,8 @@ from dr_ctl.rpo.estimate.result import EstimateAnswer, LossClass, LossLimit, Obj
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from tests.rpo import by_hand
-from tests.rpo.clock import FixedClock
 from tests.rpo.fifo import at
-from tests.rpo.files import tear
+from tests.rpo.files import FixedClock
 
 WITHIN_S = 90.0
 
@@ -97,19 +96,6 @@ def test_a_look_from_the_future_is_told_and_not_taken_for_a_fresh_one(tmp_path: 
     assert "60 s in the future" in answer.findings[0].text
 
 
-@pytest.mark.spark
-@pytest.mark.deep
-def test_a_file_that_is_torn_inside_is_named_and_left_out(tmp_path: Path) -> None:
-    write(history(looks=7), tmp_path / "history")
-    (later, *_) = write(history(looks=13), tmp_path / "history")
-    tear(later)
-
-    told = json.loads(answered(Request(history=tmp_path / "history", until=at(60))).stdout)
-    assert told["data"]["window"]["samples"] == 7
-    assert [each["id"] for each in told["findings"] if later.name in each["text"]] == ["DR-RPO-002"]
-    assert "torn inside" in told["findings"][0]["text"]
-
-
 def test_a_window_leaves_out_what_lies_outside(tmp_path: Path) -> None:
     write(history(), tmp_path)
 
@@ -171,18 +157,13 @@ def test_what_is_no_request_is_refused(text: str) -> None:
         Request.from_json(text)
 
 
-def answered(*requests: Request) -> subprocess.CompletedProcess[str]:
-    """What the worker says to them, one after the other."""
-    asked = "".join(f"{each.to_json()}\n" for each in requests)
-    return subprocess.run(command(), input=asked, capture_output=True, text=True, check=False, timeout=WITHIN_S)
-
-
-def started(tmp_path: Path) -> subprocess.Popen[str]:
+def started(tmp_path: Path, *requests: Request) -> subprocess.Popen[str]:
+    """The worker, which is asked one after the other."""
     (tmp_path / "scratch").mkdir()
     environment = {**os.environ, "TMPDIR": str(tmp_path / "scratch")}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     worker = subprocess.Popen(command(), **pipes, text=True, env=environment)
-    worker.stdin.write(Request(history=tmp_path / "history").to_json() + "\n")
+    worker.stdin.write("".join(f"{each.to_json()}\n" for each in requests))
     worker.stdin.close()
     worker.stdin = None  # nothing is flushed to it any more
     return worker
@@ -210,16 +191,21 @@ def wait_for(holds: Callable[[], bool], worker: subprocess.Popen[str]) -> None:
 
 @pytest.mark.spark
 @pytest.mark.deep
-def test_the_worker_prints_one_document_and_nothing_else(tmp_path: Path) -> None:
+def test_a_worker_prints_one_document_for_each_request_and_nothing_else_and_begins_anew_after_an_error(
+    tmp_path: Path,
+) -> None:
     write(history(), tmp_path / "history")
+    good = Request(history=tmp_path / "history", store=True)
 
-    with started(tmp_path) as worker:
+    with started(tmp_path, replace(good, master="nonsense"), good, good) as worker:
         out, err = worker.communicate(timeout=WITHIN_S)
 
     assert (worker.returncode, err) == (0, "")
-    document = json.loads(out)
-    assert set(document) == {"data", "verdict", "findings"}
-    assert document["data"]["total"]["loss"]["now"] == 60
+    no_master, first, again = map(json.loads, out.splitlines())
+    assert "Spark did not start" in no_master["error"]
+    assert set(first) == {"data", "verdict", "findings"}
+    assert first["data"]["total"] == again["data"]["total"]
+    assert first["data"]["total"]["loss"]["now"] == 60
     assert list((tmp_path / "scratch").iterdir()) == []
 
 
@@ -230,22 +216,10 @@ def test_a_spark_whose_own_files_lie_elsewhere_reads_the_history_at_its_odd_plac
     write(history(), place)
     conf = {"spark.hadoop.fs.defaultFS": "hdfs://127.0.0.1:1"}
 
-    done = answered(Request(history=place, conf=conf, store=True))
+    with started(tmp_path, Request(history=place, conf=conf, store=True)) as worker:
+        out, _ = worker.communicate(timeout=WITHIN_S)
 
-    assert json.loads(done.stdout)["data"]["total"]["loss"]["now"] == 60
-
-
-@pytest.mark.spark
-@pytest.mark.deep
-def test_a_worker_answers_one_request_after_the_other_and_begins_anew_after_an_error(tmp_path: Path) -> None:
-    write(history(), tmp_path / "history")
-    good = Request(history=tmp_path / "history", store=True)
-
-    done = answered(good, replace(good, master="nonsense", history=str(tmp_path / "none")), good)
-
-    first, nothing, again = map(json.loads, done.stdout.splitlines())
-    assert first["data"]["total"] == again["data"]["total"]
-    assert [each["id"] for each in nothing["findings"]] == ["DR-RPO-001"]
+    assert json.loads(out)["data"]["total"]["loss"]["now"] == 60
 
 
 @pytest.mark.spark
@@ -261,7 +235,7 @@ def test_a_worker_that_is_killed_leaves_no_java_behind(tmp_path: Path, how: sign
             ready == "launching" or any((tmp_path / "scratch").glob("dr-ctl-spark-*/blockmgr-*"))
         )
 
-    with started(tmp_path) as worker:
+    with started(tmp_path, Request(history=tmp_path / "history")) as worker:
         wait_for(is_ready, worker)
         worker.send_signal(how)
         code = worker.wait(WITHIN_S)
@@ -270,18 +244,6 @@ def test_a_worker_that_is_killed_leaves_no_java_behind(tmp_path: Path, how: sign
     assert code == (143 if how is signal.SIGTERM else -signal.SIGKILL)
     if how is signal.SIGTERM:
         assert list((tmp_path / "scratch").glob("dr-ctl-spark-*")) == []
-
-
-@pytest.mark.spark
-@pytest.mark.deep
-def test_a_master_that_does_not_exist_is_a_fault_with_a_remedy(tmp_path: Path) -> None:
-    write(history(), tmp_path / "history")
-
-    done = answered(Request(history=tmp_path / "history", master="nonsense"))
-
-    assert done.returncode == 1
-    assert "Spark did not start" in json.loads(done.stdout)["error"]
-    assert done.stderr == ""
 
 
 def test_of_what_a_worker_of_spark_said_the_cause_is_told() -> None:

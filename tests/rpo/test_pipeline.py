@@ -30,9 +30,8 @@ from dr_ctl.rpo.history.files import tables_of, write
 from dr_ctl.rpo.history.row import Row, micros
 from dr_ctl.rpo.history.upkeep import Upkeep
 from tests.rpo import by_hand
-from tests.rpo.clock import FixedClock
 from tests.rpo.fifo import FifoSite, at
-from tests.rpo.files import tear
+from tests.rpo.files import FixedClock, tear
 from tests.rpo.simulator import LOADS, history
 
 HOUR_S = 3600
@@ -126,8 +125,9 @@ def test_what_is_kept_tells_what_all_rows_tell_hour_after_hour(tmp_path: Path, m
     late(tmp_path)
     both(make, tmp_path)
     both(make, tmp_path)
+    both(make, tmp_path, since=at(1.6 * HOUR_S), until=at(3.4 * HOUR_S))
 
-    assert summed == [2, 4, 0]
+    assert summed == [2, 4, 0, 2]
     assert not nobody_adds.exists()
 
 
@@ -156,7 +156,7 @@ def test_every_row_and_every_figure_is_the_one_made_by_hand(
     for number in range(6):
         append(tmp_path, number * HOUR_S, (number + 1) * HOUR_S)
 
-    for more in ({}, {"since": at(3000), "horizon_s": 900.0}):
+    for more in ({}, {"since": at(3000), "horizon_s": 900.0}, {"exclude": ("orders.#",)}):
         both(make, tmp_path, store=False, **more)
 
     # In a test of the past parts leave out the same looks only where each has queues of every pair.
@@ -265,24 +265,6 @@ def test_a_file_that_is_torn_inside_is_named_by_every_estimate_until_it_is_mende
     assert first == again
     assert "DR-RPO-002" in first[2]
     assert both(make, root) == before
-
-
-@pytest.mark.spark
-@pytest.mark.deep
-def test_what_is_asked_otherwise_is_told_otherwise(root: Path, make: Make) -> None:
-    others: list[dict[str, Any]] = [
-        {"exclude": ("orders.#",)},
-        {"since": at(1.6 * HOUR_S)},
-        {"until": at(3.4 * HOUR_S)},
-        {"horizon_s": 900.0},
-    ]
-    before = told(make, asked(root))
-
-    answers = [both(make, root, **other) for other in others]
-
-    assert before not in answers
-    assert answers[-1][0]["total"]["horizon"]["seconds"] == 900.0
-    assert told(make, asked(root)) == before
 
 
 @pytest.mark.spark

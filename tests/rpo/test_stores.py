@@ -3,14 +3,11 @@
 Fast tests have a second folder as the store, by its `file://` URL; those with S3 ask a server process.
 """
 
-import json
 import os
-import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +18,7 @@ from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.model import Role
 from dr_ctl.rpo.bounds.bounds import Bounds, bounds
 from dr_ctl.rpo.estimate.estimate import Make, estimate
-from dr_ctl.rpo.estimate.request import Request, command
+from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.estimate.stored import stored
 from dr_ctl.rpo.history import marks, sources, store
 from dr_ctl.rpo.history.files import write
@@ -31,12 +28,11 @@ from dr_ctl.rpo.history.row import Row
 from dr_ctl.rpo.history.store import Store
 from dr_ctl.rpo.history.upkeep import Upkeep
 from dr_ctl.settings.model import Place
-from tests.rpo import by_hand, object_store
+from tests.rpo import by_hand
 from tests.rpo.files import full_disk, tear
 from tests.rpo.object_store import KEYS, s3_server
 from tests.rpo.simulator import EPOCH, LOADS, history
 
-Ask = Callable[[Request], dict[str, Any]]
 HOURS = 2.5
 NOW = EPOCH + timedelta(hours=HOURS)
 
@@ -62,27 +58,6 @@ def s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
         monkeypatch.setenv(key, value)
     with s3_server() as (url, _):
         yield Place(url, tmp_path / "near")
-
-
-@pytest.fixture
-def s3a() -> Ask:
-    """Have the worker ask, by a Spark that reads S3: data and ids of findings."""
-
-    def ask(request: Request) -> dict[str, Any]:
-        asked = replace(request, conf=object_store.s3a(), master="local[2]").to_json()
-        done = subprocess.run(command(), input=f"{asked}\n", capture_output=True, text=True, check=False, timeout=600)
-        told = json.loads(done.stdout)
-        assert "data" in told, told
-        return {**told["data"], "stale_s": None, "ids": [each["id"] for each in told["findings"]]}
-
-    return ask
-
-
-def in_hand(request: Request) -> dict[str, Any]:
-    """The same by hand."""
-    told = estimate(request, by_hand.made)
-    document: dict[str, Any] = json.loads(json.dumps(told.as_json()))
-    return {**document, "stale_s": None, "ids": [each.id for each in told.findings]}
 
 
 def recorded(rows: Sequence[Row], place: Place, whole: Path) -> None:
@@ -156,7 +131,7 @@ def test_a_monitor_with_a_new_file_at_each_step_has_its_hours_joined_too(
 def test_bounds_are_the_same_from_the_store_as_from_a_folder(tmp_path: Path, rows: list[Row], place: Place) -> None:
     recorded(rows, place, tmp_path / "whole")
     tidied(place)
-    elsewhere = replace_near(place, tmp_path / "nothing here")
+    elsewhere = Place(place.where, tmp_path / "nothing here")
 
     for later_s in (20, 3600):
         moment = NOW + timedelta(seconds=later_s)
@@ -168,10 +143,6 @@ def test_bounds_are_the_same_from_the_store_as_from_a_folder(tmp_path: Path, row
     assert spells(place, ["london"]) == spells(tmp_path / "whole", ["london"])
 
 
-def replace_near(place: Place, near: Path) -> Place:
-    return Place(place.where, near)
-
-
 def test_an_estimate_lies_in_the_store_and_is_found_from_elsewhere(
     tmp_path: Path, rows: list[Row], place: Place
 ) -> None:
@@ -181,24 +152,9 @@ def test_an_estimate_lies_in_the_store_and_is_found_from_elsewhere(
     there = estimate(Request(history=place.where, near=str(place.near), store=True), by_hand.made)
 
     assert same(estimate(Request(history=str(tmp_path / "whole")), by_hand.made), there)
-    of_another_machine = stored(replace_near(place, tmp_path / "nothing here"), "london").stored
+    of_another_machine = stored(Place(place.where, tmp_path / "nothing here"), "london").stored
     assert of_another_machine is not None
     assert of_another_machine == stored(place, "london").stored
-
-
-@pytest.mark.spark
-@pytest.mark.deep
-def test_estimates_by_rows_and_by_summaries_are_the_same_from_a_store(
-    tmp_path: Path, rows: list[Row], place: Place, make: Make
-) -> None:
-    recorded(rows, place, tmp_path / "whole")
-    tidied(place)
-    here = estimate(Request(history=str(tmp_path / "whole")), by_hand.made)
-
-    for stores in (True, False):
-        request = Request(history=place.where, near=str(place.near), store=stores)
-        assert same(here, estimate(request, make))
-    assert [(folder / "summary").is_dir() for folder in (tmp_path / "store", place.near)] == [True, False]
 
 
 def test_nobody_waits_for_a_store_that_does_not_answer(
@@ -375,48 +331,6 @@ def test_a_file_that_breaks_off_leaves_the_one_of_before_in_s3(s3: Place) -> Non
     assert [*store.listed()] == ["date=2026-03-01/a"]
     with store.opened("date=2026-03-01/a") as file:
         assert file.read() == b"whole"
-
-
-@pytest.mark.spark
-@pytest.mark.deep
-def test_s3_says_what_a_folder_says(tmp_path: Path, rows: list[Row], s3: Place, s3a: Ask) -> None:
-    recorded(rows, s3, tmp_path / "whole")
-    upkeep = tidied(s3)
-    assert upkeep.trouble is None
-    assert all_rows(s3) == len(rows)
-    here = Request(history=str(tmp_path / "whole"), store=True)
-    there = replace(here, history=s3.where, near=str(s3.near))
-
-    assert in_hand(replace(here, store=False)) == s3a(there) == s3a(replace(there, store=False))
-    assert any(name.startswith("summary/") for name in Store.of(s3.where).listed())
-    moment = NOW + timedelta(seconds=20)
-    elsewhere = replace_near(s3, tmp_path / "nothing here")
-    assert asked(s3, moment) == asked(elsewhere, moment) == asked(tmp_path / "whole", moment)
-    assert spells(elsewhere, ["london"]) == spells(tmp_path / "whole", ["london"])
-
-
-@pytest.mark.spark
-@pytest.mark.deep
-def test_days_that_are_too_old_go_from_s3_and_a_late_file_undoes_the_summaries_that_it_touches(
-    tmp_path: Path, rows: list[Row], s3: Place, s3a: Ask
-) -> None:
-    old = [replace(row, ts=row.ts - timedelta(days=20)) for row in rows[:60]]
-    write(old, s3.near)
-    recorded(rows, s3, tmp_path / "whole")
-    upkeep = Upkeep(s3, keep_s=86_400)
-    while upkeep.step(NOW):
-        pass
-    there = Request(history=s3.where, near=str(s3.near), store=True)
-    assert sum(name.startswith("date=") for name in Store.of(s3.where).listed()) == 6  # two days are kept of each site
-
-    s3a(there)
-    late = [replace(row, ts=row.ts + timedelta(seconds=7)) for row in rows[90:99]]
-    write(late, s3.near)
-    write(late, tmp_path / "whole")
-    upkeep.step(NOW)
-
-    since = datetime(2026, 3, 1, tzinfo=UTC)
-    assert in_hand(Request(history=str(tmp_path / "whole"), since=since)) == s3a(replace(there, since=since))
 
 
 def on(host: str, place: Place, monkeypatch: pytest.MonkeyPatch) -> Upkeep:

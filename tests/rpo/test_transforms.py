@@ -1,4 +1,7 @@
-"""Bounds against truth worked out by hand, and against a model that knows every message."""
+"""Bounds against truth worked out by hand, and against a model that knows every message; quantiles, intervals and the
+next minutes from histograms made by hand."""
+
+from __future__ import annotations
 
 import random
 from collections import defaultdict
@@ -8,13 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
+from dr_ctl.rpo.core.changes import LEAST_MOMENTS, Changes
 from dr_ctl.rpo.core.columns import NA, Ints
 from dr_ctl.rpo.core.fold import Silence, fold
-from dr_ctl.rpo.core.histogram import Histogram, bucket_of
+from dr_ctl.rpo.core.histogram import Histogram, bucket_of, weighted_quantile
+from dr_ctl.rpo.core.intervals import LEAST_BLOCKS, between, interval, quantity
 from dr_ctl.rpo.core.now import Now
 from dr_ctl.rpo.core.rates import drain_ms
-from dr_ctl.rpo.core.steps import Course, Figures, Steps
+from dr_ctl.rpo.core.scope import ahead
+from dr_ctl.rpo.core.steps import METRICS, Course, Figures, Steps
+from dr_ctl.rpo.core.verdict import t_value
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from tests.rpo.fifo import FifoSite, Style, Truth, at
@@ -132,8 +140,6 @@ BY_HAND = [
     *[outflow("bridges", s, put=int(s), shipped=int(s) - int(s) // 5, kind="mirror", name="a") for s in (0, 10)],
     *[outflow("bridges", s, put=int(s) // 2, shipped=0, kind="acks") for s in (0, 10)],
 ]
-
-
 NOTHING = Bound(0, 0, 0, 0, covered=True, is_floor=False)
 # By pair (and flow, and scope) and number of the interval: the bound, or its loss, or loss and duplicates.
 EXPECTED: dict[tuple[str, ...], dict[int, Bound | int | tuple[int, int]]] = {
@@ -322,3 +328,161 @@ def test_a_pair_that_has_moved_away_risks_nothing_here() -> None:
     assert told(folded(stays, moved)) == [(0, 10, 6, 10, True), (10, 10, 2, 20, True)]
     both = steps([0, 10, 20], [5, 900], [10, 900], [True, False], [False, True])
     assert [each[-1] for each in told(folded(moved, both))] == [True, False]
+
+
+BEYOND = (0, 2, 5, 1, 4, 4, 7, 3)
+"""How many more copies than counters tell were seen at the other site, by look."""
+
+
+def test_no_bound_is_below_what_is_likely(tmp_path: Path) -> None:
+    rows = []
+    for number, beyond in enumerate(BEYOND):
+        told = {"site": "london", "ts": at(5 * number), "pair": "orders-1", "start": "1"}
+        removed = 5600 + 3 * number
+        rows += [
+            Row(**told, kind="site", name="serving"),
+            Row(**told, kind="queue", name="q", depth=10, added=removed + 10, removed=removed, acked=removed),
+            Row(**told, kind="mirror", name="q", depth=0, added=removed + 10, removed=removed + 10, link=True),
+            Row(**told, kind="acks", name="q", depth=removed + beyond, added=removed, removed=0, link=True),
+        ]
+    course = course_of(write(rows, tmp_path))
+
+    steps, now = course.steps(0), Now.of(course, 0)
+
+    for metric in METRICS:
+        for bound, likely in (
+            *((steps.bound.of(metric), each.of(metric)) for each in steps.likely),
+            (now.bound.of(metric), now.likely.of(metric)),
+        ):
+            known = (bound != NA) & (likely != NA)
+            assert known.any()
+            assert (likely[known] <= bound[known]).all(), (metric, bound, likely)
+    assert np.array_equal(now.likely.duplicates, now.bound.duplicates)
+
+
+def histogram(values: list[list[int]]) -> Histogram:
+    """Of a series in blocks: one unit of time each."""
+    flat = np.array([value for each in values for value in each], np.int64)
+    block = np.array([number for number, each in enumerate(values) for _ in each], np.int64)
+    return Histogram.of(flat, np.ones(len(flat), np.int64), block, len(values))
+
+
+def test_what_is_likely_is_never_above_the_bound() -> None:
+    """Of one bucket the bound was seen at 5611 at most, and what was likely at 5614, when the bound was above it."""
+    bound, likely = histogram([[5611, 5611, 5800]]), histogram([[5614, 5614, 5700]])
+
+    found = quantity(5611, bound, 5614, likely, 1.0)
+
+    assert (found.p50, found.likely.p50) == (5611, 5611)
+    assert (found.now, found.likely.now) == (5611, 5611)
+    assert (found.max, found.likely.max) == (5800, 5700)
+
+
+def test_an_interval_needs_blocks() -> None:
+    dice = random.Random(1)
+    many = [[dice.choice([0, 0, 0, 8]) for _ in range(40)] for _ in range(24)]
+
+    assert interval(histogram(many), 0.5) == (0, 0)
+    assert interval(histogram(many), 0.99) == (8, 8)
+    assert interval(histogram(many[: LEAST_BLOCKS - 1]), 0.5) is None
+    assert (histogram([[]]).quantile(0.5), histogram([[]]).max) == (None, None)
+
+
+def test_the_upper_end_is_open_where_too_few_excursions_stand_behind_it() -> None:
+    def with_excursions(count: int) -> tuple[int, int | None] | None:
+        values = [[0] * 100 for _ in range(24)]
+        for number in range(count):
+            values[number * 24 // count][3] = 8 + number
+        return interval(histogram(values), 0.995)
+
+    assert with_excursions(3) == (0, None)
+    told = with_excursions(20)
+    assert told[0] < told[1]
+    # Nothing ever rose above it: nobody knows how high it would.
+    assert interval(histogram([[0] * 40] * 24), 0.5) == (0, None)
+
+
+def test_an_interval_of_what_is_not_known_is_not_known() -> None:
+    dice = random.Random(3)
+    values = np.array([dice.choice([0, 5, 8]) for _ in range(2400)], np.int64)
+    known = Histogram.of(values, np.ones(2400, np.int64), np.arange(2400) // 100, 24)
+    partly = Histogram(known.buckets, known.weights, known.largest, known.unknown + 20)
+
+    assert interval(known, 0.95) == (8, 8)
+    assert interval(partly, 0.95) is None  # the quantile itself is not known
+    assert interval(partly, 0.5) == (5, 5)
+
+
+def test_excursions_that_stand_together_tell_less_than_their_number() -> None:
+    together, apart = [[0] * 40 for _ in range(24)], [[0] * 40 for _ in range(24)]
+    for block in range(5):
+        together[block] = [0, 0, 8, 8] * 10
+    for block in range(24):
+        apart[block] = [8] * (3 + block % 3) + [0] * (37 - block % 3)
+
+    narrow, wide = (interval(histogram(each), 0.9) for each in (apart, together))
+
+    assert narrow == (0, 8)
+    assert wide == (0, None)
+
+
+@pytest.mark.parametrize(
+    ("share", "count", "low", "high"),
+    # Clopper and Pearson's bounds for 5 of 10, 190 of 200, 990 of 1000.
+    [(0.5, 10, 0.1871, 0.8129), (0.95, 200, 0.9100, 0.9758), (0.99, 1000, 0.9817, 0.9952)],
+)
+def test_the_interval_of_a_share(share: float, count: float, low: float, high: float) -> None:
+    assert between(share, count) == pytest.approx((low, high), abs=0.001)
+
+
+def test_blocks_that_differ_make_the_interval_wide() -> None:
+    dice = random.Random(2)
+    alike = [[dice.randrange(60) for _ in range(100)] for _ in range(24)]
+    differing = [[dice.randrange(60) * mood // 2 for _ in range(100)] for mood in (1, 2, 3) * 8]
+
+    narrow, wide = interval(histogram(alike), 0.95), interval(histogram(differing), 0.95)
+
+    assert narrow[0] <= 57 <= narrow[1]
+    assert wide[1] - wide[0] > narrow[1] - narrow[0]
+
+
+def test_a_weighted_quantile_and_students_t() -> None:
+    assert weighted_quantile(np.array([5, 1]), np.array([1, 9]), 0.9) == 1
+    assert weighted_quantile(np.array([5, 1]), np.array([1, 9]), 0.91) == 5
+    assert weighted_quantile(np.array([]), np.array([], np.int64), 0.5) is None
+    assert [round(t_value(freedom), 2) for freedom in (7, 23, 27, 1000)] == [2.36, 2.07, 2.05, 1.96]
+
+
+def changes(*moments: tuple[int, int, int]) -> Changes:
+    """Of so many moments each: a magnitude of loss, a change, how many."""
+    columns = [np.repeat([each[place] for each in moments], [each[2] for each in moments]) for place in (0, 1)]
+    count = len(columns[0])
+    one = np.ones(count, np.int64)
+    return Changes(one * 0, np.arange(count), columns[0], np.zeros(count, bool), columns[1], one, one)
+
+
+def test_similar_moments_first_then_their_neighbours() -> None:
+    found = changes((3, 1, LEAST_MOMENTS), (4, 2, 5), (6, 9, LEAST_MOMENTS))
+
+    def similar(at: int, *, stalled: bool = False) -> set[int] | None:
+        told = found.similar(at, stalled=stalled)
+        return None if told is None else set(told.change.tolist())
+
+    assert (similar(3), similar(4), similar(6), similar(4, stalled=True)) == ({1}, {1, 2}, {9}, None)
+    assert changes((3, 1, 5)).similar(3, stalled=False) is None
+
+
+def test_ahead_counts_from_the_bound_of_the_last_interval() -> None:
+    similar = changes((3, -50, 50), (3, 10, 50))
+
+    found = ahead(4, 20, similar)
+
+    assert (found.now, found.p50, found.p95, found.max) == (4, 0, 30, 30)
+
+
+def test_while_it_stalls_and_nothing_similar_is_known_it_goes_on_growing() -> None:
+    found = ahead(4, 20, None, fallback=[1, 2, 3, 4])
+
+    assert (found.p50, found.p95, found.p99, found.max) == (21, 22, 23, 24)
+    assert ahead(4, 20, None).p99 is None
+    assert ahead(4, None, changes((0, 1, 1))).p99 is None
