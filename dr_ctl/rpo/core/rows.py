@@ -20,7 +20,7 @@ weights and counts are added, of `most` the largest counts, of `least` the small
 | spacing | scope (a flow) | | | between looks, us | |
 | role | name (a role) | | | last seen, us | |
 | check | metric, cell | a sum over moments | moments | | |
-| fault | metric (torn, gone, short), name (a file, or a version) | | | how far back, us | |
+| short | | | | | |
 """
 
 import json
@@ -57,11 +57,9 @@ OWN: Final = ("drained", "put", "told")
 """Kinds of rows of single flows that the total and the classes are told by too."""
 ADDED: Final = (("weight", "sum"), ("count", "sum"), ("most", "max"), ("least", "min"))
 """How rows with equal keys are put together."""
-_HOW: Final = (np.add, np.add, np.maximum, np.minimum)
+_HOW: Final = dict(zip(VALUES, (np.add, np.add, np.maximum, np.minimum), strict=True))
 _DEFAULTS: Final = {**dict.fromkeys(SCHEMA.names, 0), "least": NEVER}
 """Of a column that rows of a kind do not have; of a word the place of none."""
-
-
 CLASS: Final = "class "
 
 
@@ -85,22 +83,11 @@ class Gathered:
         self._columns: dict[str, list[Ints]] = {name: [] for name in SCHEMA.names}
         self._single: dict[str, list[int]] = {name: [] for name in SCHEMA.names}
 
-    def add(
-        self,
-        kind: str,
-        words: Sequence[str],
-        scope: Ints | int,
-        *,
-        weight: Ints | None = None,
-        count: Ints | None = None,
-        most: Ints | None = None,
-        least: Ints | None = None,
-        size: int | None = None,
-        **keys: Any,
-    ) -> None:
-        """Add rows: `scope`, like the keys `flow` and `name`, are places in `words`; `metric` is a word."""
-        told = [each for each in (weight, count, most, least) if each is not None]
-        length = size if size is not None else len(told[0])
+    def add(self, kind: str, words: Sequence[str], scope: Ints | int, **keys: Any) -> None:
+        """Add rows of keys and `VALUES`: `scope`, like the keys `flow` and `name`, are places in `words`; `metric` is a
+        word."""
+        values: dict[str, Ints] = {name: keys.pop(name) for name in VALUES if name in keys}
+        length = len(next(iter(values.values())))
         if not length:
             return
         codes = {"kind": self._code(kind), "metric": self._code(keys.pop("metric", ""))}
@@ -112,27 +99,16 @@ class Gathered:
         for name, each in arrays.items():
             some = each[order][first] if name in varied else each.flat[:1]
             found[name] = own[some] if name in WORDS else some
-        for name, value, how in zip(VALUES, (weight, count, most, least), _HOW, strict=True):
-            if value is not None:
-                found[name] = how.reduceat(value[order], first)
+        for name, value in values.items():
+            found[name] = _HOW[name].reduceat(value[order], first)
         for name, column in self._columns.items():
             whole = np.empty(len(first), np.int64)
             whole[:] = found[name]
             column.append(whole)
 
-    def one(
-        self,
-        kind: str,
-        scope: str = "",
-        *,
-        weight: int = 0,
-        count: int = 0,
-        most: int = 0,
-        least: int = NEVER,
-        **keys: Any,
-    ) -> None:
+    def one(self, kind: str, scope: str = "", **more: str | int) -> None:
         """Add one row, of words."""
-        told = {"kind": kind, "scope": scope, "weight": weight, "count": count, "most": most, "least": least, **keys}
+        told = {"kind": kind, "scope": scope, **more}
         for name, column in self._single.items():
             each = told.get(name, _DEFAULTS[name])
             column.append(self._code(each) if isinstance(each, str) else int(each))

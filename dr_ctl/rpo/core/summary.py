@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -88,109 +89,47 @@ class _Told:
             self._since(name, steps.take(slice(int(edges[flow]), int(edges[flow + 1]))), is_total=False)
 
     def _steps(self, words: Sequence[str], scope: Ints, whole: Steps, cell_us: int, *, is_total: bool) -> None:
-        window, gathered = self._window, self.gathered
+        window, add = self._window, partial(self.gathered.add, words=words, is_total=is_total)
         inside = np.flatnonzero((whole.end > window.from_us) & (whole.begin < window.to_us))
         steps, of = whole.clipped(window.from_us, window.to_us), scope[inside]
-        cell = steps.begin - steps.begin % cell_us
-        for metric, flags in (
-            ("covered", steps.covered),
-            ("late", steps.late),
-            ("idle", steps.idle),
-            ("floor", steps.covered & steps.is_floor),
-        ):
+        cell, floor = steps.begin - steps.begin % cell_us, steps.covered & steps.is_floor
+        times = {"covered": steps.covered, "late": steps.late, "idle": steps.idle, "floor": floor}
+        for metric, flags in times.items():
             at = np.flatnonzero(flags)
-            gathered.add(
-                "time",
-                words,
-                of[at],
-                metric=metric,
-                cell=cell[at],
-                weight=steps.weight[at],
-                count=np.ones(len(at), np.int64),
-                is_total=is_total,
-            )
+            add("time", scope=of[at], metric=metric, cell=cell[at], weight=steps.weight[at], count=np.ones_like(at))
         at = np.flatnonzero(steps.covered)
-        of, cell, weight = of[at], cell[at], steps.weight[at]
-        twice: dict[str, Any] = {"scope": np.tile(of, 2), "cell": np.tile(cell, 2), "weight": np.tile(weight, 2)}
+        once: dict[str, Any] = {"scope": of[at], "cell": cell[at], "weight": steps.weight[at]}
+        twice: dict[str, Any] = {name: np.tile(each, 2) for name, each in once.items()}
         bound, ends = steps.bound.take(at), [each.take(at) for each in steps.likely]
         for metric in METRICS:
             values = bound.of(metric)
-            gathered.add(
-                "figure",
-                words,
-                of,
-                metric=metric,
-                cell=cell,
-                bucket=bucket(values),
-                weight=weight,
-                most=values,
-                is_total=is_total,
-            )
+            add("figure", metric=metric, bucket=bucket(values), most=values, **once)
             # The likely figure at a look holds for half the time to the next.
             values = np.concatenate([each.of(metric) for each in ends])
-            gathered.add(
-                "figure",
-                words,
-                metric=metric,
-                likely=True,
-                bucket=bucket(values),
-                most=values,
-                is_total=is_total,
-                **twice,
-            )
-        self._drain("figure", words, bound, {"scope": of, "cell": cell, "weight": weight, "is_total": is_total})
-        for end in ends:
-            self._drain(
-                "figure",
-                words,
-                end,
-                {"scope": of, "cell": cell, "weight": weight, "is_total": is_total, "likely": True},
-            )
-        self._changes(words, None if words is self._names else len(words) - 1, whole, is_total=is_total)
-
-    def _drain(self, kind: str, words: Sequence[str], told: Figures, more: dict[str, Any]) -> None:
-        """How much waits in the outflow that takes longest; how long that takes is told by the rates of all time."""
-        is_something = told.waits > 0  # zero is zero, wherever it is
-        flow, acks = (np.where(is_something, each, 0) for each in (told.waits_flow, told.waits_acks))
-        self.gathered.add(
-            kind, words, metric="drain", bucket=bucket(told.waits), most=told.waits, flow=flow, acks=acks, **more
-        )
-
-    def _changes(self, words: Sequence[str], code: int | None, whole: Steps, *, is_total: bool) -> None:
-        window = self._window
+            add("figure", metric=metric, likely=True, bucket=bucket(values), most=values, **twice)
+        for told in (bound, *ends):
+            add("figure", likely=told is not bound, **_drain(told), **once)
+        code = None if words is self._names else len(words) - 1
         for metric in METRICS[:2]:
             for horizon_us in window.horizons_us:
                 found = Changes.of(whole, metric, horizon_us=horizon_us, since_us=window.from_us)
-                at = np.flatnonzero(found.begin < window.to_us)
-                of, found = found.flow[at], found.take(at)
-                self.gathered.add(
-                    "change",
-                    words,
-                    of if code is None else np.full(len(of), code),
-                    metric=metric,
-                    horizon_us=horizon_us,
-                    cell=found.begin - found.begin % window.changes_us,
-                    level=found.level,
-                    stalled=found.stalled,
-                    bucket=bucket_of(found.change),
-                    weight=found.weight,
-                    count=found.count,
-                    most=found.change,
-                    is_total=is_total,
-                )
+                found = found.take(np.flatnonzero(found.begin < window.to_us))
+                level: dict[str, Any] = {"level": found.level, "stalled": found.stalled, "horizon_us": horizon_us}
+                told_of: dict[str, Any] = {"weight": found.weight, "count": found.count, "most": found.change}
+                cell = found.begin - found.begin % window.changes_us
+                of = found.flow if code is None else np.full(len(found.flow), code)
+                add("change", scope=of, metric=metric, cell=cell, bucket=bucket_of(found.change), **level, **told_of)
 
     def _curves(self, words: Sequence[str], steps: Steps, *, is_total: bool) -> None:
         at = np.flatnonzero(steps.covered)
         cell = steps.begin[at] - steps.begin[at] % self._window.fineness.curve_us
-        more: dict[str, Any] = {"scope": len(words) - 1, "cell": cell, "is_total": is_total}
+        add = partial(self.gathered.add, "curve", words, len(words) - 1, cell=cell, is_total=is_total)
         bound, ends = steps.bound.take(at), [each.take(at) for each in steps.likely]
         for metric in METRICS:
             one, other = (each.of(metric) for each in ends)
-            self.gathered.add("curve", words, metric=metric, most=bound.of(metric), **more)
-            self.gathered.add(
-                "curve", words, metric=metric, likely=True, most=np.where(one == NA, NA, np.maximum(one, other)), **more
-            )
-        self._drain("curve", words, bound, more)
+            add(metric=metric, most=bound.of(metric))
+            add(metric=metric, likely=True, most=np.where(one == NA, NA, np.maximum(one, other)))
+        add(**_drain(bound))
 
     @property
     def _hour(self) -> int:
@@ -222,25 +161,17 @@ class _Told:
         course, window, gathered, names = self._course, self._window, self.gathered, self._names
         flows = course.flows
         at = window.within(flows.us)
-        us, one = flows.us[at], np.ones(len(at), np.int64)
-        gathered.add("looks", names, flows.flow[at], cell=us - us % HOUR, count=one, most=us, least=us)
+        us = flows.us[at]
+        gathered.add("looks", names, flows.flow[at], cell=us - us % HOUR, count=np.ones_like(at), most=us, least=us)
         for acks, told in enumerate(course.drained):
             at = window.within(told.us)
             rate = (told.rate[at] * MILLI).astype(np.int64)
-            gathered.add(
-                "drained",
-                names,
-                told.flow[at],
-                acks=acks,
-                level=told.level[at],
-                bucket=bucket_of(rate),
-                count=told.more[at],
-                least=rate,
-            )
+            keys: dict[str, Any] = {"acks": acks, "level": told.level[at], "bucket": bucket_of(rate)}
+            gathered.add("drained", names, told.flow[at], count=told.more[at], least=rate, **keys)
         flow, ends, put = put_rates(flows)
         at = window.within(ends)
         rate = np.ceil(put[at] * MILLI).astype(np.int64)
-        gathered.add("put", names, flow[at], bucket=bucket_of(rate), count=np.ones(len(at), np.int64), most=rate)
+        gathered.add("put", names, flow[at], bucket=bucket_of(rate), count=np.ones_like(at), most=rate)
         put_in, told_of = course.accounted((window.from_us, window.to_us))
         at = np.flatnonzero(put_in)
         gathered.add("told", names, at, weight=put_in[at], count=told_of[at])
@@ -254,6 +185,13 @@ class _Told:
         for code in np.unique(rows.name[at]).tolist():
             if code >= 0:
                 self.gathered.one("role", name=rows.words[code], most=int(rows.us[at][rows.name[at] == code].max()))
+
+
+def _drain(told: Figures) -> dict[str, Any]:
+    """How much waits in the outflow that takes longest; how long that takes is told by the rates of all time."""
+    is_something = told.waits > 0  # zero is zero, wherever it is
+    flow, acks = (np.where(is_something, each, 0) for each in (told.waits_flow, told.waits_acks))
+    return {"metric": "drain", "bucket": bucket(told.waits), "most": told.waits, "flow": flow, "acks": acks}
 
 
 HORIZON_US: Final = 300_000_000
