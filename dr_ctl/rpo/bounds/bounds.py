@@ -21,11 +21,11 @@ Pairs add up; a figure not read for one pair makes the total unknown, never zero
 The bounds assume that clients were not faster in the end than in the ten minutes before, bursts included.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from datetime import datetime
+from pathlib import Path
+from typing import Final
 
 from dr_ctl.core.printable import if_known
 from dr_ctl.rpo.bounds.apart import Selected
@@ -38,14 +38,8 @@ from dr_ctl.rpo.bounds.stretch import LONGEST_US
 from dr_ctl.rpo.bounds.telling import because, findings
 from dr_ctl.rpo.estimate.result import LossLimit, Objectives
 from dr_ctl.rpo.history.newest import US, Recent, recent
-from dr_ctl.rpo.history.row import micros, moment
-
-if TYPE_CHECKING:
-    from datetime import datetime
-    from pathlib import Path
-
-    from dr_ctl.rpo.history.row import Row
-    from dr_ctl.settings.model import Place
+from dr_ctl.rpo.history.row import Row, micros, moment
+from dr_ctl.settings.model import Place
 
 AHEAD_US: Final = 60 * US
 """A clock that made looks may be ahead of this one by so much; looks of later moments are left out."""

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Final, Literal
+from datetime import datetime
+from typing import Final, Literal
 
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.model import Finding, Json, some
 from dr_ctl.core.printable import if_known
 from dr_ctl.rpo.estimate.result import Objectives
 from dr_ctl.settings.durations import duration
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
 
 QUOTED_FOR_S: Final = 300.0
 """So long a figure that was quoted covers what it is said to cover."""

@@ -6,16 +6,15 @@ the share of the fold's time in which the figure was not above the estimate. The
 because moments within a fold are alike.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
+from dr_ctl.core.model import Json
 from dr_ctl.rpo.core.changes import Changes
 from dr_ctl.rpo.core.columns import Floats, Ints
 from dr_ctl.rpo.core.histogram import Histogram, bucket_of, wall_blocks, weighted_quantile
@@ -24,9 +23,6 @@ from dr_ctl.rpo.core.quantities import PROBABILITIES
 from dr_ctl.rpo.core.rows import MILLI
 from dr_ctl.rpo.core.scope import Ask, Scope
 from dr_ctl.rpo.core.verdict import Calibration
-
-if TYPE_CHECKING:
-    from dr_ctl.core.model import Json
 
 LEAST_BEFORE: Final = 2
 FOLDS: Final = 24

@@ -1,16 +1,13 @@
 """What a history is, beside its figures: flows and when each was looked at, roles, queues in which most was lost."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
-if TYPE_CHECKING:
-    from dr_ctl.core.model import Finding
-    from dr_ctl.rpo.core.calibration import Tested
-    from dr_ctl.rpo.core.scope import Ask, OfScope
+from dr_ctl.core.model import Finding
+from dr_ctl.rpo.core.calibration import Tested
+from dr_ctl.rpo.core.scope import Ask, OfScope
 
 Sums = tuple[str, str, str, int, int, int, int, int]
 """Kind, scope and name of rows, their weight, count, most and least together, and the last cell."""

@@ -1,7 +1,5 @@
 """The total: outflows added up over time. It is a series of its own, for quantiles do not add up."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, fields

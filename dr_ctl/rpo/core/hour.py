@@ -5,8 +5,6 @@ says the same whatever else is asked. Of the past before these ten minutes it ta
 looks at queues those that are the cut of some look, the ones after these, and one every five minutes.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final
 

@@ -1,13 +1,10 @@
 """Figures as plain values: a quantity with its interval, and all quantities of one scope. Imports no NumPy."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from dr_ctl.core.model import Json
+from dr_ctl.core.model import Json
 
 Number = int | float
 Interval = tuple[Number, Number | None]

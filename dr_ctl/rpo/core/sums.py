@@ -1,7 +1,5 @@
 """Figures of single queues, added up by scope and by look at the outflow that serves them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final, Self

@@ -3,25 +3,19 @@
 A sentence stands only where the rows show its reason; where they show none there is no advice.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.printable import if_known
 from dr_ctl.rpo.core.calendar import SECOND
-from dr_ctl.rpo.core.facts import pair_of
+from dr_ctl.rpo.core.facts import Facts, pair_of
+from dr_ctl.rpo.core.quantities import Figures
 from dr_ctl.rpo.core.rows import TOTAL
-from dr_ctl.rpo.estimate.result import QueueShare
+from dr_ctl.rpo.core.scope import OfScope, Peak
+from dr_ctl.rpo.estimate.result import Objectives, QueueShare
 from dr_ctl.rpo.history.row import moment
 from dr_ctl.settings.durations import duration
-
-if TYPE_CHECKING:
-    from dr_ctl.rpo.core.facts import Facts
-    from dr_ctl.rpo.core.quantities import Figures
-    from dr_ctl.rpo.core.scope import OfScope, Peak
-    from dr_ctl.rpo.estimate.result import Objectives
 
 TOP: Final = 5
 """So many queues are named."""

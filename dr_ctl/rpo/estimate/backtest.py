@@ -1,24 +1,18 @@
 """The backtest compares the estimate that each past moment would have given with the truth."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from datetime import datetime
+from typing import Final
 
 from dr_ctl.core.clock import Clock, SystemClock, stamp
-from dr_ctl.core.model import Finding
+from dr_ctl.core.model import Finding, Json
 from dr_ctl.rpo.core.calibration import BoundRow, Row
 from dr_ctl.rpo.core.verdict import Calibration
 from dr_ctl.rpo.estimate import notes
 from dr_ctl.rpo.estimate.estimate import Make, ask_of
+from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.history.row import micros, moment
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import datetime
-
-    from dr_ctl.core.model import Json
-    from dr_ctl.rpo.estimate.request import Request
 
 HORIZONS_S: Final = (60.0, 300.0, 900.0)
 

@@ -1,12 +1,14 @@
 """Findings that the reader of an estimate has to know beside its figures."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.model import Finding
+from dr_ctl.rpo.core.facts import Facts
+from dr_ctl.rpo.core.quantities import Figures
 from dr_ctl.rpo.core.rows import class_name
+from dr_ctl.rpo.core.scope import OfScope
+from dr_ctl.rpo.estimate.result import Coverage, Estimate, LossLimit, Objectives
 from dr_ctl.rpo.findings import (
     AGE_AT_LEAST,
     CLASS_NOT_READ,
@@ -22,12 +24,6 @@ from dr_ctl.rpo.findings import (
 )
 from dr_ctl.rpo.history.row import moment
 from dr_ctl.settings.durations import duration
-
-if TYPE_CHECKING:
-    from dr_ctl.rpo.core.facts import Facts
-    from dr_ctl.rpo.core.quantities import Figures
-    from dr_ctl.rpo.core.scope import OfScope
-    from dr_ctl.rpo.estimate.result import Coverage, Estimate, LossLimit, Objectives
 
 STALE_POLLS: Final = 5
 STALE_AT_LEAST_S: Final = 30.0

@@ -1,23 +1,19 @@
 """The last estimate of each site, kept beside the history: there at once, with its age, without Spark."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.model import Finding, Json
 from dr_ctl.core.system import system
 from dr_ctl.engine.runs import write
+from dr_ctl.rpo.estimate.result import EstimateAnswer
 from dr_ctl.rpo.findings import ESTIMATE_UNREADABLE
 from dr_ctl.settings.model import Place
-
-if TYPE_CHECKING:
-    from dr_ctl.rpo.estimate.result import EstimateAnswer
 
 FRESH_S: Final = 900.0
 """A monitor makes an estimate every five minutes. A run takes one as young as this, and an older one is told."""

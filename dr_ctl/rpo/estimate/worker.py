@@ -8,24 +8,18 @@ until one fails. It ends with the input, with the exit code of the last error. S
 started, and SIGKILL does too, through the pipe that the JVM holds on to.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING, Any, NoReturn
+from types import FrameType
+from typing import Any, NoReturn
 
 from dr_ctl.core.errors import DrCtlError
 from dr_ctl.core.model import ExitCode
-from dr_ctl.rpo.estimate.estimate import estimate
+from dr_ctl.rpo.estimate.estimate import Make, estimate
 from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.pipeline.make import reading
-
-if TYPE_CHECKING:
-    from types import FrameType
-
-    from dr_ctl.rpo.estimate.estimate import Make
 
 
 def answer(request: Request, make: Make) -> dict[str, Any]:

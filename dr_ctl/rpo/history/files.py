@@ -4,15 +4,15 @@ A value that could not be read has no row: absence says "not known", a zero woul
 under a hidden name and then renamed, so that a reader sees a file complete or not at all.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import uuid
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar
+from pathlib import Path
+from typing import Any, BinaryIO, Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,12 +21,7 @@ import pyarrow.parquet as pq
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.model import Finding
 from dr_ctl.rpo.findings import FILES_LEFT_OUT
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-    from pathlib import Path
-
-    from dr_ctl.rpo.history.row import Row
+from dr_ctl.rpo.history.row import Row
 
 Answer = TypeVar("Answer")
 AGAIN: Final = 3

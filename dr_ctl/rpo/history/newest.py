@@ -10,7 +10,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -22,11 +23,7 @@ from dr_ctl.rpo.history.files import ADDED, SCHEMA, begun
 from dr_ctl.rpo.history.row import micros, moment
 from dr_ctl.rpo.history.sources import Source, Sources, read, shown
 from dr_ctl.rpo.history.stamps import Stamps, gaps, misstamped
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from dr_ctl.settings.model import Place
+from dr_ctl.settings.model import Place
 
 OUTFLOWS: Final = ("mirror", "acks", "mixed")
 _FEW_KINDS: Final = ~pc.field("kind").isin(["queue", "staged"])

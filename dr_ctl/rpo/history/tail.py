@@ -4,29 +4,23 @@ killed, and no file of the history is written so often.
 A tail only grows. While its monitor lives it is locked, so that nobody takes it for what a killed one left, and a
 second monitor sees that it is not the first."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os
 import socket
 import uuid
 import weakref
+from collections.abc import Iterable
 from contextlib import suppress
-from datetime import date
-from typing import TYPE_CHECKING, Final
+from datetime import date, datetime
+from pathlib import Path
+from typing import IO, Final
 
 import pyarrow as pa
 
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.rpo.history.files import SCHEMA, TAILS, Part, folder_of, rows_of_tail, write_table
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from datetime import datetime
-    from pathlib import Path
-    from typing import IO
 
 _OWNER: Final = b"dr-ctl.monitor"
 _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)

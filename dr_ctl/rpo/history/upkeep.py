@@ -5,8 +5,6 @@ crash in between, meet rows twice and count a row once. Only files with a name o
 are measured by the looks' own times, not by the machine's clock.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import math
@@ -17,7 +15,7 @@ from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import BinaryIO, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,11 +26,8 @@ from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.rpo.history import marks
 from dr_ctl.rpo.history.files import ADDED, NAMED, OWN, SCHEMA, TAILS, WRITTEN, begun, day_us, name_of
 from dr_ctl.rpo.history.sources import WITHIN_S, Source, in_time
-from dr_ctl.rpo.history.store import Store
+from dr_ctl.rpo.history.store import Identity, Store
 from dr_ctl.settings.model import Place
-
-if TYPE_CHECKING:
-    from dr_ctl.rpo.history.store import Identity
 
 GROUP_ROWS: Final = 50_000
 """Rows of a joined file that are held at once, and stand together in it: those of outflows apart from those of queues,

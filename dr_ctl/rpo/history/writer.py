@@ -4,28 +4,20 @@ The files keep one look at everything each so often, and every look at outflows 
 grow with how often a monitor can look. The last minute is kept whole beside them (`tail`); where a site changes its
 state, and at the end, all of it goes into the files too: what a site took with it is told by the looks just before."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dr_ctl.core.clock import SystemClock
+from dr_ctl.core.clock import Clock, SystemClock
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.rpo.history.files import Part, tables_of, write_table
-from dr_ctl.rpo.history.row import GLANCED
+from dr_ctl.rpo.history.row import GLANCED, Row
 from dr_ctl.rpo.history.tail import Tail, take_over
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from datetime import datetime
-    from pathlib import Path
-
-    from dr_ctl.core.clock import Clock
-    from dr_ctl.rpo.history.row import Row
 
 MOST_WAITING: Final = 50_000
 """Rows that wait at most, whatever the time: a minute's looks are fewer where they take a twentieth of it."""

@@ -9,24 +9,20 @@ Brokers keep more in queues than clients' messages. A message that the continuit
 as held there. Messages under way to the other broker, and the broker's own, are only counted.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 from xml.etree import ElementTree as ET
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dr_ctl.core.errors import UsageError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SCHEMA: Final = pa.schema(
     [

@@ -1,21 +1,17 @@
 """Ledgers as files: which kind each is, whether its columns are there, and where one is wrong. No Spark here."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dr_ctl.core.errors import UsageError
 from dr_ctl.rpo.ledgers.exports import to_ledger
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 COLUMNS: Final = ("id", "queue", "event", "site", "ts")
 EVENTS: Final = ("sent", "stored", "consumed", "send-in-doubt", "received", "ack-in-doubt")

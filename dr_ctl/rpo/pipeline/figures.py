@@ -1,16 +1,15 @@
 """Spark SQL over the hours' rows: what a history is, and the rows of each scope, of which a grouped map reads the
 figures."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 from pydantic import TypeAdapter
+from pyspark.sql import DataFrame
 
 from dr_ctl.rpo.core.calendar import HOUR, LATELY, OF_A_DAY, SECOND, over_us
 from dr_ctl.rpo.core.calibration import Tested, backtested
@@ -19,9 +18,6 @@ from dr_ctl.rpo.core.rows import OWN, SCHEMA, TOTAL, class_name
 from dr_ctl.rpo.core.scope import Ask, OfScope, figures
 from dr_ctl.rpo.pipeline import sql
 from dr_ctl.rpo.pipeline.hours import grouped
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 Answer = TypeVar("Answer")
 TOLD: Final = pa.schema([("scope", pa.string()), ("figures", pa.string())])

@@ -3,14 +3,13 @@ counts; of one run one file, for what an hour says stands whole in one. So a wri
 changes nothing.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import broadcast
 
 from dr_ctl.rpo.core.cut import AWAY_US
@@ -18,11 +17,7 @@ from dr_ctl.rpo.history.row import moment
 from dr_ctl.rpo.history.store import Store
 from dr_ctl.rpo.pipeline import sql
 from dr_ctl.rpo.pipeline.tables import FILES, HOURS, REACH, ddl
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from dr_ctl.rpo.pipeline.touched import Files
+from dr_ctl.rpo.pipeline.touched import Files
 
 MOST_FILES: Final = 24
 """More files of a day, or of a ledger, become one."""

@@ -5,15 +5,14 @@ A grouped map is an Arrow table function over a table whose partitions hold whol
 row by row in Python.)
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from dr_ctl.rpo.core.calendar import HOUR
@@ -22,13 +21,9 @@ from dr_ctl.rpo.core.cut import AWAY_US
 from dr_ctl.rpo.core.hour import SHORT, Orders, hour, needs, part
 from dr_ctl.rpo.core.queues import PART
 from dr_ctl.rpo.pipeline import sql
+from dr_ctl.rpo.pipeline.looks import History
 from dr_ctl.rpo.pipeline.tables import SUMMED, ddl, version
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from dr_ctl.rpo.pipeline.looks import History
-    from dr_ctl.rpo.pipeline.touched import File
+from dr_ctl.rpo.pipeline.touched import File
 
 Call = Callable[[Any, pa.Table], pa.Table]
 NEEDED: Final = pa.schema([("hour", pa.int64()), ("us", pa.int64())])

@@ -1,20 +1,16 @@
 """The history as Spark reads it: which files there are, their looks, and which site serves."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import unquote
 
 from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
 
 from dr_ctl.rpo.core.calendar import HOUR
 from dr_ctl.rpo.history.row import moment
 from dr_ctl.rpo.pipeline import sql
 from dr_ctl.rpo.pipeline.tables import LOOKS
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 NAME: Final = "regexp_extract(_metadata.file_path, '(date=[^/]*/site=[^/]*/[^/]*)$', 1)"
 """A file by its name in the history, as Spark writes it in URLs."""

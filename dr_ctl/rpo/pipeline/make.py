@@ -1,17 +1,16 @@
 """One question to a history: what has changed is summed up, and the figures are made of all hours."""
 
-from __future__ import annotations
-
 import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.model import Finding
@@ -22,6 +21,7 @@ from dr_ctl.rpo.core.facts import Facts, Made
 from dr_ctl.rpo.core.hour import Orders
 from dr_ctl.rpo.core.summary import HORIZON_US
 from dr_ctl.rpo.estimate import notes
+from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.findings import NO_HISTORY
 from dr_ctl.rpo.history.files import AGAIN, NAMED
 from dr_ctl.rpo.history.row import micros
@@ -34,11 +34,6 @@ from dr_ctl.rpo.pipeline.looks import AHEAD_US, History
 from dr_ctl.rpo.pipeline.session import master, parallel, session
 from dr_ctl.rpo.pipeline.tables import REACH, SUMMED, folder
 from dr_ctl.rpo.pipeline.touched import Files
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from dr_ctl.rpo.estimate.request import Request
 
 Say = Callable[[str], None]
 _EVERY_S: Final = 0.5

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import unquote
+
+from pyspark.sql import DataFrame
 
 from dr_ctl.core.model import Finding
 from dr_ctl.rpo.core.calendar import DAY, HOUR
@@ -16,9 +18,6 @@ from dr_ctl.rpo.history.sources import Source
 from dr_ctl.rpo.history.store import Store
 from dr_ctl.rpo.pipeline import sql
 from dr_ctl.rpo.pipeline.looks import History
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 GONE: Final = -1
 Span = tuple[int, int]
