@@ -1,8 +1,10 @@
 """What an estimate says beside its figures: where most comes from, what would shorten it, and that a site is away."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 
@@ -51,27 +53,6 @@ def estimated(folder: Path, rows: list[Row], objectives: Objectives | None = OBJ
     return estimate(asked, by_hand.made, clock=FixedClock(at(END_S + 60))).estimate
 
 
-def test_the_queues_in_which_most_was_likely_lost_are_told_with_their_share(tmp_path: Path) -> None:
-    first, second = estimated(tmp_path, looks()).queues
-
-    assert first == QueueShare("p", "orders.in", pytest.approx(0.8, abs=0.01), pytest.approx(4720, abs=160))
-    assert (second.name, second.share) == ("other", pytest.approx(0.2, abs=0.01))
-
-
-def test_a_share_is_of_all_queues_however_many_there_are(tmp_path: Path) -> None:
-    rows = [row for row in looks() if row.kind != "queue" or row.name == "other"]
-    many = [
-        replace(row, name=f"q{number:02}") if row.kind == "queue" else row
-        for row in rows
-        for number in range(40 if row.kind == "queue" else 1)
-    ]
-
-    found = estimated(tmp_path, many)
-
-    assert [(each.name, each.share) for each in found.queues] == [(f"q{number:02}", 1 / 40) for number in range(5)]
-    assert not any("of what was likely lost lay in" in each for each in found.advice)
-
-
 def test_what_would_shorten_it_names_the_time_the_link_and_the_queue(tmp_path: Path) -> None:
     when, link, queue, *_ = estimated(tmp_path, looks()).advice
 
@@ -83,24 +64,38 @@ def test_what_would_shorten_it_names_the_time_the_link_and_the_queue(tmp_path: P
     assert queue.startswith("80% of what was likely lost lay in orders.in of pair p, at most ")
 
 
-def test_without_an_objective_the_worst_moment_is_named(tmp_path: Path) -> None:
-    when, *_ = estimated(tmp_path, looks(), None).advice
+CALM = [replace(row, added=0, removed=0, acked=None, depth=0) if row.kind != "site" else row for row in looks()]
+MANY = [
+    replace(row, name=f"q{number:02}") if row.kind == "queue" else row
+    for row in looks()
+    if row.kind != "queue" or row.name == "other"
+    for number in range(40 if row.kind == "queue" else 1)
+]
+SHARES = [
+    ("orders.in", pytest.approx(0.8, abs=0.01), pytest.approx(4720, abs=160)),
+    ("other", pytest.approx(0.2, abs=0.01), ANY),
+]
+ADVICE: dict[str, tuple[list[Row], Objectives | None, Callable[[Estimate], Any], Any]] = {
+    "the queues in which most was likely lost, with their share": (looks(), OBJECTIVES,
+        lambda it: it.queues, tuple(QueueShare("p", *each) for each in SHARES)),
+    "a share of all queues, however many there are": (MANY, OBJECTIVES,
+        lambda it: ([(each.name, each.share) for each in it.queues], "likely lost lay in" in str(it.advice)),
+        ([(f"q{number:02}", 1 / 40) for number in range(5)], False)),
+    "the worst moment, without an objective": (looks(), None,
+        lambda it: it.advice[0].startswith("Most was likely lost by a death at about 2026-03-01T12:5"), True),
+    "nothing where nothing is lost and the bound is near": (CALM, OBJECTIVES,
+        lambda it: (it.advice, it.queues), ((), ())),
+    "that a bound is wide because looks are far apart": (looks(stalls=False), OBJECTIVES,
+        lambda it: [each[:68] for each in it.advice if "bound" in each],
+        ["The bound is far above what is likely because looks are 10 s apart: "]),
+}  # fmt: skip
 
-    assert when.startswith("Most was likely lost by a death at about 2026-03-01T12:5")
 
-
-def test_where_nothing_is_lost_and_the_bound_is_near_there_is_no_advice(tmp_path: Path) -> None:
-    calm = [replace(row, added=0, removed=0, acked=None, depth=0) if row.kind != "site" else row for row in looks()]
-
-    found = estimated(tmp_path, calm)
-
-    assert (found.advice, found.queues) == ((), ())
-
-
-def test_a_bound_that_is_wide_because_looks_are_far_apart_is_said_to_be_that(tmp_path: Path) -> None:
-    [said] = [each for each in estimated(tmp_path, looks(stalls=False)).advice if "bound" in each]
-
-    assert said.startswith("The bound is far above what is likely because looks are 10 s apart")
+@pytest.mark.parametrize(("rows", "objectives", "said", "expected"), ADVICE.values(), ids=ADVICE)
+def test_what_is_told_beside_the_figures(
+    tmp_path: Path, rows: list[Row], objectives: Objectives | None, said: Callable[[Estimate], Any], expected: Any
+) -> None:
+    assert said(estimated(tmp_path, rows, objectives)) == expected
 
 
 def role(name: str, s: int) -> Row:

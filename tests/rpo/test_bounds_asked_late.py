@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from dr_ctl.core.model import Role
-from dr_ctl.core.system import system
 from dr_ctl.rpo.bounds.bounds import bounds, latest_end
 from dr_ctl.rpo.bounds.result import Bounds
 from dr_ctl.rpo.history.files import write
@@ -170,19 +169,6 @@ def _until(looks: Iterator[Look], moment_s: float) -> Iterator[Look]:
         yield look
         if look[0] > moment_s - 25:
             return
-
-
-def died_ago(folder: Path, delay_s: int, change: Change) -> None:
-    """A history of the same death, by the real clock, so long ago; its monitor looks on."""
-    later_s = (system().now() - at(DIED_S + delay_s)).total_seconds()
-
-    def later(looks: Iterable[Look]) -> Iterator[Look]:
-        return ((look[0], moved(look, later_s)) for look in looks)
-
-    recorder = Recorder(folder, FixedClock(at(0)))
-    recorder.take(later(change([*lived()])))
-    recorder.take(later(silent(DIED_S + 1.2, DIED_S + delay_s)))
-    recorder.start_again()
 
 
 def equal(answers: dict[int, Bounds]) -> Bounds:

@@ -75,57 +75,6 @@ def test_an_estimate_from_files_to_verdict(tmp_path: Path) -> None:
     assert [finding.id for finding in answer.findings] == ["DR-RPO-002"]
 
 
-def test_two_pairs_that_are_looked_at_in_turn(tmp_path: Path) -> None:
-    write([*history(), *history(pair="orders-2", offset=5)], tmp_path)
-
-    answer = estimated(tmp_path, now_s=1000)
-
-    assert answer.estimate.total.loss.now == 120
-    assert answer.estimate.total.loss.max == 120
-    assert [flow.figures.loss.max for flow in answer.estimate.flows] == [60, 60]
-    assert answer.verdict is None
-    assert [finding.id for finding in answer.findings] == ["DR-RPO-003"]
-
-
-def test_a_look_from_the_future_is_told_and_not_taken_for_a_fresh_one(tmp_path: Path) -> None:
-    write(history(), tmp_path)
-
-    answer = estimated(tmp_path, now_s=60)
-
-    assert [finding.id for finding in answer.findings] == ["DR-RPO-020"]
-    assert "60 s in the future" in answer.findings[0].text
-
-
-def test_a_window_leaves_out_what_lies_outside(tmp_path: Path) -> None:
-    write(history(), tmp_path)
-
-    answer = estimated(tmp_path, until=at(60), now_s=60)
-
-    assert (answer.estimate.total.loss.now, answer.estimate.total.loss.max) == (0, 10)
-
-
-def test_an_estimate_of_a_site_that_waits_says_whose_echoes_it_counts(tmp_path: Path) -> None:
-    waits = [replace(row, site="02") for row in history() if row.kind == "mirror"]
-    write([*history(), *waits], tmp_path)
-
-    of_waiting, of_serving = estimated(tmp_path, site="02"), estimated(tmp_path, site="01")
-
-    [finding] = [each for each in of_waiting.findings if each.id == "DR-RPO-023"]
-    assert finding.text.startswith("01 serves, not 02: what 02 got to ship since then are echoes")
-    assert "DR-RPO-023" not in [each.id for each in of_serving.findings]
-
-
-def test_a_site_that_the_history_does_not_know(tmp_path: Path) -> None:
-    write(history(), tmp_path)
-
-    answer = estimated(tmp_path, site="paris")
-
-    assert answer.estimate is None
-    assert answer.verdict is Verdict.UNKNOWN
-    assert [finding.id for finding in answer.findings] == ["DR-RPO-005"]
-    assert "01" in answer.findings[0].text
-
-
 def test_without_java_the_remedy_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from dr_ctl.rpo.pipeline.make import reading  # noqa: PLC0415 - Spark is imported by those who need it only
 

@@ -13,7 +13,7 @@ from dr_ctl.rpo.estimate.result import EstimateAnswer, LossClass, LossLimit, Obj
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from tests.rpo.fifo import at
-from tests.rpo.test_estimate import estimated
+from tests.rpo.test_estimate import estimated, history
 from tests.rpo.test_transforms import outflow, queue
 
 Rows = Iterator[Row]
@@ -170,6 +170,11 @@ def link_away() -> Rows:
         yield outflow("p", s, put=20 * s, shipped=20 * (2000 if 2000 <= s < 2400 else s))
 
 
+def ids(answer: EstimateAnswer) -> list[str]:
+    return [each.id for each in answer.findings]
+
+
+WAITS = [replace(row, site="02") for row in history() if row.kind == "mirror"]
 SEVENTY = (LossClass(("payments.#", f"other-{n}"), LossLimit(10**6)) for n in range(70))
 """More classes than an integer has bits."""
 RARER = [*looks(range(0, 3600, 5)), *looks(range(3600, 7201, 60), shipped=lambda s: max(3600, s - 600))]
@@ -233,6 +238,20 @@ KNOWN: dict[str, Case] = {
     "a queue that is gone makes nothing of the outflow lost": (queue_gone(), 9000, {},
         lambda it: (total(it).unexplained, total(it).loss.likely.p99 <= 5, total(it).loss.p99 <= 200),
         (pytest.approx(0, abs=0.001), True, True)),
+    "two pairs that are looked at in turn": (
+        [*history(), *history(pair="orders-2", offset=5)], 1000, {},
+        lambda it: (total(it).loss.now, total(it).loss.max, [each.figures.loss.max for each in it.estimate.flows],
+                    it.verdict, ids(it)), (120, 120, [60, 60], None, ["DR-RPO-003"])),
+    "a look from the future is not taken for a fresh one": (history(), 60, {},
+        lambda it: (ids(it), "60 s in the future" in it.findings[0].text), (["DR-RPO-020"], True)),
+    "a window leaves out what lies outside": (history(), 60, {"until": at(60)},
+        lambda it: (total(it).loss.now, total(it).loss.max), (0, 10)),
+    **{f"whose echoes are counted is said of a site that waits ({name})": (
+        [*history(), *WAITS], 120, {"site": name}, lambda it: [each[:22] for each in texts(it, "023")], said)
+       for name, said in (("01", []), ("02", ["01 serves, not 02: wha"]))},
+    "a site that the history does not know": (history(), 120, {"site": "paris"},
+        lambda it: (it.estimate, it.verdict, ids(it), "01" in it.findings[0].text),
+        (None, UNKNOWN, ["DR-RPO-005"], True)),
     "an outage of the link in which consumers keep up ages nothing likely": (link_away(), 8000, limit(None, 30),
         lambda it: (total(it).age_s.likely.p99 <= 5, total(it).age_s.p99 > 300, it.verdict), (True, True, UNKNOWN)),
 }  # fmt: skip

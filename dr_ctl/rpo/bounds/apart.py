@@ -14,8 +14,9 @@ import numpy as np
 
 from dr_ctl.core.patterns import matches
 from dr_ctl.rpo.bounds.direction import Direction
-from dr_ctl.rpo.bounds.looks import NA, SHARED, Ints, Looks
+from dr_ctl.rpo.bounds.looks import Looks
 from dr_ctl.rpo.bounds.stretch import Counters
+from dr_ctl.rpo.core.columns import NA, SHARED, Ints
 from dr_ctl.rpo.history.newest import US
 
 LATELY_US: Final = 10 * US

@@ -19,8 +19,9 @@ from typing import Final, Literal, Self
 import numpy as np
 
 from dr_ctl.core.patterns import matches
-from dr_ctl.rpo.bounds.looks import NA, SHARED, Flags, Ints, Looks
+from dr_ctl.rpo.bounds.looks import Looks
 from dr_ctl.rpo.bounds.stretch import Counters, Stretches
+from dr_ctl.rpo.core.columns import NA, SHARED, Flags, Ints
 from dr_ctl.rpo.history.newest import US, WINDOW_US
 
 SENDS: Final = ("mirror", "mixed")

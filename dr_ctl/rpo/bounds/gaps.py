@@ -10,8 +10,9 @@ from typing import Final
 
 import numpy as np
 
-from dr_ctl.rpo.bounds.looks import NA, Counts, Flags, Floats, Ints, Looks
+from dr_ctl.rpo.bounds.looks import Counts, Looks
 from dr_ctl.rpo.bounds.stretch import LONGEST_US, Counters, Stretches
+from dr_ctl.rpo.core.columns import NA, Flags, Floats, Ints
 from dr_ctl.rpo.history.newest import US
 from dr_ctl.rpo.history.stamps import gaps, longest_us, usual_us
 

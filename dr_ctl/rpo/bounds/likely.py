@@ -13,8 +13,9 @@ from typing import Final
 import numpy as np
 
 from dr_ctl.rpo.bounds.direction import Direction
-from dr_ctl.rpo.bounds.looks import NA, Floats, Ints, Looks
+from dr_ctl.rpo.bounds.looks import Looks
 from dr_ctl.rpo.bounds.pair import Pair
+from dr_ctl.rpo.core.columns import NA, Floats, Ints
 from dr_ctl.rpo.history.newest import US
 
 BACK_US: Final = tuple(round(each * US) for each in (0, 1, 2, 5, 10, 20, 40, 60))

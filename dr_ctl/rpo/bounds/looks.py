@@ -10,18 +10,12 @@ from functools import cached_property
 from typing import Final, Self
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dr_ctl.rpo.core.columns import NA, Ints
 from dr_ctl.rpo.history.newest import OUTFLOWS, US, Recent
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
-NA: Final = -(1 << 60)
-SHARED: Final = "*"
-"""The name of an outflow that serves all queues of its pair."""
 UNTOLD_US: Final = US
 """What a look is taken to have waited for its answer, where no row says it: a broker that is later is not
 waited for."""

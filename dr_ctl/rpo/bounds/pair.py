@@ -15,7 +15,8 @@ from dr_ctl.core.patterns import matches
 from dr_ctl.rpo.bounds.apart import NOTHING_COMPARED, Comparison, Selected
 from dr_ctl.rpo.bounds.direction import Direction, Part, added
 from dr_ctl.rpo.bounds.gaps import evened
-from dr_ctl.rpo.bounds.looks import NA, SHARED, Ints, Looks
+from dr_ctl.rpo.bounds.looks import Looks
+from dr_ctl.rpo.core.columns import NA, SHARED, Ints
 from dr_ctl.rpo.history.newest import US, Recent
 from dr_ctl.rpo.history.row import Row
 

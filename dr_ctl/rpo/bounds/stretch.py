@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from dr_ctl.rpo.bounds.looks import NA, Ints
+from dr_ctl.rpo.core.columns import NA, Ints
 from dr_ctl.rpo.history.newest import US
 
 LONGEST_US: Final = 60 * US
