@@ -30,8 +30,8 @@ from dr_ctl.topologies.mirror.view import BrokerView
 from tests.cli.conftest import Shell
 from tests.cli.installation import Sites
 from tests.cli.moving import ACCEPTED, failover, owed
-from tests.rpo.clock import FixedClock
 from tests.rpo.fifo import at
+from tests.rpo.files import FixedClock
 from tests.rpo.test_bounds import STEADY, came
 from tests.topologies.mirror.views import PAIR, at_both, broker, seen
 from tests.twin.subject import until

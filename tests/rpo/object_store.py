@@ -54,7 +54,12 @@ def s3_server() -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
 
 
 _SDK = "software.amazon.awssdk"
-JARS = (("org.apache.hadoop", "hadoop-aws", "3.5.0"), (_SDK, "s3-transfer-manager", "2.35.4"), (_SDK, "sts", "2.35.4"))
+JARS = (
+    ("org.apache.hadoop", "hadoop-aws", "3.5.0"),
+    ("software.amazon.s3.analyticsaccelerator", "analyticsaccelerator-s3", "1.3.1"),
+    (_SDK, "s3-transfer-manager", "2.35.4"),
+    (_SDK, "sts", "2.35.4"),
+)
 """Of Hadoop's client for S3 the jar itself, and of Amazon's modules those that it calls."""
 
 
