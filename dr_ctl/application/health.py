@@ -106,7 +106,7 @@ def _roles(opened: Opened, seen: Seen, serving: list[str], *, whole: bool) -> It
     roles = stand(seen)
     unknown = [site for site, role in seen.roles.items() if role in (Role.UNKNOWN, Role.SICK)]
     if any(len(unit.open_at) > 1 for unit in seen.units):
-        yield Problem(Health.CRITICAL, f"both sites let clients in: {served_where(seen)}")
+        yield Problem(Health.CRITICAL, f"split brain: both sites let clients in: {served_where(seen)}")
     elif is_split(seen) and not parts:
         yield Problem(Health.CRITICAL, f"the pairs are served at different sites: {served_where(seen)}")
     elif not serving:

@@ -102,7 +102,7 @@ def status(caller: Caller, looked: Looking) -> Status:
         summary, code = f"both sites serve: {served_where(seen)}", ExitCode.OK
     else:
         nobody_serves = f"no site was seen to serve: {', '.join(unsure)}" if unsure else "no site serves"
-        summary, code = "both sites let clients in" if serving else nobody_serves, ExitCode.OK
+        summary, code = "split brain: both sites let clients in" if serving else nobody_serves, ExitCode.OK
     debts = owed_now(caller, seen)
     serves = by_site(seen.units) if opened.topology.recipe.moves_parts else {}
     result = Result(code, summary, [*findings, *stale, *debts.findings], data, debts=debts.debts)
@@ -160,7 +160,7 @@ def _open_again(seen: Seen, interrupted: Interrupted | None) -> Iterator[Finding
             )
             if site in _survivors(seen):
                 continue  # it took over itself since
-        yield LOST_SITE_OPEN(f"{site} was lost and is open again, beside {survivor}", remedy)
+        yield LOST_SITE_OPEN(f"split brain: {site} was lost and is open again, beside {survivor}", remedy)
 
 
 def _survivors(seen: Seen) -> set[str]:

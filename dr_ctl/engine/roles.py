@@ -93,7 +93,7 @@ def open_again(seen: Observation, past: History) -> bool:
 
 def was_open_again(source: str, ask: Ask) -> Finding:
     """Say that clients may have worked at both sites."""
-    text = f"{source} lets clients in again beside {ask.target}: it is closed before anything else"
+    text = f"split brain: {source} lets clients in again beside {ask.target}: it is closed before anything else"
     return OPEN_AGAIN(text, "Compare what its clients did there meanwhile.")
 
 
@@ -153,7 +153,7 @@ def stand(seen: Observation) -> str:
 def both_open(seen: Observation) -> Finding:
     """Say that clients work at both sites."""
     remedy = "`dr-ctl fence SITE` keeps them out of the one that should not serve; compare what they did at both."
-    return BOTH_SERVE(f"both sites let clients in: {stand(seen)}", remedy)
+    return BOTH_SERVE(f"split brain: both sites let clients in: {stand(seen)}", remedy)
 
 
 def unexpected(seen: Observation, ask: Ask) -> Finding | None:

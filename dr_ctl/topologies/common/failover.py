@@ -99,7 +99,7 @@ def of_return(
     for view in seen.views(move.target):
         yield from of_obstacles(view, severity, move.ask.includes)
     if seen.roles[move.target] is Role.SERVING and seen.roles[move.source] is Role.SERVING:
-        text = f"{move.target} came back open: it is fenced at once, before anything else"
+        text = f"split brain: {move.target} came back open: it is fenced at once, before anything else"
         yield CAME_BACK_OPEN(text, boots_closed)
 
 
