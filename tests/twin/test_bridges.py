@@ -18,7 +18,7 @@ from dr_ctl_lab.twin.messages import Message, Reason
 from tests.conftest import Command
 from tests.jolokia.console import closed_port
 from tests.twin.matrix import ACCEPTED, done, edited, kept, put
-from tests.twin.subject import ADD, FENCED, IDS, IN, ORIGIN, OUT, SITES, BridgesSubject, comes, until
+from tests.twin.subject import IDS, IN, ORIGIN, OUT, until
 
 TOPOLOGY = BRIDGES
 TO_PARIS, TO_LONDON = (("swapover", "--to", site, "--yes") for site in ("paris", "london"))
@@ -50,44 +50,6 @@ def worked_off(twin: PlayedTwin, most: int | None = None) -> None:
 
 
 # the bridges themselves
-
-
-@pytest.mark.parametrize("loses", [False, True])
-def test_what_is_refused_stays_in_its_buffer_or_is_lost(twin: PlayedTwin, loses: bool) -> None:
-    pair = BridgesSubject(twin)
-    twin.brokers(BridgesBroker)[0].loses_refused = loses
-    pair.done("paris", pair.server("paris"), ADD, IN, *["amq"] * 10)
-    put(twin, "london", IN, 1)
-
-    comes(lambda: pair.buffered("london", IN), {"MessageCount": 0 if loses else 1, "ConsumerCount": 0})
-
-    pair.done("paris", pair.server("paris"), ADD, IN, *FENCED)
-    twin.kill("london")
-    twin.start("london")
-    twin.wait_mirrored()
-    assert (pair.depth("london", IN), pair.depth("paris", IN)) == (1, 0 if loses else 1)
-
-
-def test_a_site_that_comes_back_lets_nobody_in_and_holds_what_it_had(twin: PlayedTwin) -> None:
-    pair, (london, paris) = BridgesSubject(twin), twin.brokers(BridgesBroker)
-    twin.cut()
-    comes(lambda: pair.shows("london", IN), {"Started": True, "Connected": False})
-    put(twin, "london", IN, 4)
-    with twin.still():
-        work_off(london, IN, most=1)
-    before = twin.settable()
-    for site in SITES:
-        twin.kill(site)
-        twin.start(site)
-
-    after = twin.settable()
-    for told in before.values():
-        told["doors"]["clients"] = False
-    assert after == before
-    assert [pair.buffered("london", each)["MessageCount"] for each in (IN, IDS)] == [4, 1]
-    twin.heal()
-    twin.wait_mirrored()
-    assert (pair.depth("paris", IN), pair.depth("london", IN), len(paris.ids.every())) == (4, 3, 1)
 
 
 # a part of a site
@@ -274,22 +236,6 @@ def test_no_copy_goes_of_a_message_that_nobody_has_processed(
 
     stay = "3 processed copies removed at paris; in no store of both sites, and so left there: 4 of orders.in"
     assert (twin.depth("paris", IN), ended.texts("DR-BRIDGE-017")) == (4, [stay])
-
-
-def test_a_message_of_an_old_transaction_keeps_its_copy(twin: PlayedTwin, dr_ctl: Command) -> None:
-    """It got its number when it was sent: lower than those that were sent, and processed, before it was committed."""
-    london, _ = twin.brokers(BridgesBroker)
-    with twin.still():
-        number = london.next_number()
-    send(twin, 5)
-    worked_off(twin)
-    with twin.still():
-        london.route(Message(number, IN, b"late", text=True, headers={}))
-    twin.wait_mirrored()
-
-    done(dr_ctl("trim", "paris", "--yes"))
-
-    assert twin.depth("paris", IN) == 1
 
 
 # rights that somebody gave through management: a fence replaces them, and whoever lets clients in gives them back

@@ -14,7 +14,6 @@ from dr_ctl.topologies.common.view import Peer
 from dr_ctl.topologies.continuity import copies, fence
 from dr_ctl.topologies.continuity.patience import PluginPatience
 from dr_ctl_lab.played import PlayedTwin
-from dr_ctl_lab.twin.continuity import beans
 from dr_ctl_lab.twin.continuity.broker import ContinuityBroker
 from dr_ctl_lab.twin.faults import Fault, FaultKind, When
 from dr_ctl_lab.twin.kinds import CONTINUITY
@@ -100,17 +99,6 @@ def test_what_deactivates_the_target_again_is_found_and_taken_back_once(
     activations = [each.site for each in twin.changes() if each.operation.startswith("activateSite(")]
     assert (activations, serving(twin)) == (["paris", "paris"], ("paris",))
     assert late != "a command" or done(ended)
-
-
-def test_bridges_that_try_seldom_are_waited_for_and_taken_for_nothing_else(
-    dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(beans, "INTERVAL", "3000")
-    impatient(monkeypatch, PluginPatience, watch_intervals=1, watch_at_most_s=0.5)
-
-    ended = done(dr_ctl(*TO_PARIS))
-
-    assert "which could undo the activation: 0" in ended.err
 
 
 def test_clients_are_out_until_they_are_greeted_and_what_was_held_back_is_delivered_later(
@@ -318,27 +306,6 @@ def test_step_by_step_what_was_never_delivered_refuses_the_drain_and_is_named(
     twin.wait_mirrored()
     done(dr_ctl(*TO_PARIS))
     assert unprocessed(twin) == had
-
-
-def test_what_arrives_behind_the_fence_was_never_delivered_either(
-    twin: PlayedTwin, dr_ctl: Command, london: ContinuityBroker, paris: ContinuityBroker
-) -> None:
-    """A person moves the service with the plugin's console while the link is cut."""
-    done(dr_ctl(*TO_PARIS))
-    twin.cut()
-    until(lambda: not paris.attached)
-    put(twin, "paris", IN, 30)
-    with twin.still():
-        paris.keep_clients_out()
-        london.service.activate(1)
-    until(lambda: london.serves)
-    done(dr_ctl("fence", "london", "--yes"))
-    twin.heal()
-    twin.wait_mirrored()
-
-    ended = dr_ctl("drain", "--to", "paris", "--yes")
-
-    assert (ended.code, len(unprocessed(twin)), "DR-CONT-017" in ended.ids) == (10, 30, True), ended.document
 
 
 @pytest.fixture

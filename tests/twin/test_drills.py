@@ -196,32 +196,6 @@ def alone(twin: PlayedTwin, site: str, queue: str, count: int) -> None:
             broker.queue(queue).add(message)
 
 
-def test_a_failover_does_not_say_none_where_a_reading_shows_some(twin: PlayedTwin, dr_ctl: Command) -> None:
-    put(twin, "london", "orders.in", 20)
-    twin.wait_mirrored()
-    alone(twin, "london", "orders.out", LOST)
-    alone(twin, "paris", "orders.in", DUPLICATES)
-    watched(twin)
-
-    before = [dr_ctl("status"), dr_ctl(*DISASTER), dr_ctl("validate", "--for", "failover")]
-    twin.kill("london")
-    failover = ("failover", "--to", "paris")
-    after = [
-        dr_ctl(*failover, "--dry-run"),
-        dr_ctl(*failover, "--yes", "--accept-loss", "0", "--accept-duplicates", "0"),
-        dr_ctl(*failover, "--yes", *ACCEPTED),
-    ]
-
-    for ended in (*before, *after):
-        bounds = ended.document["data"]["bounds"]
-        assert (bounds["lost"]["at_most"], bounds["duplicates"]["at_most"]) == (None, None)
-        assert f"at least {LOST}: orders.out: {LOST} at london, 0 at paris" in bounds["lost"]["because"]
-        text = next(each["text"] for each in ended.document["findings"] if each["id"] == "DR-PARITY-001")
-        assert f"orders.in: 20 at london, {20 + DUPLICATES} at paris" in text
-        assert f"orders.out: {LOST} at london, 0 at paris" in text
-    assert ([each.code for each in after], serving(twin)) == ([11, 11, 0], ("paris",))
-
-
 def test_every_command_has_one_figure_of_one_reading(twin: PlayedTwin, dr_ctl: Command) -> None:
     recorded(twin, "serving", ago_s=90)
 

@@ -179,22 +179,6 @@ def test_pauses_that_a_return_holds_are_not_lifted_while_its_way_is_open(
     half.next_one_succeeds(*broken)
 
 
-def test_a_residue_that_moves_is_not_timed_out(
-    twin: PlayedTwin, dr_ctl: Command, consumer: Consumer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    drains(twin, timeout="300ms", stall="600ms")
-    apply = MirrorBroker.apply
-
-    def slow(broker: MirrorBroker, event: Event) -> None:
-        apply(broker, event)
-        if broker.site == "paris" and event.kind in ("message", "postAck"):
-            broker.changed.wait(0.05)
-
-    monkeypatch.setattr(MirrorBroker, "apply", slow)
-
-    Half(twin, dr_ctl, consumer, monkeypatch, left=-1).next_one_succeeds()
-
-
 def test_what_nothing_explains_is_taken_out_and_kept(twin: PlayedTwin, dr_ctl: Command) -> None:
     put(twin, "london", "orders.in", 3)
     twin.wait_mirrored()

@@ -128,15 +128,6 @@ def test_a_run_that_is_killed_at_it_leaves_no_queue_paused(
     assert (paused(twin), serving(twin)) == ({BY_HAND}, ("paris" if repair == "resume" else "london",))
 
 
-def test_a_drain_that_fails_leaves_no_queue_paused(twin: PlayedTwin, dr_ctl: Command) -> None:
-    twin.pause("london", BY_HAND)
-    twin.host("paris").faults.add(Fault(FaultKind.LIE, When(), None, attribute="PendingMirrorAcks", value=3))
-
-    ended = dr_ctl(*MOVE, "--yes", "--timeout", "1s")
-
-    assert (ended.code, paused(twin), serving(twin)) == (24, {BY_HAND}, ("london",)), ended.document
-
-
 def test_one_that_is_created_meanwhile_is_written_down_and_resumed(
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

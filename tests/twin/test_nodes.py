@@ -159,19 +159,6 @@ def test_no_word_counts_while_the_link_of_a_silent_site_is_attached(twin: Played
     assert serving(twin) == ("london",)
 
 
-def test_a_broker_that_answers_at_an_address_of_the_link_lives_even_where_the_line_is_cut(
-    twin: PlayedTwin, elsewhere: Command
-) -> None:
-    twin.cut()
-
-    refused, worded = elsewhere(*FAILOVER), elsewhere(*FAILOVER, *WORD)
-
-    for ended in (refused, worded):
-        assert ended.code == 12, ended.document
-        assert "a broker answers at 127.0.0.1:" in found(ended, ALIVE)[0]["text"]
-    assert serving(twin) == ("london",)
-
-
 def passive(twin: PlayedTwin, site: str) -> None:
     """Let the settings name a passive node, while another one is active."""
     host = twin.host(site)
@@ -198,17 +185,6 @@ def test_a_passive_node_is_not_taken_for_the_broker(twin: PlayedTwin, dr_ctl: Co
         assert "add --presume-down" not in str(ended.document)
     assert "refused while london may serve" in looked.document["summary"]
     assert serving(twin) == ("london",)
-
-
-def test_a_passive_node_at_the_target_is_one_reason_with_one_remedy(twin: PlayedTwin, dr_ctl: Command) -> None:
-    passive(twin, "paris")
-
-    refused = dr_ctl("swapover", "--to", "paris", "--yes")
-
-    assert refused.code == 10, refused.document
-    remedies = {each["remedy"] for each in refused.document["findings"] if each["severity"] == "error"}
-    assert len(remedies) == 1, refused.document
-    assert "Name the node that is active" in remedies.pop()
 
 
 @pytest.mark.parametrize(

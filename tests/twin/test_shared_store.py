@@ -20,7 +20,7 @@ from dr_ctl_lab.twin.kinds import SHARED_STORE
 from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.patience import impatient
-from tests.twin.matrix import ACCEPTED, at_calls, dies, done, nothing, serving, unprocessed
+from tests.twin.matrix import ACCEPTED, at_calls, done, nothing, serving
 from tests.twin.subject import until
 
 TOPOLOGY = SHARED_STORE
@@ -51,18 +51,6 @@ def finding(ended: Ended, ident: str) -> dict[str, str]:
     return next(each for each in ended.document["findings"] if each["id"] == ident)
 
 
-def test_a_failover_gives_who_waits_its_moment_and_then_has_nothing_to_do(twin: PlayedTwin, dr_ctl: Command) -> None:
-    nothing(twin, dr_ctl)
-    had = unprocessed(twin)
-    slowly(twin)
-    twin.kill("london")
-    assert serving(twin) == ()
-
-    ended = done(dr_ctl(*FAILOVER))
-
-    assert (serving(twin), ended.document["debts"], had <= unprocessed(twin)) == (("paris",), [], True)
-
-
 def test_a_failover_waits_until_the_store_is_taken_and_owes_a_fence_until_the_lost_site_waits(
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -78,25 +66,6 @@ def test_a_failover_waits_until_the_store_is_taken_and_owes_a_fence_until_the_lo
     twin.start("london")
     assert done(dr_ctl("reinstate", "london", "--yes")).document["debts"] == []
     assert serving(twin) == ("paris",)
-
-
-@pytest.mark.parametrize("words", [SWAPOVER[:-1], ("activate", "paris")])
-def test_a_run_that_dies_as_the_store_is_given_up_goes_on_and_starts_who_ended(
-    twin: PlayedTwin, dr_ctl: Command, words: tuple[str, ...]
-) -> None:
-    nothing(twin, dr_ctl)
-    had = unprocessed(twin)
-    if words[0] == "activate":
-        done(dr_ctl("fence", "london", "--yes"))
-        done(dr_ctl("drain", "--to", "paris", "--yes"))
-    slowly(twin)
-    dies(dr_ctl, *words, once=Goal.HAND_OVER)
-    assert serving(twin) == ()
-
-    done(dr_ctl("resume", "--yes"))
-
-    assert (serving(twin), had <= unprocessed(twin)) == (("paris",), True)
-    assert all(each.running for each in twin.brokers(SharedStoreBroker))
 
 
 def test_a_process_that_lives_on_after_its_stop_is_waited_for_and_started(twin: PlayedTwin, dr_ctl: Command) -> None:
@@ -123,19 +92,6 @@ def test_a_process_that_is_not_seen_to_end_is_said_and_no_move_goes_back_to_it(
 
     assert (there.code, "DR-STORE-010" in ids(there)) == (0, True)
     assert (back.code, "DR-STORE-004" in ids(back), serving(twin)) == (10, True, ("paris",))
-
-
-def test_a_target_that_ends_as_the_store_is_given_up_is_started_by_the_run(
-    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    nothing(twin, dr_ctl)
-    had = unprocessed(twin)
-    with monkeypatch.context() as patch:
-        at_calls(patch, Goal.HAND_OVER, lambda: twin.kill("paris"))
-        ended = done(dr_ctl(*SWAPOVER))
-
-    assert (serving(twin), {"DR-RUN-001", "DR-STORE-010"} & {*ids(ended)}) == (("paris",), set())
-    assert had <= unprocessed(twin)
 
 
 def test_a_target_whose_process_ends_between_the_check_and_the_handover_gets_no_store(

@@ -16,7 +16,7 @@ from dr_ctl_lab.twin.jolokia import Request
 from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, MIRROR
 from tests.conftest import Command
 from tests.twin.conftest import BOTH
-from tests.twin.matrix import OPERATIONS, Death, Judge, at_calls, dies, put, serving, take, without_agents
+from tests.twin.matrix import OPERATIONS, Death, Judge, at_calls, dies, serving
 from tests.twin.subject import Client
 
 TO_PARIS = ("swapover", "--to", "paris")
@@ -95,23 +95,6 @@ def test_a_site_that_opens_again_beside_the_one_of_a_run_that_died_is_closed_by_
     assert (ended.code, doors()) == (0, ["paris"]), ended.document
     assert words == ("resume",) or dr_ctl("resume", "--yes").code == 0
     assert (doors(), dr_ctl("status").document["data"]["open_run"]) == (["paris"], None)
-
-
-@pytest.mark.parametrize("topology", [BROKERSYNC, FANOUT])
-def test_a_run_that_was_killed_once_its_target_was_open_is_finished_although_clients_work_there(
-    twin: PlayedTwin, dr_ctl: Command
-) -> None:
-    without_agents(twin)  # they are held by the run that is open
-    put(twin, "london", "orders.in", 10)
-    twin.wait_mirrored()
-    dies(dr_ctl, *TO_PARIS)
-    for _ in range(10):
-        take(twin, "paris", "orders.in")
-
-    ended = dr_ctl("resume", "--yes")
-
-    assert (ended.code, {*ended.ids} - {"DR-AGENT-008"}) == (0, set())
-    assert (twin.depth("london", "orders.in"), twin.depth("paris", "orders.in")) == (10, 0)
 
 
 @BOTH

@@ -8,11 +8,9 @@ import pytest
 from dr_ctl.engine.journal import Journal
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl_lab.played import PlayedTwin
-from dr_ctl_lab.twin.faults import Fault, FaultKind, When
 from dr_ctl_lab.twin.kinds import BRIDGES, MIRROR
 from tests.conftest import Command
 from tests.topologies.workloads.work import Work
-from tests.twin.conftest import LATER
 from tests.twin.matrix import (
     OPERATIONS,
     SOME_AND_ALL,
@@ -27,7 +25,6 @@ from tests.twin.matrix import (
     moments,
     nothing,
     put,
-    quick,
     serving,
     unprocessed,
 )
@@ -128,34 +125,6 @@ def test_a_run_that_is_killed_anywhere_leaves_them_at_the_site_that_serves(
             assert had <= unprocessed(twin), (number, after)
 
 
-@SOME_AND_ALL
-@AROUND
-def test_whichever_call_of_a_broker_fails_they_run_where_it_is_served(
-    fresh: Fresh, inside: Command, monkeypatch: pytest.MonkeyPatch, whole: bool
-) -> None:
-    twin, _ = fresh("undisturbed")
-    with twin:
-        nothing(twin, inside)
-        done(inside(*TO_PARIS))
-        calls = [each for each in twin.changes() if "dr-ctl.lock" not in str(each.arguments)]
-    for number, call in moments(list(enumerate(calls)), whole=whole, of="workloads fail"):
-        twin, played = fresh(f"fails at {number}")
-        with twin:
-            nothing(twin, inside)
-            before, verb = at_rest(twin), call.operation.partition("(")[0]
-            nth = sum((each.site, each.operation) == (call.site, call.operation) for each in calls[:number])
-            twin.host(call.site).faults.add(Fault(FaultKind.ERROR, When(operation=verb, after=nth), times=None))
-
-            with quick(monkeypatch):
-                ended = inside(*TO_PARIS)
-
-            twin.host(call.site).faults.clear()
-            assert ended.code in (0, 10, 13, 20, 21, 23, 24), (call, ended.document)
-            served = "paris" if ended.code in (0, 21) else "london"  # also where a pause could not be lifted
-            assert played.running == at(served), (call, ended.document)
-            assert ended.code in (0, 21, 23) or at_rest(twin) == before, (call, ended.document)
-
-
 @pytest.mark.parametrize("number", [2, 3, *(pytest.param(each, marks=pytest.mark.deep) for each in (1, 4))])
 @AROUND
 def test_a_run_that_is_killed_before_its_end_is_undone(fresh: Fresh, inside: Command, number: int) -> None:
@@ -183,27 +152,6 @@ def test_a_stop_that_may_take_effect_later_is_taken_back_by_the_undo(
 
     assert (ended.code, serving(twin), works.running) == (20, ("london",), at("london")), ended.document
     assert "may still take effect" in ended.document["summary"]
-
-
-@LATER
-def test_what_its_end_says_to_type_starts_one_that_did_not(twin: PlayedTwin, works: Played, dr_ctl: Command) -> None:
-    nothing(twin, dr_ctl)
-    works.works["paris", BILLING].switch("start.fails")
-    moved = dr_ctl(*TO_PARIS)
-    before, between = at_rest(twin), works.running
-    works.works["paris", BILLING].switch("start.fails", on=False)
-    again = dr_ctl(*TO_PARIS)
-
-    unfenced = done(dr_ctl("unfence", "paris", "--yes"))
-
-    assert (moved.code, [each for each in moved.ids if "WORK" in each], between) == (
-        21,
-        ["DR-WORK-004"],
-        [("paris", MAILER)],
-    ), moved.document
-    assert (again.code, "DR-WORK-006" in again.ids) == (0, True)
-    assert (works.running, at_rest(twin), serving(twin)) == (at("paris"), before, ("paris",)), unfenced.document
-    assert dr_ctl("unfence", "paris", "--yes").document["summary"].endswith("nothing was changed")
 
 
 @pytest.mark.parametrize("topology", [BRIDGES])
