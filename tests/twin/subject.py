@@ -176,6 +176,20 @@ class Asked:
         assert told["status"] == 200, told
         return told["value"]
 
+    def server(self, site: str) -> str:
+        raise NotImplementedError
+
+    def queue(self, site: str, name: str) -> str:
+        raise NotImplementedError
+
+    def call(self, site: str, operation: str, *arguments: Any) -> dict[str, Any]:
+        """What the broker answers that is called."""
+        return self.execute(site, self.server(site), operation, *arguments)
+
+    def on(self, site: str, operation: str, *arguments: Any, queue: str = IN) -> Any:
+        """What a queue gives that is called."""
+        return self.done(site, self.queue(site, queue), operation, *arguments)
+
 
 class Subject(Asked):
     """A mirrored pair."""
@@ -271,8 +285,11 @@ class Subject(Asked):
         return self.counts(site, queue)[0]
 
     def browse(self, site: str, queue: str) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = self.done(site, self.queue(site, queue), "browse(int,int)", 1, 10)
+        rows: list[dict[str, Any]] = self.on(site, "browse(int,int)", 1, 10, queue=queue)
         return rows
+
+    def destroy(self, site: str, name: str) -> dict[str, Any]:
+        return self.call(site, f"destroyQueue({TEXT})", name)
 
     def put(self, site: str, queue: str, count: int = 1, **headers: str) -> None:
         """Messages through management: the doors may be closed."""
@@ -285,7 +302,7 @@ class Subject(Asked):
 
     def create(self, site: str, name: str, **more: Any) -> dict[str, Any]:
         told = {"name": name, "address": name, "routing-type": "ANYCAST", "durable": True, **more}
-        return self.execute(site, self.server(site), f"createQueue({TEXT})", json.dumps(told))
+        return self.call(site, f"createQueue({TEXT})", json.dumps(told))
 
     def settled(self) -> None:
         """Wait until nothing is under way; a message that management has just sent may not be in the outflow yet."""
@@ -376,7 +393,7 @@ class PluginSubject(Subject):
 
     def write(self, site: str, name: str, text: str | None, address: str, *, durable: bool = True) -> dict[str, Any]:
         told = (address, "ANYCAST", name, text, durable, -1 if text is None else 0, False, True)
-        return self.execute(site, self.server(site), CREATE_FILTERED, *told)
+        return self.call(site, CREATE_FILTERED, *told)
 
     def send(self, queue: str, bodies: Sequence[str], site: str = "london") -> None:
         with self.client(site) as client:
@@ -427,7 +444,7 @@ class BridgesSubject(Subject):
         until(self.even, within_s=30)
         for site in SITES:
             for name in QUEUES:
-                self.done(site, self.queue(site, name), "removeAllMessages()")
+                self.on(site, "removeAllMessages()", queue=name)
         self._before = {site: self._counted(site) for site in SITES}
 
     def even(self) -> bool:
@@ -496,10 +513,6 @@ class ClassicSubject(Asked):
     def bridges(self, site: str) -> list[dict[str, Any]]:
         told = self.ask(site, type="read", mbean=f"{self.network(site)},networkBridge=*")
         return list(told["value"].values()) if told["status"] == 200 else []
-
-    def on(self, site: str, operation: str, *arguments: Any, queue: str = IN) -> Any:
-        """What a queue answers that is called."""
-        return self.done(site, self.queue(site, queue), operation, *arguments)
 
     def shows(self, site: str, *names: str, queue: str = IN) -> Any:
         return self.read(site, self.queue(site, queue), *names)
