@@ -1,19 +1,26 @@
-"""What management answers where the continuity plugin joins the sites, real or simulated."""
+"""Sites that the continuity plugin joins, real or simulated: what management answers, and what becomes of messages."""
 
+import json
 from typing import Any
 
+import pytest
+
 from dr_ctl.stomp_io.address import Login
+from dr_ctl.stomp_io.answers import Closed, Connected
+from dr_ctl.stomp_io.client import greet
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.document_queue import UPDATE_FILTERED
+from dr_ctl.topologies.continuity import copies
 from dr_ctl_lab.lab.kinds import CONTINUITY
-from tests.twin.subject import QUEUES, SITES, PluginSubject
+from tests.twin.subject import ACTIVATE, DEACTIVATE, ID, IN, OUT, QUEUES, SITES, TEXT, PluginSubject, until
 
 TOPOLOGY = CONTINUITY
 
-NO_BEAN = "javax.management.InstanceNotFoundException"
-ILLEGAL = "java.lang.IllegalArgumentException"
+NO_BEAN, ILLEGAL = "javax.management.InstanceNotFoundException", "java.lang.IllegalArgumentException"
 NO_QUEUE = "org.apache.activemq.artemis.api.core.ActiveMQNonExistentQueueException"
-DESTROY = "destroyQueue(java.lang.String,boolean)"
+DESTROY = f"destroyQueue({TEXT},boolean)"
+REMOVE = f"removeMessages({TEXT})"
+STAGED, SHIPPED, COMMANDS = f"{IN}.in.mirror", f"{IN}.out.mirror", "continuity.cmd.out"
 
 
 def failed(kind: str, text: str, status: int) -> dict[str, Any]:
@@ -31,14 +38,12 @@ def test_the_whole_look_of_the_product_reads_the_same_things(pair: PluginSubject
             "mirror": frozenset({"CORE", "AMQP"}),
         }
         assert [door.name for door in view.link.doors] == ["mirror"]
-        assert set(view.business) >= {*QUEUES, "DLQ", "ExpiryQueue"}
-        assert {flow.queue for flow in view.flows} >= {*QUEUES, "DLQ", "ExpiryQueue"}
+        assert {*view.business} & {flow.queue for flow in view.flows} >= {*QUEUES, "DLQ", "ExpiryQueue"}
         assert view.service is not None
         assert (view.service.site_id, view.service.staging_ms, view.service.interval_ms) == (view.site, 500, 500.0)
         assert view.service.prefix == "continuity.cmd"
         assert all(view.link.ships.values())
-        assert list(view.link.unsettled()) == []
-        assert view.fence.strangers() == []
+        assert (list(view.link.unsettled()), view.fence.strangers()) == ([], [])
         for flow in view.flows:
             assert (flow.out_mirror.routing, flow.in_mirror.routing) == ("multicast", "anycast")
             assert (flow.out_mirror.consumers, flow.in_acks.consumers) == (1, 1)
@@ -49,73 +54,64 @@ def test_the_whole_look_of_the_product_reads_the_same_things(pair: PluginSubject
 
 def test_the_plugin_has_moved_the_beans_of_its_own(pair: PluginSubject) -> None:
     server = pair.server("london")
-    flow = 'broker="london",component=continuity,flow="orders.in",name="continuity.service"'
-    kinds = {"out.mirror": "multicast", "out.acks": "multicast", "in.mirror": "anycast", "in.acks": "anycast"}
+    flow = f'broker="london",component=continuity,flow="{IN}",name="continuity.service"'
 
-    for kind, routing in kinds.items():
-        queue = f"orders.in.{kind}"
-        found = pair.ask("london", type="search", mbean=f'{server},queue="{queue}",*')["value"]
+    def searched(pattern: str) -> list[str]:
+        found: list[str] = pair.ask("london", type="search", mbean=pattern)["value"]
+        return found
+
+    for kind in ("out.mirror", "out.acks", "in.mirror", "in.acks"):
+        queue, routing = f"{IN}.{kind}", "multicast" if kind.startswith("out") else "anycast"
         name = f'{beans.DOMAIN}:address="{queue}",{flow},queue="{queue}",routing-type="{routing}",subcomponent=flows'
+        found = searched(f'{server},queue="{queue}",*')
         assert found == [f"{name},subsubcomponent=addresses,subsubsubcomponent=queues"]
-    for bridge in ("orders.in.out.mirror.bridge", "orders.in.out.acks.bridge", "orders.in.in.mirror.bridge"):
-        assert pair.bridge("london", bridge) == (
-            f'{beans.DOMAIN}:bridge="{bridge}",{flow},subcomponent=flows,subsubcomponent=bridges'
-        )
-    assert pair.at("london", "continuity.cmd.out") == (
-        f'{beans.DOMAIN}:address="continuity.cmd.out",broker="london",component=continuity,name="continuity.service",'
-        'queue="continuity.cmd.out",routing-type="multicast",subcomponent=addresses,subsubcomponent=queues'
+    for kind in ("out.mirror", "out.acks", "in.mirror"):
+        name = f'{beans.DOMAIN}:bridge="{IN}.{kind}.bridge",{flow},subcomponent=flows,subsubcomponent=bridges'
+        assert pair.bridge("london", f"{IN}.{kind}.bridge") == name
+    assert pair.at("london", COMMANDS) == (
+        f'{beans.DOMAIN}:address="{COMMANDS}",broker="london",component=continuity,name="continuity.service",'
+        f'queue="{COMMANDS}",routing-type="multicast",subcomponent=addresses,subsubcomponent=queues'
     )
-    assert pair.ask("london", type="search", mbean=f"{server},component=bridges,name=*")["value"] == []
-    exact = f"{pair.service('london')},subcomponent=flows,flow=*"
-    assert len(pair.ask("london", type="search", mbean=exact)["value"]) == len(pair.view("london").flows)
+    assert searched(f"{server},component=bridges,name=*") == []
+    assert len(searched(f"{pair.service('london')},subcomponent=flows,flow=*")) == len(pair.view("london").flows)
 
 
 def test_what_is_not_there_is_forbidden_unless_all_of_it_is_asked_for(pair: PluginSubject) -> None:
     server, ghost = pair.server("london"), pair.queue("london", "ghost")
     told = f'{beans.DOMAIN}:address="ghost",broker="london",component=addresses,queue="ghost",routing-type="anycast",'
-    none = beans.documents("london")
+    none, every = beans.documents("london"), beans.all_queues("london")
 
     def read(bean: str, *names: str) -> dict[str, Any]:
         return pair.ask("london", type="read", mbean=bean, **({"attribute": list(names)} if names else {}))
 
-    forbidden = "Reading attribute Name is forbidden for MBean"
-    assert read(ghost, "Name", "MessageCount") == failed(
-        "java.lang.Exception", f"{forbidden} {told}subcomponent=queues", 403
-    )
-    assert read(server, "Version", "Active") == failed(
-        "java.lang.Exception", f"Reading attribute Active is forbidden for MBean {server}", 403
-    )
-    assert read(ghost) == failed(NO_BEAN, ghost, 404)
-    assert pair.execute("london", ghost, "pause()") == failed(NO_BEAN, ghost, 404)
+    def forbidden(name: str, bean: str) -> dict[str, Any]:
+        return failed("java.lang.Exception", f"Reading attribute {name} is forbidden for MBean {bean}", 403)
+
+    assert read(ghost, "Name", "MessageCount") == forbidden("Name", f"{told}subcomponent=queues")
+    assert read(server, "Version", "Active") == forbidden("Active", server)
+    assert read(ghost) == pair.execute("london", ghost, "pause()") == failed(NO_BEAN, ghost, 404)
     assert read(none, "Name") == failed(NO_BEAN, f"No MBean with pattern {none} found for reading attributes", 404)
     # These versions do not call by pattern.
-    assert pair.execute("london", beans.all_queues("london"), "pause()") == failed(
-        NO_BEAN, beans.all_queues("london"), 404
-    )
+    assert pair.execute("london", every, "pause()") == failed(NO_BEAN, every, 404)
     assert read("nonsense", "x") == failed(ILLEGAL, "Invalid object name. Key properties cannot be empty", 400)
-    body = {"type": "read", "mbean": server, "attribute": ["Version", "Nope"]}
-    told = pair.post("london", {**body, "config": {"ignoreErrors": True}}).json()["value"]
+    body = {"type": "read", "mbean": server, "attribute": ["Version", "Nope"], "config": {"ignoreErrors": True}}
     text = f"ERROR: Reading attribute Nope is forbidden for MBean {server} (class java.lang.SecurityException)"
-    assert told == {"Version": "2.11.0", "Nope": text}
-    may = "canInvoke(java.lang.String,java.lang.String,[Ljava.lang.String;)"
+    assert pair.post("london", body).json()["value"] == {"Version": "2.11.0", "Nope": text}
+    may = f"canInvoke({TEXT},{TEXT},[Ljava.lang.String;)"
     asked = pair.execute("london", beans.SECURITY, may, server, "createQueue", [])
     assert asked == failed(NO_BEAN, beans.SECURITY, 404)
 
 
 def test_operations_that_cannot_be_called_are_refused_in_the_same_words(pair: PluginSubject) -> None:
-    server, service = pair.server("london"), pair.service("london")
+    server, service, close = pair.server("london"), pair.service("london"), f"closeConnectionWithID({TEXT})"
 
-    def call(bean: str, operation: str, *arguments: Any) -> dict[str, Any]:
-        return pair.execute("london", bean, operation, *arguments)
-
-    assert call(server, "nope()") == failed(ILLEGAL, f"No operation nope found on MBean {server}", 400)
+    assert pair.call("london", "nope()") == failed(ILLEGAL, f"No operation nope found on MBean {server}", 400)
     text = f"No operation activateSite() on MBean {service} exists. Known signatures: (java.lang.Long)"
-    assert call(service, "activateSite()") == failed(ILLEGAL, text, 400)
-    close = "closeConnectionWithID(java.lang.String)"
+    assert pair.execute("london", service, "activateSite()") == failed(ILLEGAL, text, 400)
     text = f"Invalid number of operation arguments. Operation {close} on {server} requires 1 parameters, not 0 as given"
-    assert call(server, close) == failed(ILLEGAL, text, 400)
-    assert call(server, "listConnections(java.lang.String,int,int)", "", 1, 10)["status"] == 500
-    bad = call(pair.at("london", "orders.in"), "countMessages(java.lang.String)", "a = = 'b'")
+    assert pair.call("london", close) == failed(ILLEGAL, text, 400)
+    assert pair.call("london", f"listConnections({TEXT},int,int)", "", 1, 10)["status"] == 500
+    bad = pair.execute("london", pair.at("london", IN), f"countMessages({TEXT})", "a = = 'b'")
     assert "AMQ229020: Invalid filter: a = = 'b'" in bad["error"]
 
 
@@ -128,7 +124,7 @@ def test_a_wrong_login_gets_nothing_however_often(pair: PluginSubject) -> None:
 
 def test_a_document_is_created_once_changed_and_removed_and_is_no_flow(pair: PluginSubject) -> None:
     name, address = "dr-ctl.contract.london.1", "dr-ctl.contract.london.continuity.cmd"
-    flows = len(pair.view("london").flows)
+    flows, told = len(pair.view("london").flows), (name, "ANYCAST", "dr_ctl_says = 'new'", 0, False, False, *[None] * 6)
 
     first = pair.write("london", name, "dr_ctl_says = 'one ''two'''", address)
     again = pair.write("london", name, "dr_ctl_says = 'another'", address)
@@ -138,16 +134,13 @@ def test_a_document_is_created_once_changed_and_removed_and_is_no_flow(pair: Plu
         text = f"AMQ229019: Queue {name} already exists on address {address}"
         assert again == failed("java.lang.IllegalStateException", text, 500)
         assert pair.view("london").documents == {name: "one 'two'"}
-        told = (name, "ANYCAST", "dr_ctl_says = 'new'", 0, False, False, *(None,) * 6)
-        assert pair.execute("london", pair.server("london"), UPDATE_FILTERED, *told)["status"] == 200
-        assert pair.view("london").documents == {name: "new"}
-        assert pair.view("paris").documents == {}
+        assert pair.call("london", UPDATE_FILTERED, *told)["status"] == 200
+        assert [pair.view(site).documents for site in SITES] == [{name: "new"}, {}]
         assert len(pair.view("london").flows) == flows
     finally:
-        assert pair.execute("london", pair.server("london"), DESTROY, name, True)["status"] == 200
+        assert pair.call("london", DESTROY, name, True)["status"] == 200
     gone = failed(NO_QUEUE, f"AMQ229017: Queue {name} does not exist", 500)
-    assert pair.execute("london", pair.server("london"), DESTROY, name, True) == gone
-    assert pair.execute("london", pair.server("london"), UPDATE_FILTERED, *told) == gone
+    assert pair.call("london", DESTROY, name, True) == pair.call("london", UPDATE_FILTERED, *told) == gone
 
 
 def test_the_listings_tell_clients_bridges_and_receivers(pair: PluginSubject) -> None:
@@ -156,13 +149,265 @@ def test_the_listings_tell_clients_bridges_and_receivers(pair: PluginSubject) ->
         client.confirmed("UNSUBSCRIBE", id="s")
 
     clients, mirror = pair.place("london").stomp.port, view.link.doors[0].port
-    mine = [each for each in view.connections if each.port == clients]
-    assert [(each.client, each.user, each.protocol) for each in mine] == [("billing", "app", "STOMP")]
+    [mine] = [each for each in view.connections if each.port == clients]
+    assert (mine.client, mine.user, mine.protocol) == ("billing", "app", "STOMP")
     assert {each.protocol for each in view.connections if each.port != clients} == {"CORE"}
     assert any(each.port == mirror for each in view.connections)
     theirs = {(each.queue, each.client, each.user) for each in view.consumers if each.port == clients}
-    assert theirs == {("orders.in", "billing", "app")}
+    assert theirs == {(IN, "billing", "app")}
     received = {each.queue for each in view.consumers if each.port != clients}
     assert received == {"continuity.cmd.in", *(flow.in_acks.name for flow in view.flows)}
     # How much of it they hold these versions do not list with them.
     assert {each.holds for each in view.consumers} == {None}
+
+
+# messages
+
+
+def taken(pair: PluginSubject, site: str = "london", *, ack: bool = True) -> Any:
+    """The first message, as a client gets it that leaves politely."""
+    with pair.client(site) as client:
+        client.subscribe(IN)
+        message = client.message()
+        if ack:
+            client.ack(message)
+        client.confirmed("UNSUBSCRIBE", id="s")
+    return message
+
+
+def test_a_message_is_staged_at_the_peer_and_its_acknowledgement_removes_it_there(pair: PluginSubject) -> None:
+    pair.send(IN, ["a", "b", "c"])
+    pair.staged(IN, 3)
+    pair.quiet()
+
+    assert pair.depths(IN, STAGED) == [3, 0, 0, 3]
+    assert pair.ids("london", IN) == pair.ids("paris", STAGED)
+    assert pair.counters("london", SHIPPED) == (3, 3, 0)
+
+    first = taken(pair)
+    pair.staged(IN, 2)
+    pair.quiet()
+
+    assert first.headers["message-id"] == first.headers["ack"]
+    assert first.headers["message-id"].isdecimal()
+    assert first.headers[ID] not in pair.ids("paris", STAGED)
+    assert pair.ids("london", IN) == pair.ids("paris", STAGED)
+    assert pair.counters("london", f"{IN}.out.acks") == pair.counters("paris", f"{IN}.in.acks") == (1, 1, 0)
+    assert pair.counters("paris", STAGED) == (3, 0, 1)
+
+
+def test_what_is_staged_waits_for_its_time_and_is_listed_apart(pair: PluginSubject) -> None:
+    pair.send(IN, [f"{number}" for number in range(5)])
+    until(lambda: pair.depths(STAGED)[1] == 5)
+
+    bean = pair.at("paris", STAGED)
+    seen: set[tuple[int, int]] = set()
+
+    def over() -> bool:
+        staged = pair.flow("paris", IN).in_mirror
+        listed = json.loads(pair.done("paris", bean, "listScheduledMessagesAsJSON()"))
+        assert all(row["_AMQ_SCHED_DELIVERY"] == row["timestamp"] + 500 and row[ID] for row in listed)
+        seen.add((staged.depth, staged.delivering))
+        return staged.scheduled == 0
+
+    until(over)
+    assert seen == {(5, 0)}
+
+
+def test_what_was_delivered_there_comes_back_and_is_refused_for_ever(pair: PluginSubject) -> None:
+    pair.send(IN, ["a", "b"])
+    pair.staged(IN, 2)
+
+    pair.move("paris")
+
+    until(lambda: pair.depths(IN, STAGED) == [2, 2, 2, 0])
+    message = taken(pair, "paris", ack=False)
+    told = {"_CTY_ORIGIN": "london", "_AMQ_ORIG_ADDRESS": IN, "_AMQ_ORIG_QUEUE": f"{SHIPPED}.divert"}
+    assert (told | {"redelivered": "false"}).items() <= message.headers.items()
+    assert message.headers[ID] in pair.ids("london", IN)
+
+    pair.move("london")
+
+    until(lambda: pair.flow("london", IN).stuck)
+    flow = pair.flow("london", IN)
+    assert (flow.in_mirror.depth, flow.in_mirror.delivering) == (2, 2)
+    assert flow.target_bridge.forwarded - flow.target_bridge.acked == 2
+    bean = pair.at("london", STAGED)
+    every = f"{ID} IN ({', '.join(repr(each) for each in sorted(pair.ids('london', IN)))})"
+    assert pair.done("london", bean, REMOVE, every) == 0
+    pair.execute("london", pair.bridge("london", f"{STAGED}.bridge"), "stop()")
+    until(lambda: pair.flow("london", IN).in_mirror.delivering == 0)
+    assert pair.done("london", bean, REMOVE, every) == 2
+    pair.quiet()
+    assert pair.depths(IN) == [2, 2]
+
+
+def test_an_acknowledgement_that_overtakes_its_message_finds_nothing(pair: PluginSubject) -> None:
+    bridge = pair.bridge("london", f"{SHIPPED}.bridge")
+    pair.done("london", bridge, "stop()")
+    until(lambda: pair.flow("london", IN).out_mirror.consumers == 0)
+    pair.send(IN, ["a"])
+    taken(pair)
+    until(lambda: pair.counters("paris", f"{IN}.in.acks")[1] == 1)
+    assert pair.depths(SHIPPED)[0] == 1
+
+    pair.execute("london", bridge, "start()")
+
+    pair.staged(IN, 1)
+    pair.quiet()
+    assert pair.depths(IN, STAGED) == [0, 0, 0, 1]
+
+
+@pytest.mark.parametrize("politely", [True, False], ids=["unsubscribed", "disconnected"])
+def test_what_a_connection_held_when_it_ended_costs_the_peer_a_copy(pair: PluginSubject, politely: bool) -> None:
+    pair.send(IN, ["a", "b", "c"])
+    pair.staged(IN, 3)
+    with pair.client("london") as client:
+        client.subscribe(IN)
+        held = [client.message() for _ in range(3)]
+        if politely:
+            client.confirmed("UNSUBSCRIBE", id="s")
+        client.confirmed("DISCONNECT")
+
+    pair.staged(IN, 3 if politely else 2)
+    pair.quiet()
+
+    assert pair.depths(IN)[0] == 3
+    gone = pair.ids("london", IN) - pair.ids("paris", STAGED)
+    assert gone == (set() if politely else {held[0].headers[ID]})
+
+
+def test_what_management_puts_into_a_queue_is_not_shipped_and_its_removal_is(pair: PluginSubject) -> None:
+    pair.put("london", OUT)
+    pair.quiet()
+    assert pair.depths(OUT, f"{OUT}.in.mirror") == [1, 0, 0, 0]
+    assert len(pair.ids("london", OUT)) == 1
+
+    assert pair.done("london", pair.at("london", OUT), REMOVE, "n = '0'") == 1
+
+    until(lambda: pair.counters("paris", f"{OUT}.in.acks")[1] == 1)
+    assert pair.counters("london", f"{OUT}.out.acks")[0] == 1
+
+
+def test_emptying_the_queue_of_a_site_that_waits_deletes_where_clients_are_served(pair: PluginSubject) -> None:
+    pair.send(IN, ["a", "b"])
+    pair.staged(IN, 2)
+    pair.move("paris")
+    until(lambda: pair.depths(IN) == [2, 2])
+
+    pair.execute("london", pair.at("london", IN), "removeAllMessages()")
+
+    until(lambda: pair.depths(IN) == [0, 0])
+
+
+def test_activation_lets_clients_in_and_puts_the_peer_out(pair: PluginSubject) -> None:
+    def greetings() -> list[type]:
+        places = (pair.place(site) for site in SITES)
+        return [type(greet(place.stomp, place.app, None, timeout_s=5)) for place in places]
+
+    well = {"value": None, "status": 200}
+    assert greetings() == [Connected, Closed]
+
+    assert pair.execute("paris", pair.service("paris"), ACTIVATE, 20_000) == well
+
+    until(lambda: [pair.serving(site) for site in SITES] == [(False, False), (True, True)])
+    assert greetings() == [Closed, Connected]
+    for _ in range(2):
+        assert pair.execute("paris", pair.service("paris"), DEACTIVATE) == well
+    assert [pair.serving(site) for site in SITES] == [(False, False)] * 2
+    assert not any(flow.target_bridge.started for flow in pair.view("paris").flows)
+
+
+def test_a_bridge_starts_again_where_its_peers_door_opens_or_its_way_is_healed(pair: PluginSubject) -> None:
+    door = pair.acceptor("paris", "mirror")
+
+    pair.execute("paris", door, "stop()")
+
+    until(lambda: not any(queue.consumers for flow in pair.view("london").flows for queue in flow.outflow))
+    assert all(pair.view("london").link.ships.values())
+    pair.send(IN, ["a"])
+    assert pair.depths(IN, SHIPPED, STAGED) == [1, 1, 0, 0, 0, 0]
+    first = pair.flow("london", IN).out_mirror.oldest_ms
+    assert first is not None
+    until(lambda: (pair.flow("london", IN).out_mirror.oldest_ms or 0) > first)
+
+    pair.execute("paris", door, "start()")
+
+    until(lambda: pair.depths(STAGED)[1] == 1)
+    until(lambda: pair.view("london").link.attached)
+    pair.stage.cut("london")
+    until(lambda: not pair.flow("london", IN).out_mirror.consumers)
+    assert pair.view("paris").link.attached
+    pair.send(IN, ["b"])
+    assert pair.depths(SHIPPED, STAGED) == [1, 0, 0, 1]
+
+    pair.stage.heal()
+
+    until(lambda: pair.depths(STAGED)[1] == 2)
+
+
+def test_over_a_way_that_hangs_a_bridge_seems_connected_and_ships_nothing(pair: PluginSubject) -> None:
+    pair.stage.cut("london", "hang")
+    pair.send(IN, ["a"])
+
+    until(lambda: pair.flow("london", IN).out_mirror.delivering == 1)
+    outflow = pair.flow("london", IN)
+    assert (outflow.out_mirror.depth, outflow.out_mirror.consumers) == (1, 1)
+    assert outflow.mirror_bridge.forwarded - outflow.mirror_bridge.acked == 1
+    assert pair.depths(STAGED)[1] == 0
+
+    pair.stage.heal()
+    until(lambda: pair.depths(STAGED)[1] == 1)
+    pair.quiet()
+    assert pair.counters("paris", STAGED) == (1, 0, 0)
+
+
+def test_alone_a_site_delivers_when_its_patience_is_over_and_what_it_said_is_kept(pair: PluginSubject) -> None:
+    def served_by_paris() -> bool:
+        return [pair.serving(site) for site in SITES] == [(False, False), (True, True)]
+
+    pair.send(IN, ["a", "b"])
+    pair.staged(IN, 2)
+    pair.execute("paris", pair.at("paris", COMMANDS), "pause(boolean)", True)
+    pair.stage.kill("london")
+
+    pair.execute("paris", pair.service("paris"), ACTIVATE, 1_000)
+
+    assert pair.serving("paris") == (True, False)
+    until(lambda: pair.serving("paris") == (True, True), within_s=5)
+    until(lambda: pair.depths_at("paris", IN, STAGED) == [2, 0])
+    assert pair.depths_at("paris", COMMANDS) == [1]
+    pair.stage.start("london")
+    until(lambda: pair.serving("london") is not None, within_s=30)
+    # It was told nothing; it starts inactive by itself, with what it held.
+    until(lambda: pair.view("london").link.attached)
+    assert (served_by_paris(), pair.depths(IN)[0]) == (True, 2)
+    pair.execute("paris", pair.at("paris", COMMANDS), "resume()")
+    pair.quiet()
+    assert served_by_paris()
+
+
+def test_a_new_queue_becomes_a_flow_at_both_sites_and_its_end_is_not_told(pair: PluginSubject) -> None:
+    name = "made.by.hand"
+    assert pair.write("london", name, None, name)["status"] == 200
+
+    until(lambda: all(pair.view(site).flow(name) is not None for site in SITES))
+    until(lambda: all(queue.consumers for site in SITES for queue in pair.flow(site, name).outflow))
+    pair.send(name, ["a"])
+    pair.staged(name, 1)
+    assert pair.call("london", DESTROY, name, True)["status"] == 200
+
+    until(lambda: pair.view("london").flow(name) is None)
+    assert name in pair.view("paris").business
+    pair.call("paris", DESTROY, name, True)
+    until(lambda: pair.view("paris").flow(name) is None)
+
+
+def test_ids_are_counted_in_slices_that_hold_each_of_them_once(pair: PluginSubject) -> None:
+    pair.send(IN, [f"m{n}" for n in range(60)])
+    pair.staged(IN, 60)
+
+    told = [pair.ids("paris", STAGED, each) for each in copies.slices()]
+
+    assert sum(len(each) for each in told) == 60
+    assert set().union(*told) == pair.ids("paris", STAGED)
