@@ -4,12 +4,10 @@ London's broker shows its backup by its HA policy, by its listing of the cluster
 both nodes. Where the named node is dead, another one may serve, or be about to.
 """
 
-import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-import yaml
 
 from dr_ctl.agents.monitor import recording
 from dr_ctl.core.system import system
@@ -23,7 +21,6 @@ from dr_ctl_lab.twin.continuity.broker import ContinuityBroker
 from dr_ctl_lab.twin.faults import Fault, FaultKind, When
 from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, KINDS, MIRROR
 from dr_ctl_lab.twin.mirror.broker import MirrorBroker
-from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.twin.matrix import ACCEPTED, at_rest, done, serving
 
@@ -34,22 +31,16 @@ FAILOVER = ("failover", "--to", "paris", "--yes", *ACCEPTED)
 WORD = ("--presume-down", "london", "--reason", "its hosts are off")
 
 
-def artemis(twin: PlayedTwin, site: str) -> ArtemisBroker:
-    broker = twin.host(site).broker
-    assert isinstance(broker, ArtemisBroker)
-    return broker
-
-
-def found(ended: Ended, ident: str = NODES) -> list[dict[str, Any]]:
-    return [each for each in ended.document["findings"] if each["id"] == ident]
+def node(twin: PlayedTwin, site: str = "london") -> ArtemisBroker:
+    return next(broker for broker in twin.brokers(ArtemisBroker) if broker.site == site)
 
 
 def by_listing(twin: PlayedTwin) -> None:
-    artemis(twin, "london").group = Group("Shared Store Primary", shares_store=True, door="clients", backup=BACKUP)
+    node(twin).group = Group("Shared Store Primary", shares_store=True, door="clients", backup=BACKUP)
 
 
 def by_policy(twin: PlayedTwin) -> None:
-    artemis(twin, "london").group = Group("Replication Primary w/quorum voting")
+    node(twin).group = Group("Replication Primary w/quorum voting")
 
 
 def by_link(twin: PlayedTwin) -> None:
@@ -86,7 +77,7 @@ def test_a_planned_move_of_a_broker_with_several_nodes_is_refused(
 
     assert (looked.code, refused.code, at_rest(twin)) == (10, 10, before), refused.document
     for ended, severity in ((looked, "error"), (refused, "error"), (status, "warning")):
-        [finding] = found(ended)
+        [finding] = ended.rows(NODES)
         assert finding["severity"] == severity
         assert "london/orders-1 has another node" in finding["text"]
         assert words in finding["text"]
@@ -107,10 +98,10 @@ def test_a_failover_asks_for_a_word_where_another_node_may_take_over(
     refused = dr_ctl(*FAILOVER)
 
     assert status.document["data"]["sites"]["london"]["role"] == "unknown"
-    assert len(found(status)) == 1
+    assert len(status.rows(NODES)) == 1
     assert "--presume-down london --reason TEXT" in looked.document["summary"]
     assert refused.code == 12, refused.document
-    [finding] = found(refused)
+    [finding] = refused.rows(NODES)
     assert "london/orders-1 has another node" in finding["text"]
     assert ("by the history, at" in finding["text"]) == (show is by_listing)
     assert "--presume-down london" in finding["remedy"]
@@ -118,70 +109,28 @@ def test_a_failover_asks_for_a_word_where_another_node_may_take_over(
 
     ended = done(dr_ctl(*FAILOVER, *WORD))
 
-    assert [each["severity"] for each in found(ended)] == ["warning"]
+    assert [each["severity"] for each in ended.rows(NODES)] == ["warning"]
     assert serving(twin) == ("paris",)
-
-
-@pytest.fixture
-def elsewhere(twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
-    """Let the settings name a node of London that is dead, while another one serves: its ports refuse."""
-    document = yaml.safe_load(twin.settings_path.read_text(encoding="utf-8"))
-    with socket.socket() as one, socket.socket() as other:
-        for held in (one, other):
-            held.bind(("127.0.0.1", 0))
-        console, door = (held.getsockname()[1] for held in (one, other))
-        broker = document["sites"]["london"]["brokers"][0]
-        broker |= {"jolokia": f"http://127.0.0.1:{console}/console/jolokia", "stomp": f"stomp://127.0.0.1:{door}"}
-        path = twin.settings_path.with_name("elsewhere.yaml")
-        path.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
-        monkeypatch.setenv("DR_CTL_CONFIG", str(path))
-        yield dr_ctl
-
-
-@pytest.mark.parametrize("topology", NEW)
-def test_no_word_counts_while_the_link_of_a_silent_site_is_attached(twin: PlayedTwin, elsewhere: Command) -> None:
-    dr_ctl = elsewhere
-    status, checked, looked = dr_ctl("status"), dr_ctl("check"), dr_ctl("validate", "--for", "failover")
-    refusals = [dr_ctl(*FAILOVER), dr_ctl(*FAILOVER, *WORD), dr_ctl(*FAILOVER, *WORD, "--dry-run")]
-
-    assert status.document["data"]["sites"]["london"]["role"] == "unknown"
-    for ended in (status, checked, *refusals):
-        assert "--presume-down london --reason" not in str(ended.document), ended.document
-    assert "refused while london may serve" in looked.document["summary"]
-    attached = "the link between london/orders-1 and paris is attached"
-    assert attached in checked.document["summary"]
-    assert attached in found(status, "DR-ROLE-019")[0]["text"]
-    for refused in refusals:
-        assert refused.code == 12, refused.document
-        [finding] = found(refused, ALIVE)
-        assert attached in finding["text"]
-        assert "name that one under `jolokia:` and `stomp:`" in finding["remedy"]
-    assert serving(twin) == ("london",)
-
-
-def passive(twin: PlayedTwin, site: str) -> None:
-    """Let the settings name a passive node, while another one is active."""
-    host = twin.host(site)
-    if isinstance(host.broker, ClassicBroker):
-        host.faults.add(Fault(FaultKind.LIE, When(), None, attribute="Slave", value=True))
-        return
-    broker = artemis(twin, site)
-    broker.group = Group("Shared Store Backup", shares_store=True, door="clients", backup=BACKUP, passive=True)
 
 
 @pytest.mark.parametrize("topology", [*NEW, BROKERSYNC, FANOUT])
 def test_a_passive_node_is_not_taken_for_the_broker(twin: PlayedTwin, dr_ctl: Command) -> None:
-    passive(twin, "london")
+    """The settings name it, while another one is active."""
+    if isinstance(twin.host("london").broker, ClassicBroker):
+        twin.host("london").faults.add(Fault(FaultKind.LIE, When(), None, attribute="Slave", value=True))
+    else:
+        group = Group("Shared Store Backup", shares_store=True, door="clients", backup=BACKUP, passive=True)
+        node(twin).group = group
 
     status, looked = dr_ctl("status"), dr_ctl("validate", "--for", "failover")
     refused, worded = dr_ctl(*FAILOVER), dr_ctl(*FAILOVER, *WORD)
 
     assert status.document["data"]["sites"]["london"]["role"] == "unknown"
     assert {link["from"] for link in status.document["data"]["links"]} == {"paris"}
-    assert "there is passive" in found(status, "DR-SITE-002")[0]["text"]
+    assert "there is passive" in status.texts("DR-SITE-002")[0]
     for ended in (refused, worded):
         assert ended.code == 12, ended.document
-        assert "there is passive" in found(ended, ALIVE)[0]["text"]
+        assert "there is passive" in ended.texts(ALIVE)[0]
         assert "add --presume-down" not in str(ended.document)
     assert "refused while london may serve" in looked.document["summary"]
     assert serving(twin) == ("london",)
@@ -202,13 +151,13 @@ def test_a_fence_that_would_cut_the_nodes_off_from_each_other_is_refused_before_
         policy, shares_store="Shared" in policy, door="clients", backup=BACKUP if "Only" not in policy else ""
     )
     group.cluster["another"] = "10.9.8.6:61616"
-    artemis(twin, "london").group = group
+    node(twin).group = group
     before = at_rest(twin)
 
     refused = dr_ctl(*words, "--yes")
 
     assert (refused.code, at_rest(twin)) == (10, before), refused.document
-    [finding] = found(refused, "DR-NODE-002")
+    [finding] = refused.rows("DR-NODE-002")
     assert finding["severity"] == "error"
     assert "a fence would close acceptor clients" in finding["text"]
     assert ("both would be active" in finding["text"]) == ("Replication" in policy)
@@ -218,13 +167,13 @@ def test_a_fence_that_would_cut_the_nodes_off_from_each_other_is_refused_before_
 def test_a_failover_does_not_close_the_door_where_the_nodes_of_its_target_replicate(
     twin: PlayedTwin, dr_ctl: Command
 ) -> None:
-    artemis(twin, "paris").group = Group("Replication Primary w/quorum voting", door="mirror", backup=BACKUP)
+    node(twin, "paris").group = Group("Replication Primary w/quorum voting", door="mirror", backup=BACKUP)
     twin.kill("london")
 
     refused = dr_ctl(*FAILOVER)
 
     assert refused.code == 10, refused.document
-    assert found(refused, "DR-NODE-003")[0]["severity"] == "error"
+    assert refused.rows("DR-NODE-003")[0]["severity"] == "error"
     assert serving(twin) == ()
 
 
@@ -234,7 +183,7 @@ def test_a_node_that_takes_over_while_the_failover_runs_keeps_the_other_site_clo
     """The word was given, and then the link was attached after all."""
     by_link(twin)
     twin.kill("london")
-    broker = artemis(twin, "paris")
+    broker = node(twin, "paris")
     create = broker.create_queue
 
     def created(options: Any, **more: Any) -> Any:
