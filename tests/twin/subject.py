@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import Any
 
-import pytest
 import requests
 import yaml
 
@@ -19,7 +18,6 @@ from dr_ctl.jolokia.client import Account, Reader, Wire
 from dr_ctl.stomp_io.address import Address, Login
 from dr_ctl.stomp_io.answers import Connected
 from dr_ctl.stomp_io.client import greet
-from dr_ctl.stomp_io.connection import SaidError
 from dr_ctl.stomp_io.frames import Frame
 from dr_ctl.stomp_io.knock import knock
 from dr_ctl.topologies.artemis import beans
@@ -126,13 +124,6 @@ class ClassicClient(Client):
     def subscribe(self, queue: str, ident: str = "s", **headers: str) -> None:
         to = queue if queue.startswith("/") else f"/queue/{queue}"
         self.confirmed("SUBSCRIBE", id=ident, destination=to, **{"ack": "client-individual", **headers})
-
-    def complaint(self, command: str, **headers: str) -> str:
-        """What the broker says to that."""
-        self.connection.stomp.send_frame(command, headers, "")
-        with pytest.raises(SaidError) as caught:
-            self.frame("ERROR")
-        return str(caught.value)
 
     def consumed(self, queue: str) -> str:
         """Hear that a message of that queue was consumed: which one."""

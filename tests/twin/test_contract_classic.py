@@ -221,42 +221,12 @@ def test_no_listing_shows_what_is_acknowledged_in_an_open_transaction(pair: Clas
         assert first.headers["message-id"] in pair.ids("london")
 
 
-def test_a_transaction_is_done_when_it_is_committed(pair: ClassicSubject) -> None:
-    def depths() -> list[int]:
-        return [pair.depth("london", name) for name in (IN, OUT)]
-
-    with pair.client("london") as client:
-        client.send(IN, "first")
-        client.subscribe(IN)
-        first = client.message()
-        for name in ("t", "u"):
-            client.confirmed("BEGIN", transaction=name)
-            client.send(OUT, transaction=name)
-        client.ack(first, transaction="t")
-        assert depths() == [1, 0]
-        client.confirmed("COMMIT", transaction="t")
-        assert depths() == [0, 1]
-        client.confirmed("ABORT", transaction="u")
-        assert depths() == [0, 1]
-
-
-def test_what_a_client_does_wrong_it_is_told(pair: ClassicSubject) -> None:
-    with pair.client("london") as client:
-        assert "Unexpected ACK received" in client.complaint("ACK", id="nonsense")
-        assert "Invalid transaction id: nope" in client.complaint("COMMIT", transaction="nope")
-        assert "No subscription matched" in client.complaint("UNSUBSCRIBE", id="nope")
-        assert "a = " in client.complaint("SUBSCRIBE", id="b", destination=f"/queue/{IN}", selector="a = (")
-        client.send(IN)  # and may go on
-        assert "Unknown STOMP action: FOO" in client.complaint("FOO")
-        with pytest.raises(ConnectionLost):
-            client.frame("GOODBYE")
-
-
 @pytest.mark.parametrize(("ack", "held"), [("auto", 0), ("client-individual", 3)])
 def test_browsing_takes_nothing_and_has_an_end(pair: ClassicSubject, ack: str, held: int) -> None:
     def counts() -> list[int]:
-        told = pair.shows("london", "QueueSize", "InFlightCount", "ConsumerCount", "DequeueCount")
-        return [*told.values()]
+        names = ("QueueSize", "InFlightCount", "ConsumerCount", "DequeueCount")
+        told = pair.shows("london", *names)
+        return [told[name] for name in names]
 
     ids = pair.send(3)
     with pair.client("london") as client:

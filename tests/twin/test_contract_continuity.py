@@ -22,6 +22,8 @@ DESTROY = f"destroyQueue({TEXT},boolean)"
 REMOVE = f"removeMessages({TEXT})"
 STAGED, SHIPPED, COMMANDS = f"{IN}.in.mirror", f"{IN}.out.mirror", "continuity.cmd.out"
 
+SPOKEN = frozenset({"CORE", "AMQP", "STOMP", "OPENWIRE", "MQTT"})
+
 
 def failed(kind: str, text: str, status: int) -> dict[str, Any]:
     return {"error_type": kind, "error": f"{kind} : {text}", "status": status}
@@ -34,7 +36,7 @@ def test_the_whole_look_of_the_product_reads_the_same_things(pair: PluginSubject
         assert (view.version, view.link.attached, view.prepared) == ("2.11.0", True, ())
         assert view.role.value == ("serving" if view is london else "standby")
         assert {door.name: door.protocols for door in view.acceptors if door.port is not None} == {
-            "clients": frozenset({"CORE", "AMQP", "STOMP"}),
+            "clients": SPOKEN,
             "mirror": frozenset({"CORE", "AMQP"}),
         }
         assert [door.name for door in view.link.doors] == ["mirror"]

@@ -32,6 +32,8 @@ STOP, START = (f"{verb}BrokerConnection({TEXT})" for verb in ("stop", "start"))
 RELOAD = "reloadConfigurationFile()"
 MATCHING = f"removeMessages({TEXT})"
 
+SPOKEN = frozenset({"CORE", "AMQP", "STOMP", "OPENWIRE", "MQTT"})
+
 
 def failed(kind: str, text: str, status: int) -> dict[str, Any]:
     return {"error_type": kind, "error": f"{kind} : {text}", "status": status}
@@ -46,7 +48,7 @@ def test_the_whole_look_of_the_product_reads_the_same_things(subject: Subject) -
         assert (view.version, view.link.attached, view.prepared, view.lock_coordinators) == ("2.56.0", True, (), ())
         assert view.role.value == ("serving" if view is london else "standby")
         assert {door.name: (door.protocols, door.opens_at_boot) for door in view.acceptors} == {
-            "clients": (frozenset({"CORE", "AMQP", "STOMP"}), False),
+            "clients": (SPOKEN, False),
             "mirror": (frozenset({"AMQP"}), True),
         }
         links = [(link.name, link.started, link.connected, link.protocol) for link in view.links]
