@@ -4,7 +4,7 @@ the figures on it: no bound is below what any reading shows, and every command s
 import itertools
 import re
 import shlex
-from contextlib import closing
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -12,29 +12,23 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.agents.monitor import Monitor
 from dr_ctl.application import health
 from dr_ctl.cli.app import run
-from dr_ctl.core.clock import SystemClock, stamp
-from dr_ctl.core.patience import Patience
+from dr_ctl.core.clock import stamp
 from dr_ctl.core.system import system
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
-from dr_ctl.settings.loader import load
-from dr_ctl.topologies import registry
 from dr_ctl_lab.played import PlayedTwin
-from dr_ctl_lab.twin.messages import Message
 from dr_ctl_lab.twin.site import PAIR
 from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.documents import no_none
 from tests.patience import impatient, time_now
-from tests.twin.matrix import ACCEPTED, done, put, serving
+from tests.twin.matrix import ACCEPTED, done, serving
 from tests.twin.subject import until
 
 README = Path(__file__).parents[2] / "README.md"
 COMMAND, NUMBER = re.compile(r"`dr-ctl ([^`]+)`"), re.compile(r"\d+(?:\.\d+)?")
-LOST, DUPLICATES = 30, 40
 DISASTER = ("plan", "failover", "--to", "paris", "--as-if-lost", "london")
 
 
@@ -54,32 +48,24 @@ class Screen:
         return next(line for line in under if line.startswith("      -> "))
 
 
-@dataclass
-class Person:
-    """Somebody at a terminal who knows `--help` and nothing else."""
-
-    twin: PlayedTwin
-    capture: pytest.CaptureFixture[str]
-
-    def types(self, words: str) -> Screen:
-        self.capture.readouterr()
-        code = run(shlex.split(words), time_now())
-        told = self.capture.readouterr()
-        no_none(told.out + told.err)
-        return Screen(code, told.out, told.err)
+Person = Callable[[str], Screen]
 
 
 @pytest.fixture
-def person(
-    twin: PlayedTwin, dr_ctl: Command, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Person:
+def types(dr_ctl: Command, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Person:
+    """Somebody at a terminal who knows `--help` and nothing else."""
+    del dr_ctl  # it has set the scene
     monkeypatch.setenv("NO_COLOR", "1")
     impatient(monkeypatch, rates_s=0.05)
-    return Person(twin, capsys)
 
+    def typed(words: str) -> Screen:
+        capsys.readouterr()
+        code = run(shlex.split(words), time_now())
+        told = capsys.readouterr()
+        no_none(told.out + told.err)
+        return Screen(code, told.out, told.err)
 
-def history(twin: PlayedTwin) -> Path:
-    return Path(twin.settings_path).parent / "history"
+    return typed
 
 
 def recorded(twin: PlayedTwin, role: str, *, ago_s: float) -> datetime:
@@ -94,20 +80,20 @@ def recorded(twin: PlayedTwin, role: str, *, ago_s: float) -> datetime:
         for queue in ("orders.in", "orders.out"):
             held = {"added": added // 2, "removed": added // 2, "acked": added // 2}
             rows.append(Row(site="london", kind="queue", name=queue, **held, **more))
-    write(rows, history(twin))
+    write(rows, twin.settings_path.parent / "history")
     return last
 
 
-def test_london_is_killed_and_a_limit_was_given(person: Person) -> None:
+def test_london_is_killed_and_a_limit_was_given(twin: PlayedTwin, types: Person) -> None:
     accepting = "failover --to paris --yes --accept-loss 100 --accept-duplicates 100000"
-    last = recorded(person.twin, "serving", ago_s=240)
-    person.twin.kill("london")
+    last = recorded(twin, "serving", ago_s=240)
+    twin.kill("london")
 
-    first = person.types("status")
-    asked = person.types(COMMAND.findall(first.remedy("DR-ROLE-016"))[0])
-    agreed = person.types(accepting)
+    first = types("status")
+    asked = types(COMMAND.findall(first.remedy("DR-ROLE-016"))[0])
+    agreed = types(accepting)
     moment = stamp(last + timedelta(seconds=1))
-    ended = person.types(f"{accepting} --silent-since {moment} --reason 'the pager'")
+    ended = types(f"{accepting} --silent-since {moment} --reason 'the pager'")
 
     assert f"nobody is served; london was last seen to serve at {stamp(last)}" in first.out
     assert re.search(r"It is refused without .*--accept-loss \d+.*likely \d+, at most \d+", first.remedy("DR-ROLE-016"))
@@ -115,33 +101,33 @@ def test_london_is_killed_and_a_limit_was_given(person: Person) -> None:
     assert "Whoever owns that limit decides" in asked.remedy("DR-LOSS-001")
     assert "With 100 accepted london must have ended by" in agreed.remedy("DR-LOSS-001")
     assert "--silent-since T --reason TEXT" in agreed.remedy("DR-LOSS-001")
-    assert (ended.code, serving(person.twin)) == (0, ("paris",)), ended.out
+    assert (ended.code, serving(twin)) == (0, ("paris",)), ended.out
     assert "Second copy: none until london is taken in again" in ended.out
 
 
 def test_what_was_sick_a_moment_ago_is_refused_as_sick_and_a_word_on_it_is_told_back(
-    person: Person, monkeypatch: pytest.MonkeyPatch
+    twin: PlayedTwin, types: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    last = recorded(person.twin, "sick", ago_s=10)
-    settings, port = Path(person.twin.settings_path), person.twin.host("london").broker.console_port
+    last = recorded(twin, "sick", ago_s=10)
+    settings, port = Path(twin.settings_path), twin.host("london").broker.console_port
     away = settings.with_name("away.yaml")  # what stands there is no management: nothing is known of the site
     away.write_text(settings.read_text(encoding="utf-8").replace(f":{port}/console/jolokia", f":{port}/"), "utf-8")
     monkeypatch.setenv("DR_CTL_CONFIG", str(away))
-    person.twin.cut()
-    until(lambda: not any(person.twin.host(site).broker.attached for site in person.twin.sites))
+    twin.cut()
+    until(lambda: not any(twin.host(site).broker.attached for site in twin.sites))
 
-    asked = person.types("failover --to paris --dry-run")
+    asked = types("failover --to paris --dry-run")
     powered_off = "--presume-down london --reason 'powered off' --accept-loss 5000 --accept-duplicates 100000"
-    ended = person.types(f"failover --to paris --yes {powered_off}")
+    ended = types(f"failover --to paris --yes {powered_off}")
 
     assert asked.code == 12
     assert f"; it was sick, and so alive, at {stamp(last)}" in asked.out
     assert "End that process for certain, or cut its host off; only then:" in asked.remedy("DR-ALIVE-002")
-    assert (ended.code, serving(person.twin)[-1]) == (0, "paris")
+    assert (ended.code, serving(twin)[-1]) == (0, "paris")
     assert f"london was sick, and so alive, at {stamp(last)}: that it serves nobody now rests on your word" in ended.out
 
 
-def test_each_line_of_the_picture_in_the_readme_is_printed_in_that_order(person: Person) -> None:
+def test_each_line_of_the_picture_in_the_readme_is_printed_in_that_order(twin: PlayedTwin, types: Person) -> None:
     """Whatever the figures, and the space that sets lines apart."""
     shown = README.read_text("utf-8").partition("```text\n")[2].partition("```")[0]
     commands = [part.splitlines() for part in shown.split("$ dr-ctl ")[1:]]
@@ -151,7 +137,7 @@ def test_each_line_of_the_picture_in_the_readme_is_printed_in_that_order(person:
 
     assert len(commands) == 3
     for words, *lines in commands:
-        ended = person.types(words)
+        ended = types(words)
         printed = iter([plain(line) for line in (ended.err + ended.out).splitlines()])
 
         assert ended.code == 0, words
@@ -177,25 +163,6 @@ def test_a_debt_is_a_warning_and_a_forgotten_one_is_critical(
 # what the outflow says of a loss, and what a reading of both sites shows
 
 
-def watched(twin: PlayedTwin) -> None:
-    clock, installation = SystemClock(), load(Path(twin.settings_path))
-    with (
-        closing(registry.opened(installation, clock, Patience(), installation.file.parent)) as topology,
-        closing(Monitor(installation, topology, clock, every_s=1)) as monitor,
-    ):
-        for _ in range(5):
-            monitor.sample()
-
-
-def alone(twin: PlayedTwin, site: str, queue: str, count: int) -> None:
-    """Messages that the link does not bring to the other site, as where a filter keeps them back."""
-    broker = twin.host(site).broker
-    with twin.still():
-        for _ in range(count):
-            message = Message(broker.next_number(), queue, b"", text=True, headers={}, timestamp_ms=broker.now_ms())
-            broker.queue(queue).add(message)
-
-
 def test_every_command_has_one_figure_of_one_reading(twin: PlayedTwin, dr_ctl: Command) -> None:
     recorded(twin, "serving", ago_s=90)
 
@@ -210,18 +177,18 @@ def test_every_command_has_one_figure_of_one_reading(twin: PlayedTwin, dr_ctl: C
         assert "may be lost" not in each["text"] or f"up to {at_most} message(s)" in each["text"]
 
 
-def test_a_lost_site_has_one_price_before_and_after(person: Person) -> None:
-    recorded(person.twin, "serving", ago_s=90)
-    person.twin.kill("london")
+def test_a_lost_site_has_one_price_before_and_after(twin: PlayedTwin, types: Person) -> None:
+    recorded(twin, "serving", ago_s=90)
+    twin.kill("london")
     accepting = "--accept-loss 2000 --accept-duplicates 100000"
     price = (
         r"likely \d+, at most 1[01]\d\d message\(s\) may be lost, the oldest of them up to 1 min 3\d s old, "
         r"likely \d+, at most 1[01]\d\d duplicate"
     )
 
-    refused = person.types("failover --to paris --yes")
+    refused = types("failover --to paris --yes")
     screens = [
-        person.types(f"{words} {accepting}")
+        types(f"{words} {accepting}")
         for words in ("failover --to paris --dry-run", "plan failover --to paris", "failover --to paris --yes")
     ]
 
@@ -229,21 +196,3 @@ def test_a_lost_site_has_one_price_before_and_after(person: Person) -> None:
     assert re.search(r"DR-LOSS-001  up to 1[01]\d\d message\(s\) may be lost, the objectives allow 0; ", refused.out)
     for screen in screens:
         assert (screen.code, len(re.findall(price, screen.out))) == (0, 1), screen.out
-
-
-def test_without_a_link_status_says_since_when_and_shows_no_old_estimate(person: Person) -> None:
-    twin = person.twin
-    twin.cut("london")
-    until(lambda: not twin.host("london").broker.attached)
-    put(twin, "london", "orders.in", 12)
-    last = system().now() - timedelta(minutes=11)
-    more: dict[str, Any] = {"pair": PAIR, "start": "1", "added": 0, "removed": 0, "depth": 0, "link": True}
-    write([Row(site="london", ts=last, kind="mixed", name="*", **more)], history(twin))
-    watched(twin)
-
-    lines = person.types("status").out.splitlines()
-
-    [headline] = [line for line in lines if line.startswith("nothing has reached paris")]
-    assert headline.startswith(f"nothing has reached paris since {stamp(last)}; if london died now: ")
-    assert "12 message(s) may be lost" in headline
-    assert not [line for line in lines if line.startswith(("if london died", "estimate of"))]
