@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
-import yaml
 from prometheus_client import generate_latest
 
 from dr_ctl.agents.exposing import Board, registry_of
@@ -17,7 +16,7 @@ from tests.conftest import Command
 from tests.monitoring import tool
 from tests.patience import time_now
 from tests.twin.conftest import LATER
-from tests.twin.matrix import ACCEPTED, done
+from tests.twin.matrix import ACCEPTED, done, edited
 
 Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 Shows = Callable[[], Series]
@@ -95,9 +94,8 @@ def test_what_nobody_has_read_is_not_a_number(shows: Shows) -> None:
 
 
 def test_a_rehearsal_and_an_objective_are_shown(twin: PlayedTwin, dr_ctl: Command, shows: Shows) -> None:
-    settings = yaml.safe_load(twin.settings_path.read_text(encoding="utf-8"))
-    settings["objectives"] = {"recovery": "30s", "loss": {"messages": 250}}
-    twin.settings_path.write_text(yaml.safe_dump(settings), encoding="utf-8")
+    with edited(twin) as told:
+        told["objectives"] = {"recovery": "30s", "loss": {"messages": 250}}
     assert dr_ctl("rehearse", "--yes").code == 0
 
     shown = shows()

@@ -14,7 +14,6 @@ from dr_ctl.topologies.common.verifier import Verifier
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.rehearsal import ANY_FIGURE
 from dr_ctl_lab.twin.kinds import BROKERSYNC, CONTINUITY, FANOUT, MIRROR
-from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.topologies.fanout import stories as fanned_out
 from tests.twin.conftest import prompt
@@ -32,15 +31,6 @@ def consume_all(twin: PlayedTwin, site: str) -> None:
             broker.remove(broker.queues[ORDERS], message)
 
 
-def typed(dr_ctl: Command, site: str, words: str) -> Ended:
-    """A command that a remedy names, with that site where the remedy leaves it open."""
-    command = words.replace("SITE", site).split()
-    if not words.startswith("failover"):
-        return dr_ctl(*command, "--yes")
-    ended = dr_ctl(*command, *ACCEPTED, "--yes")
-    return dr_ctl(*command, *ANY_FIGURE, "--yes") if ended.code == ExitCode.LOSS_REFUSED else ended
-
-
 @pytest.mark.parametrize("topology", [MIRROR, CONTINUITY])
 def test_a_site_with_copies_whose_acknowledgements_were_lost_is_not_unfenced(twin: PlayedTwin, dr_ctl: Command) -> None:
     put(twin, "london", ORDERS, 10)
@@ -53,20 +43,12 @@ def test_a_site_with_copies_whose_acknowledgements_were_lost_is_not_unfenced(twi
 
     ended = dr_ctl("unfence", "paris", "--yes")
 
-    assert (ended.code, [each["id"] for each in ended.document["findings"]]) == (10, ["DR-UNFENCE-003"]), ended.document
+    assert (ended.code, ended.ids) == (10, ["DR-UNFENCE-003"]), ended.document
     assert "paris holds messages that london has not, and none is on its way: orders.in: 3" in ended.told
     assert all(f"`dr-ctl {words}`" in ended.told for words in ("unfence london", "failover --to paris"))
     assert "--accept-duplicates" in dr_ctl("failover", "--to", "paris", "--yes").told
     done(dr_ctl("unfence", "london", "--yes"))
     assert serving(twin) == ("london",)
-
-
-def bounds_said() -> object:
-    """The bounds in the journal of the last run."""
-    journals = sorted(Path(os.environ["DR_CTL_STATE_DIR"]).glob("**/runs/*/journal.jsonl"))
-    lines = [json.loads(line) for line in journals[-1].read_text(encoding="utf-8").splitlines()]
-    [said] = [line["evidence"]["bounds"] for line in lines if "bounds" in line["evidence"]]
-    return said
 
 
 @pytest.mark.parametrize("topology", [MIRROR, BROKERSYNC])
@@ -85,7 +67,9 @@ def test_a_failover_that_is_gone_on_with_says_what_it_said_before_clients_worked
         until(lambda: dr_ctl(*failover, "--dry-run").document["data"]["bounds"]["duplicates"]["at_most"] != 0)
         figures = dr_ctl(*failover, *ACCEPTED, "--dry-run").code == ExitCode.LOSS_REFUSED
         dies(dr_ctl, *failover, *(ANY_FIGURE if figures else ACCEPTED))
-    said = bounds_said()
+    [journal] = Path(os.environ["DR_CTL_STATE_DIR"]).glob("**/runs/*/journal.jsonl")
+    lines = [json.loads(line)["evidence"] for line in journal.read_text(encoding="utf-8").splitlines()]
+    [said] = [evidence["bounds"] for evidence in lines if "bounds" in evidence]
     consume_all(twin, "paris")
     done(dr_ctl("fence", "paris", "--yes"))
     twin.heal()
@@ -146,6 +130,8 @@ def test_an_open_failover_whose_lost_site_serves_is_ended_by_the_way_that_status
     told = dr_ctl("status").document
     assert told["data"]["open_run"] is None, ended.document
     if told["debts"]:
-        done(typed(dr_ctl, "london", "failover --to SITE"))
-        done(typed(dr_ctl, "paris", "reinstate SITE"))
+        again = ("failover", "--to", "london", "--yes")
+        ended = dr_ctl(*again, *ACCEPTED)
+        done(dr_ctl(*again, *ANY_FIGURE) if ended.code == ExitCode.LOSS_REFUSED else ended)
+        done(dr_ctl("reinstate", "paris", "--yes"))
     done(dr_ctl("swapover", "--to", "paris", "--yes"))

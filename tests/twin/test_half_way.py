@@ -1,14 +1,12 @@
 """A return that ends half way, under a consumer at the serving site: what was done before is not delivered again, and
 the next return succeeds."""
 
-import json
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from dr_ctl.core.system import beside, system
 from dr_ctl.topologies.mirror.acts import reinstate
@@ -20,7 +18,7 @@ from dr_ctl_lab.twin.mirror.outflow import Event
 from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.simulated import interrupt
-from tests.twin.matrix import ACCEPTED, Died, done, put, take
+from tests.twin.matrix import ACCEPTED, Died, done, edited, put, take
 from tests.twin.subject import Client, until
 
 DONE, NEVER = 12, 3
@@ -55,10 +53,8 @@ class Half:
     """London is back, and its link stops after so many events; `stopped` is called once it does. The commands that
     follow are typed beside a consumer at Paris."""
 
-    def __init__(
-        self, twin: PlayedTwin, dr_ctl: Command, consumer: Consumer, patch: pytest.MonkeyPatch, left: int = HALF
-    ) -> None:
-        self.twin, self.dr_ctl, self.consumer, self.left = twin, dr_ctl, consumer, left
+    def __init__(self, twin: PlayedTwin, dr_ctl: Command, consumer: Consumer, patch: pytest.MonkeyPatch) -> None:
+        self.twin, self.dr_ctl, self.consumer, self.left = twin, dr_ctl, consumer, HALF
         self.stopped: Callable[[], object] = lambda: None
         apply = MirrorBroker.apply
 
@@ -102,7 +98,8 @@ class Half:
 @pytest.fixture
 def consumer(twin: PlayedTwin, dr_ctl: Command) -> Iterator[Consumer]:
     """London was lost with messages that it had done and some that it had not; Paris serves."""
-    drains(twin, stall="1500ms")
+    with edited(twin) as told:
+        told.setdefault("drain", {})["stall"] = "1500ms"
     twin.cut("london")
     until(lambda: not twin.host("london").broker.attached)
     put(twin, "london", "orders.in", DONE + NEVER)
@@ -119,12 +116,6 @@ def consumer(twin: PlayedTwin, dr_ctl: Command) -> Iterator[Consumer]:
 @pytest.fixture
 def half(twin: PlayedTwin, dr_ctl: Command, consumer: Consumer, monkeypatch: pytest.MonkeyPatch) -> Half:
     return Half(twin, dr_ctl, consumer, monkeypatch)
-
-
-def drains(twin: PlayedTwin, **limits: str) -> None:
-    told = yaml.safe_load(twin.settings_path.read_text(encoding="utf-8"))
-    told["drain"] = {**told.get("drain", {}), **limits}
-    twin.settings_path.write_text(json.dumps(told), encoding="utf-8")
 
 
 def stalls(half: Half) -> tuple[Ended, int]:

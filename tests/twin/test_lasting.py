@@ -1,10 +1,8 @@
 """A fence that outlasts a restart: the clients' role is kept out, and let in wherever the site serves again."""
 
-import json
 from typing import Any
 
 import pytest
-import yaml
 
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Outcome
@@ -13,15 +11,9 @@ from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.faults import Fault, FaultKind, When
 from dr_ctl_lab.twin.host import APP
 from tests.conftest import Command
-from tests.twin.matrix import ACCEPTED, at_calls, done, serving
+from tests.twin.matrix import ACCEPTED, at_calls, done, edited, kept, serving
 
 TO_LONDON = ("swapover", "--to", "london", "--yes")
-
-
-def kept(twin: PlayedTwin, site: str) -> dict[str, dict[str, frozenset[str]]]:
-    """What management has set at a site, by match: the roles that may do something, and what."""
-    security = twin.host(site).broker.security
-    return {match: {role: may for role, may in grants.items() if may} for match, grants in security.kept.items()}
 
 
 def works(twin: PlayedTwin, site: str) -> bool:
@@ -86,15 +78,13 @@ def test_rights_that_somebody_gives_once_the_gate_holds_are_not_taken_away(
 def test_what_management_gave_is_given_back_where_the_file_gives_clients_nothing(
     twin: PlayedTwin, dr_ctl: Command
 ) -> None:
-    told = yaml.safe_load(twin.settings_path.read_text(encoding="utf-8"))
-    for site, part in told["sites"].items():
-        part["brokers"][0]["lasting_fence"] = {"roles": ["apps"], "matches": ["orders.#"]}
-        with twin.still():
+    with edited(twin) as told, twin.still():
+        for site, part in told["sites"].items():
+            part["brokers"][0]["lasting_fence"] = {"roles": ["apps"], "matches": ["orders.#"]}
             security = twin.host(site).broker.security
             security._file = {"#": {role: may for role, may in security._file["#"].items() if role != "apps"}}
             security.add("orders.#", "amq,apps", "amq,apps", *["amq"] * 10)
             security.reload()
-    twin.settings_path.write_text(json.dumps(told), encoding="utf-8")
     given = kept(twin, "paris")
     done(dr_ctl("fence", "paris", "--yes"))
 

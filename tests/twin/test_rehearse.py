@@ -48,8 +48,8 @@ def test_messages_of_its_own_go_the_whole_path(
         impatient(monkeypatch, canary_s=1.0)
     put(twin, "london", "orders.in", 5)
     there = "paris/orders.in"  # wherever the link keeps them
-    until(lambda: topology == SHARED_STORE or sum(map(len, (
-        lying for name, lying in business(twin).items() if name.startswith(there)))) == 5)  # fmt: skip
+    if topology != SHARED_STORE:
+        until(lambda: sum(len(lying) for name, lying in business(twin).items() if name.startswith(there)) == 5)
     before = business(twin)
 
     ended = dr_ctl("rehearse", "--yes")

@@ -1,17 +1,15 @@
 """Every remedy that is a command is run in the situation that prints it: it parses, makes nothing worse, and the next
 look has no new error."""
 
-import json
 import re
 import shlex
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from dr_ctl.engine.runbook import files, shipped
 from dr_ctl_lab.played import PlayedTwin
@@ -21,22 +19,20 @@ from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.patience import impatient
 from tests.twin.conftest import prompt
-from tests.twin.matrix import ACCEPTED, OPERATIONS, Death, Died, lose, lose_and_return, nothing, quick, serving
+from tests.twin.matrix import ACCEPTED, OPERATIONS, Death, Died, edited, lose, lose_and_return, nothing, quick, serving
 from tests.twin.subject import until
 
 SITES = ("london", "paris")
 COMMAND = re.compile(r"`dr-ctl ([^`]+)`")
 # Words that stand for what only a person can say.
 WORDS = {"TEXT": "because", "T": "1m", "N": "unknown"}
+OF_A_SITE = (
+    *(f"{word} --to" for word in ("validate", "verify", "swapover", "failover", "failback", "drain")),
+    *("reinstate", "fence", "activate", "unfence", "quiesce"),
+)
 LOOKS = (
     *("status", "validate", "failover --to paris --presume-down london --reason gone", "resume", "abort", "escalate"),
-    *(
-        f"{words} {site}"
-        for words in ("validate --to", "verify --to", "swapover --to", "failover --to")
-        for site in SITES
-    ),
-    *(f"{words} {site}" for words in ("failback --to", "drain --to", "reinstate", "fence") for site in SITES),
-    *(f"{words} {site}" for words in ("activate", "unfence", "quiesce") for site in SITES),
+    *(f"{words} {site}" for words in OF_A_SITE for site in SITES),
 )
 Situation = Callable[[PlayedTwin, Command], object]
 
@@ -77,12 +73,9 @@ def died(operation: str, at: int) -> Situation:
 
     def situation(twin: PlayedTwin, dr_ctl: Command) -> None:
         OPERATIONS[operation].before(twin, dr_ctl)
-        with pytest.MonkeyPatch.context() as patch:
+        with pytest.MonkeyPatch.context() as patch, suppress(Died):
             Death(at, after=True).strike(patch)
-            try:
-                dr_ctl(*OPERATIONS[operation].words, "--yes")
-            except Died:
-                return
+            dr_ctl(*OPERATIONS[operation].words, "--yes")
 
     return situation
 
@@ -150,20 +143,14 @@ def hurry(stage: Any, folder: Path) -> None:
     folder.mkdir()
     for path in files(shipped()):
         (folder / path.name).write_text(path.read_text("utf-8").replace("within: 1m", "within: 1s"), encoding="utf-8")
-    told = yaml.safe_load(stage.settings_path.read_text(encoding="utf-8"))
-    stage.settings_path.write_text(json.dumps({**told, "runbooks": str(folder)}), encoding="utf-8")
+    with edited(stage) as told:
+        told["runbooks"] = str(folder)
 
 
 def remedies(ended: Ended) -> set[str]:
     """The commands that a result names, in findings and in debts."""
     rows: list[dict[str, Any]] = [*ended.document["findings"], *ended.document["debts"]]
     return {words for row in rows for words in COMMAND.findall(str(row["remedy"]))}
-
-
-def filled(words: str) -> list[list[str]]:
-    """What a person would type: words that stand for something are replaced, SITE by each site in turn."""
-    sites = SITES if "SITE" in words.split() else ("",)
-    return [[{**WORDS, "SITE": site}.get(word, word) for word in shlex.split(words)] for site in sites]
 
 
 def errors(dr_ctl: Command) -> set[str]:
@@ -192,7 +179,8 @@ def test_a_remedy_that_is_run_makes_nothing_worse(
             named |= dict.fromkeys(remedies(inside(*look.split(), *dry)), look)
     assert named or situation in ("well", "moved")
     for words, printed_by in named.items():
-        for command in filled(words):
+        for site in SITES if "SITE" in words.split() else ("",):  # words that stand for something a person replaces
+            command = [{**WORDS, "SITE": site}.get(word, word) for word in shlex.split(words)]
             with stage.twin() as twin, quick(monkeypatch):
                 helps(twin, inside, command, printed_by)
 

@@ -1,13 +1,10 @@
 """A shared store around the moment at which nobody has it: a failover that comes before who waits has taken it, a run
 that dies as soon as it was given up, a site that is not there to take it."""
 
-import json
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 from dr_ctl.core.errors import Between
 from dr_ctl.engine.goals import Goal
@@ -17,10 +14,9 @@ from dr_ctl.topologies.sharedstore.view import BrokerView
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.classic.sharedstore.broker import SharedStoreBroker
 from dr_ctl_lab.twin.kinds import SHARED_STORE
-from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.patience import impatient
-from tests.twin.matrix import ACCEPTED, at_calls, done, nothing, serving
+from tests.twin.matrix import ACCEPTED, at_calls, done, edited, nothing, serving
 from tests.twin.subject import until
 
 TOPOLOGY = SHARED_STORE
@@ -43,14 +39,6 @@ def lives_on(twin: PlayedTwin, seconds: float) -> None:
         broker.lives_on_s = seconds
 
 
-def ids(ended: Ended) -> list[str]:
-    return [each["id"] for each in ended.document["findings"]]
-
-
-def finding(ended: Ended, ident: str) -> dict[str, str]:
-    return next(each for each in ended.document["findings"] if each["id"] == ident)
-
-
 def test_a_failover_waits_until_the_store_is_taken_and_owes_a_fence_until_the_lost_site_waits(
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -62,7 +50,7 @@ def test_a_failover_waits_until_the_store_is_taken_and_owes_a_fence_until_the_lo
 
     assert serving(twin) == ("paris",)
     assert {(each["kind"], each["site"]) for each in ended.document["debts"]} == {("fence", "london")}
-    assert "DR-ROLE-008" in ids(dr_ctl("reinstate", "london", "--yes"))
+    assert "DR-ROLE-008" in dr_ctl("reinstate", "london", "--yes").ids
     twin.start("london")
     assert done(dr_ctl("reinstate", "london", "--yes")).document["debts"] == []
     assert serving(twin) == ("paris",)
@@ -74,7 +62,7 @@ def test_a_process_that_lives_on_after_its_stop_is_waited_for_and_started(twin: 
 
     there = done(dr_ctl(*SWAPOVER))
 
-    assert "DR-STORE-010" not in ids(there)
+    assert "DR-STORE-010" not in there.ids
     assert all(each.running for each in twin.brokers(SharedStoreBroker))
     assert there.document["data"]["outage_s"] < 3.0
     done(dr_ctl(*BACK))
@@ -90,8 +78,8 @@ def test_a_process_that_is_not_seen_to_end_is_said_and_no_move_goes_back_to_it(
 
     there, back = dr_ctl(*SWAPOVER), dr_ctl(*BACK)
 
-    assert (there.code, "DR-STORE-010" in ids(there)) == (0, True)
-    assert (back.code, "DR-STORE-004" in ids(back), serving(twin)) == (10, True, ("paris",))
+    assert (there.code, "DR-STORE-010" in there.ids) == (0, True)
+    assert (back.code, "DR-STORE-004" in back.ids, serving(twin)) == (10, True, ("paris",))
 
 
 def test_a_target_whose_process_ends_between_the_check_and_the_handover_gets_no_store(
@@ -111,10 +99,9 @@ def test_a_store_that_nobody_takes_ends_with_a_command_that_helps(
 ) -> None:
     """No command of the settings starts a broker."""
     impatient(monkeypatch, activate_s=0.2, store_starts_s=0.2, store_ends_s=0.2)
-    document: dict[str, Any] = yaml.safe_load(twin.settings_path.read_text())
-    for site in document["sites"].values():
-        del site["brokers"][0]["process"]["start"]
-    twin.settings_path.write_text(json.dumps(document))
+    with edited(twin) as told:
+        for site in told["sites"].values():
+            del site["brokers"][0]["process"]["start"]
     slowly(twin)
     with monkeypatch.context() as patch:
         at_calls(patch, Goal.HAND_OVER, lambda: twin.kill("paris"))
@@ -122,9 +109,9 @@ def test_a_store_that_nobody_takes_ends_with_a_command_that_helps(
     shown = dr_ctl("status")
 
     assert (stranded.code, serving(twin)) == (23, ()), stranded.document
-    assert "unfence" not in finding(stranded, "DR-RUN-001")["remedy"]
-    assert (shown.code, ids(shown)) == (22, ["DR-STORE-012"])
-    assert "start broker paris on its host" in finding(shown, "DR-STORE-012")["remedy"]
+    assert "unfence" not in stranded.rows("DR-RUN-001")[0]["remedy"]
+    assert (shown.code, shown.ids) == (22, ["DR-STORE-012"])
+    assert "start broker paris on its host" in shown.rows("DR-STORE-012")[0]["remedy"]
     twin.start("paris")
     until(lambda: serving(twin) == ("paris",))
     assert done(dr_ctl("status")).document["data"]["pairs"][0]["serving"] == "paris"
@@ -139,9 +126,9 @@ def test_two_dead_processes_are_no_answer_and_the_command_that_is_named_starts_o
         twin.kill(site)
 
     shown = dr_ctl("status")
-    told = finding(shown, "DR-STORE-012")
+    told = shown.rows("DR-STORE-012")[0]
 
-    assert (shown.code, ids(shown)) == (22, ["DR-STORE-012"])
+    assert (shown.code, shown.ids) == (22, ["DR-STORE-012"])
     assert told["text"].count("its process does not run") == 2
     subprocess.run(["/bin/sh", "-c", told["remedy"].split("`")[1]], check=True, timeout=30)
     until(lambda: serving(twin) == ("london",))
@@ -162,7 +149,7 @@ def test_while_a_broker_takes_the_store_nobody_is_told_to_fail_over(
 
     shown = dr_ctl("status")
 
-    assert finding(shown, "DR-SITE-001")["remedy"] == "Look again in a moment."
+    assert shown.rows("DR-SITE-001")[0]["remedy"] == "Look again in a moment."
     assert "failover" not in shown.told
 
 
