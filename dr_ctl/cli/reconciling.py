@@ -9,9 +9,8 @@ from dr_ctl.cli.session import Session
 from dr_ctl.core.model import ExitCode, Finding
 from dr_ctl.core.printable import page
 from dr_ctl.core.system import system
-from dr_ctl.rpo.ledgers.reconcile import Reconciled
+from dr_ctl.rpo.ledgers.reconcile import KINDS, Reconciled
 from dr_ctl.rpo.ledgers.reconcile import reconcile as make
-from dr_ctl.rpo.ledgers.transforms import KINDS
 from dr_ctl.settings.model import SparkSettings
 
 

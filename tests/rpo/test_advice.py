@@ -1,5 +1,6 @@
 """What an estimate says beside its figures: where most comes from, what would shorten it, and that a site is away."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -7,14 +8,18 @@ from typing import Any
 from unittest.mock import ANY
 
 import pytest
+from jsonschema import Draft202012Validator
+from pydantic import TypeAdapter
 
 from dr_ctl.application import at_stake
+from dr_ctl.application.documents.estimates import EstimateData
 from dr_ctl.cli.estimate_table import estimate_table
 from dr_ctl.rpo.estimate.estimate import estimate
 from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.estimate.result import Estimate, LossClass, LossLimit, Objectives, Outage, QueueShare
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
+from tests.documents import closed
 from tests.rpo import by_hand
 from tests.rpo.fifo import at
 from tests.rpo.files import FixedClock
@@ -121,6 +126,8 @@ def test_a_site_that_is_away_is_told_with_when_it_served_last(
 
     told = None if outage is None else Outage(at(END_S - 10), outage[0], at(outage[1]))
     assert found.outage == told
+    shape = Draft202012Validator(closed(TypeAdapter(EstimateData).json_schema()))
+    assert [*shape.iter_errors(json.loads(json.dumps(found.as_json())))] == []
     expected = "" if outage is None else (
         "as of 2026-03-01T13:59:50.000Z, before the outage of london; not the price of a failover now"
     )  # fmt: skip

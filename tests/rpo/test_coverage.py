@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from dr_ctl.rpo.core.columns import NA
-from dr_ctl.rpo.core.histogram import Histogram, covered_blocks
-from dr_ctl.rpo.core.intervals import interval
+from dr_ctl.rpo.core.histogram import Histogram, covered_blocks, interval
 from dr_ctl.rpo.core.scope import BLOCKS
 from dr_ctl.rpo.core.steps import Steps
 from dr_ctl.rpo.history.files import write

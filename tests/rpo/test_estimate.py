@@ -55,6 +55,7 @@ def test_an_estimate_from_files_to_verdict(tmp_path: Path) -> None:
 
     data = answer.as_json()
     assert (data["site"], data["read_at"], data["stale_s"]) == ("01", "2026-03-01T12:02:00.000Z", 0.0)
+    assert [data["total"][f"{each}_risk"] for each in ("loss", "duplicate")] == [60, None]
     assert data["window"] == {
         "from": "2026-03-01T12:00:00.000Z",
         "to": "2026-03-01T12:02:00.000Z",

@@ -19,8 +19,7 @@ from dr_ctl.core.errors import UsageError
 from dr_ctl.rpo.ledgers import exports
 from dr_ctl.rpo.ledgers.exports import SCHEMA
 from dr_ctl.rpo.ledgers.files import first_bad, ledgers
-from dr_ctl.rpo.ledgers.reconcile import Reconciled, reconcile_in
-from dr_ctl.rpo.ledgers.transforms import KINDS
+from dr_ctl.rpo.ledgers.reconcile import KINDS, Reconciled, reconcile_in
 
 BEGIN = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -374,7 +373,7 @@ def test_moments_may_be_words_or_times_and_not_both_in_one_ledger(spark: Any, tm
 
 @pytest.mark.spark
 def test_the_plan_has_no_python_and_moves_each_message_once(spark: Any, tmp_path: Path) -> None:
-    from dr_ctl.rpo.ledgers import transforms as r  # noqa: PLC0415 - the fast tests do without Spark
+    from dr_ctl.rpo.ledgers import reconcile as r  # noqa: PLC0415 - the fast tests do without Spark
 
     told = as_parquet(events("m1 sent 0"), tmp_path / "l.parquet")
     newest = [r.Snapshot("london", 0, 5, 5)]

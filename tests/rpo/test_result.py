@@ -18,13 +18,9 @@ from dr_ctl.rpo.estimate import request
 from dr_ctl.rpo.estimate.estimate import estimate
 from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.estimate.result import (
-    ClassEstimate,
     Estimate,
     EstimateAnswer,
-    FlowEstimate,
     LossLimit,
-    Outage,
-    QueueShare,
     SeenWindow,
     Verdict,
     verdict_of,
@@ -35,8 +31,6 @@ from dr_ctl.settings.model import Place
 from tests.rpo.files import newest_first, usable_files
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
-UNLIKELY = dict.fromkeys(("now", "p50", "p95", "p99", "max"))
-UNKNOWN_QUANTITY = {**UNLIKELY, "ci95": dict.fromkeys(("p50", "p95", "p99")), "likely": UNLIKELY}
 
 
 def figures(loss: int | None = 0, age_s: float | None = 0.0) -> Figures:
@@ -93,52 +87,6 @@ def test_one_missed_class_is_enough() -> None:
     assert Verdict.worst([Verdict.MET, Verdict.MISSED, Verdict.UNKNOWN]) is Verdict.MISSED
     assert Verdict.worst([Verdict.MET, Verdict.UNKNOWN]) is Verdict.UNKNOWN
     assert Verdict.worst([]) is Verdict.MET
-
-
-def test_the_document_has_the_shape_that_scripts_rely_on() -> None:
-    some = Figures(
-        Quantity(now=1, p50=2, p95=3, p99=4, max=5, ci95={"p50": None, "p95": None, "p99": (3, 6)}),
-        Quantity(),
-        Quantity(),
-        Quantity(),
-        Horizon(300),
-    )
-    given = Estimate(
-        site="london",
-        read_at=NOON,
-        stale_s=1.5,
-        window=SeenWindow(NOON, NOON, 7, 60.0),
-        verdict=None,
-        total=some,
-        flows=(FlowEstimate("london", "orders-1", "*", some),),
-        classes=(ClassEstimate(("audit.#",), Verdict.MET, some),),
-        queues=(QueueShare("orders-1", "audit.a", 0.75, 4),),
-        advice=("Look.",),
-        outage=Outage(NOON, "down", NOON),
-    )
-
-    ends = {"p50": None, "p95": None, "p99": [3, 6]}
-    shape = {
-        "loss": {"now": 1, "p50": 2, "p95": 3, "p99": 4, "max": 5, "ci95": ends, "likely": UNLIKELY},
-        **dict.fromkeys(("age_s", "duplicates", "drain_s"), UNKNOWN_QUANTITY),
-        "horizon": {"seconds": 300, "loss": UNKNOWN_QUANTITY, "age_s": UNKNOWN_QUANTITY},
-        "loss_risk": 1,
-        **dict.fromkeys(("unexplained", "duplicate_risk", "recovery_point_s", "recovery_time_s")),
-    }
-    noon = "2026-03-01T12:00:00.000Z"
-    assert json.loads(json.dumps(EstimateAnswer(given).as_json())) == {
-        "site": "london",
-        "read_at": noon,
-        "stale_s": 1.5,
-        "window": {"from": noon, "to": noon, "samples": 7, "covered_s": 60.0},
-        "verdict": None,
-        "total": shape,
-        "flows": [{"from": "london", "pair": "orders-1", "name": "*", **shape}],
-        "classes": [{"queues": ["audit.#"], "verdict": "met", **shape}],
-        "queues": [{"pair": "orders-1", "name": "audit.a", "share": 0.75, "most": 4}],
-        "advice": ["Look."],
-        "outage": {"last_served": noon, "role": "down", "seen_at": noon},
-    }
 
 
 def test_without_history_the_verdict_is_unknown_and_spark_is_not_started(

@@ -20,7 +20,8 @@ from dr_ctl.rpo.bounds.bounds import Bounds, bounds
 from dr_ctl.rpo.estimate.estimate import Make, estimate
 from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.estimate.stored import stored
-from dr_ctl.rpo.history import marks, sources, store
+from dr_ctl.rpo.history import sources, store
+from dr_ctl.rpo.history import upkeep as keeping
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.last_seen import last_seen, newest_look
 from dr_ctl.rpo.history.roles import spells
@@ -336,7 +337,7 @@ def test_a_file_that_breaks_off_leaves_the_one_of_before_in_s3(s3: Place) -> Non
 def on(host: str, place: Place, monkeypatch: pytest.MonkeyPatch) -> Upkeep:
     """The monitor's part of another machine."""
     with monkeypatch.context() as there:
-        there.setattr(marks.socket, "gethostname", lambda: host)
+        there.setattr(keeping.socket, "gethostname", lambda: host)
         return Upkeep(Place(place.where, place.near.with_name(host)), keep_s=1e9)
 
 
@@ -363,7 +364,7 @@ def test_of_two_monitors_that_begin_at_once_one_brings_its_looks(
     both = [on(host, place, monkeypatch) for host in ("one", "two")]
     for host, each in zip(("one", "two"), both, strict=True):
         write(rows[:30], place.near.with_name(host))
-        marks.renew(Store.of(place.where), each._mark)
+        keeping.renew(Store.of(place.where), each._mark)
 
     brought = [each.step(NOW) for each in both]
 

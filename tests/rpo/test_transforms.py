@@ -16,12 +16,10 @@ import pytest
 from dr_ctl.rpo.core.changes import LEAST_MOMENTS, Changes
 from dr_ctl.rpo.core.columns import NA, Ints
 from dr_ctl.rpo.core.fold import Silence, fold
-from dr_ctl.rpo.core.histogram import Histogram, bucket_of, weighted_quantile
-from dr_ctl.rpo.core.intervals import LEAST_BLOCKS, between, interval, quantity
-from dr_ctl.rpo.core.now import Now
+from dr_ctl.rpo.core.histogram import LEAST_BLOCKS, Histogram, between, bucket_of, interval, quantity, weighted_quantile
 from dr_ctl.rpo.core.rates import drain_ms
 from dr_ctl.rpo.core.scope import ahead
-from dr_ctl.rpo.core.steps import METRICS, Course, Figures, Steps
+from dr_ctl.rpo.core.steps import METRICS, Course, Figures, Now, Steps
 from dr_ctl.rpo.core.verdict import t_value
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row

@@ -13,8 +13,7 @@ import numpy as np
 from dr_ctl.rpo.bounds.looks import Counts, Looks
 from dr_ctl.rpo.bounds.stretch import LONGEST_US, Counters, Stretches
 from dr_ctl.rpo.core.columns import NA, Flags, Floats, Ints
-from dr_ctl.rpo.history.newest import US
-from dr_ctl.rpo.history.stamps import gaps, longest_us, usual_us
+from dr_ctl.rpo.history.newest import US, gaps, longest_us, usual_us
 
 WANDERS: Final = 1.5
 SHOWN_US: Final = 10 * US

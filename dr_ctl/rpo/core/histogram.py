@@ -1,4 +1,12 @@
-"""Weighted histograms of step functions: how long a figure stayed where, in which part of the window."""
+"""Weighted histograms of step functions (how long a figure stayed where, in which part of the window), and the
+quantiles with their intervals.
+
+An interval respects autocorrelation: covered time is cut into blocks, and how much the time above a level differs
+between them says how well that share is known (batch means): as well as a number of independent answers would. At
+every level these give an interval of the share (Clopper and Pearson's); the quantile lies among the levels whose share
+may be its own. Where fewer than four independent excursions stand behind it nobody can say how much higher it may be,
+and the upper end is open.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dr_ctl.rpo.core.columns import NA, Flags, Ints
+from dr_ctl.rpo.core.quantities import PROBABILITIES, Interval, Number, Quantiles, Quantity
+from dr_ctl.rpo.core.verdict import Z, t_value
 
 EXACT_BELOW: Final = 64
 GROWTH: Final = 1.02
@@ -105,3 +115,102 @@ def weighted_quantile(values: npt.NDArray[np.generic], weights: Ints, probabilit
     order = np.argsort(values, kind="stable")
     below = np.cumsum(weights[order])
     return int(values[order][np.searchsorted(below, probability * below[-1])])
+
+
+LEAST_BLOCKS: Final = 8
+LEAST_EXCURSIONS: Final = 4
+"""A 97.5 % limit needs ln 40 = 3.7 of them."""
+SMALLEST: Final = 1e-12
+"""Blocks that are all alike tell as much as nobody could."""
+
+
+def interval(found: Histogram, probability: float) -> tuple[int, int | None] | None:
+    """The 95 % interval of a quantile, its upper end None where it is open; too few blocks give None."""
+    place = found.place_of(probability)
+    whole = found.weights.sum(axis=0) + found.unknown
+    times = whole[whole > 0].astype(float)
+    if place is None or len(times) < LEAST_BLOCKS:
+        return None
+    above = times - np.cumsum(found.weights[:, whole > 0], axis=0)
+    share = above.sum(axis=1) / times.sum()
+    spread = _spread(above - share[:, None] * times) / times.sum() ** 2
+    narrow = (Z / t_value(len(times) - 1)) ** 2
+    low = high = None
+    count = 0.0
+    for level, (theta, variance) in enumerate(zip(share.tolist(), spread.tolist(), strict=True)):
+        if 0 < theta < 1:
+            count = theta * (1 - theta) / max(variance, SMALLEST) * narrow
+        least, most = between(theta, count) if count else (0.0, 1.0)
+        low = level if low is None and least <= 1 - probability else low
+        high = level if high is None and most <= 1 - probability else high
+    is_open = high is None or _excursions(share, spread, place) * narrow < LEAST_EXCURSIONS
+    tops = found.tops
+    return int(tops[min(low or 0, place)]), None if is_open or high is None else int(tops[max(high, place)])
+
+
+def _spread(off: np.ndarray[tuple[int, int], np.dtype[np.float64]]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """How much blocks differ. An excursion may last beyond its block: where a block is like the one before it, the two
+    tell less than two."""
+    alike = 2 * (off[:, 1:] * off[:, :-1]).sum(axis=1)
+    count = off.shape[1]
+    spread: np.ndarray[tuple[int], np.dtype[np.float64]] = (off**2).sum(axis=1) + np.maximum(0.0, alike)
+    return spread * count / (count - 1)
+
+
+def _excursions(share: np.ndarray[tuple[int], np.dtype[np.float64]], spread: object, place: int) -> float:
+    """How many excursions above a level, one independent of the other, would tell as much; of the level below where
+    nothing lies above it."""
+    values = np.asarray(spread)
+    for level in range(place, -1, -1):
+        if share[level] > 0:
+            return float(share[level] ** 2 / values[level]) if values[level] > 0 else math.inf
+    return 0.0
+
+
+def between(share: float, count: float) -> tuple[float, float]:
+    """The 95 % interval of a share that was told by so many independent answers: Clopper and Pearson's."""
+    hits = share * count
+    least = 0.0 if hits <= 0 else _beta(hits, count - hits + 1, -Z)
+    if hits <= 0:
+        return least, 1 - 0.025 ** (1 / count)
+    return least, 1.0 if hits >= count else _beta(hits + 1, count - hits, Z)
+
+
+def _beta(a: float, b: float, z: float) -> float:
+    """The quantile of a beta distribution, by Paulson's approximation; `z` is that of the normal one."""
+    one, other = 1 / (9 * a), 1 / (9 * b)
+    root = math.sqrt(max(0.0, (1 - one) ** 2 * other + (1 - other) ** 2 * one - one * other * z**2))
+    ratio = max(0.0, ((1 - one) * (1 - other) + z * root) / ((1 - other) ** 2 - other * z**2)) ** 3
+    return a * ratio / (b + a * ratio)
+
+
+def quantity(now: int | None, bound: Histogram, likely_now: int | None, likely: Histogram, per: float) -> Quantity:
+    """Put together a figure, in the unit that people read: `per` of the histogram's own make one. What is likely is no
+    more than the bound: a quantile is the largest that was seen in its bucket, and of the two either may be larger."""
+    at_most = {"now": scaled(now, per), "max": scaled(bound.max, per), **_quantiles(bound, per)}
+    likely_ones = {"now": scaled(likely_now, per), "max": scaled(likely.max, per), **_quantiles(likely, per)}
+    return Quantity(
+        ci95={name: _interval(interval(bound, p), per) for name, p in PROBABILITIES.items()},
+        likely=Quantiles(**{name: _least(each, at_most[name]) for name, each in likely_ones.items()}),
+        **at_most,
+    )
+
+
+def _least(likely: Number | None, at_most: Number | None) -> Number | None:
+    return likely if likely is None or at_most is None else min(likely, at_most)
+
+
+def _quantiles(found: Histogram, per: float) -> dict[str, Number | None]:
+    return {name: scaled(found.quantile(p), per) for name, p in PROBABILITIES.items()}
+
+
+def scaled(value: Number | None, per: float) -> Number | None:
+    return value if value is None or per == 1.0 else round(value / per, 3)
+
+
+def _interval(found: tuple[int, int | None] | None, per: float) -> Interval | None:
+    if found is None:
+        return None
+    low = scaled(found[0], per)
+    assert low is not None
+    return low, scaled(found[1], per)

@@ -18,8 +18,7 @@ import pyarrow.compute as pc
 from dr_ctl.rpo.core.calendar import DAY, HOUR, SECOND, fineness
 from dr_ctl.rpo.core.changes import Changes, level
 from dr_ctl.rpo.core.columns import NA, Flags, Floats, Ints
-from dr_ctl.rpo.core.histogram import Histogram, covered_blocks, wall_blocks, weighted_quantile
-from dr_ctl.rpo.core.intervals import quantity, scaled
+from dr_ctl.rpo.core.histogram import Histogram, covered_blocks, quantity, scaled, wall_blocks, weighted_quantile
 from dr_ctl.rpo.core.quantities import PROBABILITIES, UNITS, Figures, Horizon, Number, Quantity
 from dr_ctl.rpo.core.rates import drain_ms, rates
 from dr_ctl.rpo.core.rows import CLASS, MILLI, NUMBERS, TOTAL, UNKNOWN, VALUES

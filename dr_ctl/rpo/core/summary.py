@@ -13,11 +13,10 @@ from dr_ctl.rpo.core.columns import NA, SITE, Columns, Ints
 from dr_ctl.rpo.core.cut import Outflows
 from dr_ctl.rpo.core.fold import Silence, fold
 from dr_ctl.rpo.core.histogram import bucket_of
-from dr_ctl.rpo.core.now import Now
 from dr_ctl.rpo.core.queues import Queues
 from dr_ctl.rpo.core.rates import put_rates
 from dr_ctl.rpo.core.rows import MILLI, TOTAL, UNKNOWN, Gathered, bucket, class_name, flow_name
-from dr_ctl.rpo.core.steps import METRICS, Course, Figures, Steps
+from dr_ctl.rpo.core.steps import METRICS, Course, Figures, Now, Steps
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from dr_ctl.rpo.core.quantities import Figures, Horizon, Quantity
 from dr_ctl.rpo.core.rows import TOTAL, class_name
 from dr_ctl.rpo.core.scope import Ask, OfScope
 from dr_ctl.rpo.estimate import notes
-from dr_ctl.rpo.estimate.advice import advice, shares
+from dr_ctl.rpo.estimate.notes import advice, shares
 from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.estimate.result import (
     BINS,

@@ -5,10 +5,14 @@ crash in between, meet rows twice and count a row once. Only files with a name o
 are measured by the looks' own times, not by the machine's clock.
 """
 
+from __future__ import annotations
+
 import fcntl
+import hashlib
 import json
 import math
 import shutil
+import socket
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -23,11 +27,43 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from dr_ctl.core.errors import EnvironmentFault
-from dr_ctl.rpo.history import marks
 from dr_ctl.rpo.history.files import ADDED, NAMED, OWN, SCHEMA, TAILS, WRITTEN, begun, day_us, name_of
 from dr_ctl.rpo.history.sources import WITHIN_S, Source, in_time
 from dr_ctl.rpo.history.store import Identity, Store
 from dr_ctl.settings.model import Place
+
+LIVES_NS: Final = 150 * 1_000_000_000
+"""A monitor renews its mark each minute; after so long without that it is gone, or its machine is."""
+_BEGIN: Final = "_monitor-"
+
+
+def mark_of(place: Place) -> str:
+    """The name of this machine's mark: two monitors that write to one folder of one machine have one lock."""
+    folder = hashlib.sha256(str(place.near).encode()).hexdigest()[:8]
+    return f"{_BEGIN}{socket.gethostname()}-{folder}.json"
+
+
+def renew(store: Store, mark: str) -> None:
+    """Say that a monitor lives. Raises OSError."""
+    text = json.dumps({"host": socket.gethostname()}).encode()
+    store.write(mark, lambda sink: sink.write(text))
+
+
+def others(there: Mapping[str, Identity], mark: str) -> list[str]:
+    """The marks of other monitors that live, by what lies in the store once the own mark was renewed."""
+    if mark not in there:
+        return []
+    now_ns = there[mark].mtime_ns
+    return sorted(
+        name
+        for name, each in there.items()
+        if name.startswith(_BEGIN) and name != mark and each.mtime_ns > now_ns - LIVES_NS
+    )
+
+
+def host_of(mark: str) -> str:
+    return mark.removeprefix(_BEGIN).rpartition("-")[0]
+
 
 GROUP_ROWS: Final = 50_000
 """Rows of a joined file that are held at once, and stand together in it: those of outflows apart from those of queues,
@@ -50,7 +86,7 @@ class Upkeep:
     def __init__(self, history: Path | Place, *, keep_s: float) -> None:
         self._place = Place.at(history) if isinstance(history, Path) else history
         self._keep_days = math.ceil(keep_s / _DAY_S) + 1
-        self._mark = marks.mark_of(self._place)
+        self._mark = mark_of(self._place)
         self._given_up: set[tuple[str, str]] = set()
         self.trouble: str | None = None
 
@@ -63,15 +99,15 @@ class Upkeep:
         def asked() -> list[str]:
             store = Store.of(self._place.where, hurried=True)
             before = store.listed(recursive=False)
-            marks.renew(store, self._mark)
+            renew(store, self._mark)
             now = store.listed(recursive=False)
-            living = marks.others(now, self._mark)
+            living = others(now, self._mark)
             if living and self._mark not in before:
                 store.remove(self._mark)
             return living
 
         found, _ = in_time(asked, WITHIN_S)
-        return marks.host_of(found[0][0]) if found and found[0] else None
+        return host_of(found[0][0]) if found and found[0] else None
 
     def close(self) -> None:
         """Take the mark away; one that stays is nobody's in minutes."""
@@ -95,11 +131,11 @@ class Upkeep:
     def _step(self, now: datetime) -> bool:
         store = Store.of(self._place.where)
         if self._place.folder is None:
-            marks.renew(store, self._mark)
+            renew(store, self._mark)
         there = store.listed()
         # Of two that began at once one brings its looks: what both saw counts once.
-        if (living := marks.others(there, self._mark)) and living[0] < self._mark:
-            raise EnvironmentFault(f"another monitor, on {marks.host_of(living[0])}, records into it")
+        if (living := others(there, self._mark)) and living[0] < self._mark:
+            raise EnvironmentFault(f"another monitor, on {host_of(living[0])}, records into it")
         days = _days(there)
         names = [name for hours in days.values() for hour in hours.values() for name in hour]
         newest = max((name.rpartition("/")[2] for name in names), default="")
