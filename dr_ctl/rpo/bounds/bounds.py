@@ -22,7 +22,6 @@ The bounds assume that clients were not faster in the end than in the ten minute
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -36,7 +35,7 @@ from dr_ctl.rpo.bounds.pair import Pair, total
 from dr_ctl.rpo.bounds.result import Bound, Bounds, ClassBound, QueueBound
 from dr_ctl.rpo.bounds.stretch import LONGEST_US
 from dr_ctl.rpo.bounds.telling import because, findings
-from dr_ctl.rpo.estimate.result import LossLimit, Objectives
+from dr_ctl.rpo.estimate.result import Objectives
 from dr_ctl.rpo.history.newest import US, Recent, recent
 from dr_ctl.rpo.history.row import Row, micros, moment
 from dr_ctl.settings.model import Place
@@ -83,11 +82,12 @@ def bounds(
     bounded = _pairs_until(seen, death.us, selected, live)
     names = sorted({name for pair in bounded for name in (*pair.delivering, *pair.apart.queues) if name in selected})
     classes = () if objectives is None else objectives.classes
-    parts = [pair.lost for pair in bounded]
-    lost = _bound([None if each is None else each.at_most for each in parts], [pair.lost_read_us for pair in bounded])
-    duplicates = _bound([pair.duplicates for pair in bounded], [pair.duplicates_read_us for pair in bounded])
-    likely_lost, likely_duplicates = likely(bounded, death.us)
-    lost, duplicates = _likely(lost, likely_lost), _likely(duplicates, likely_duplicates)
+    of_lost, of_duplicates = likely(bounded, death.us)
+    at_most = [None if pair.lost is None else pair.lost.at_most for pair in bounded]
+    lost = _bound(at_most, [pair.lost_read_us for pair in bounded], of_lost)
+    duplicates = _bound(
+        [pair.duplicates for pair in bounded], [pair.duplicates_read_us for pair in bounded], of_duplicates
+    )
     why = because(bounded, death, lost.likely, sites)
     if lost.at_most is not None and death.how is How.WORD:
         without = [each.until(unsaid.us).lost for each in bounded]
@@ -98,8 +98,21 @@ def bounds(
         site=site,
         lost=lost,
         duplicates=duplicates,
-        queues=tuple(_queue(name, bounded) for name in names),
-        classes=tuple(_class(each.queues, each.loss, bounded) for each in classes),
+        queues=tuple(
+            QueueBound(
+                each, total(p.queue_lost(each) for p in bounded), total(p.queue_duplicates(each) for p in bounded)
+            )
+            for each in names
+        ),
+        classes=tuple(
+            ClassBound(
+                each.queues,
+                total(pair.class_lost(each.queues) for pair in bounded) if bounded else None,
+                each.loss.messages,
+                each.loss.age_s,
+            )
+            for each in classes
+        ),
         findings=(
             *seen.findings,
             *findings(sites, bounded, death, later=seen.later, is_summed=why is not None),
@@ -158,33 +171,16 @@ def _growing(pairs: Sequence[Pair]) -> tuple[float, float]:
     return lost, duplicates
 
 
+def _bound(counts: Sequence[int | None], read: Sequence[int | None], likely_count: int | None) -> Bound:
+    """The likely figure is at most the bound; an unknown bound leaves it unknown."""
+    moments = [us for us in read if us is not None]
+    at_most = total(counts) if counts else None
+    of_likely = None if at_most is None or likely_count is None else min(at_most, likely_count)
+    return Bound(at_most, moment(min(moments)) if moments else None, of_likely)
+
+
 def _oldest(ages: Iterable[int | None]) -> float | None:
     """The greatest age of all pairs, in seconds; an unknown age makes the answer unknown."""
     listed = list(ages)
     known = [each for each in listed if each is not None]
     return max(known) / US if known and len(known) == len(listed) else None
-
-
-def _bound(counts: Sequence[int | None], read: Sequence[int | None]) -> Bound:
-    moments = [us for us in read if us is not None]
-    return Bound(total(counts) if counts else None, moment(min(moments)) if moments else None)
-
-
-def _likely(bound: Bound, likely_count: int | None) -> Bound:
-    """The likely figure is at most the bound; an unknown bound leaves it unknown."""
-    return (
-        bound
-        if likely_count is None or bound.at_most is None
-        else replace(bound, likely=min(likely_count, bound.at_most))
-    )
-
-
-def _queue(name: str, pairs: Sequence[Pair]) -> QueueBound:
-    return QueueBound(
-        name, total(pair.queue_lost(name) for pair in pairs), total(pair.queue_duplicates(name) for pair in pairs)
-    )
-
-
-def _class(patterns: tuple[str, ...], limit: LossLimit, pairs: Sequence[Pair]) -> ClassBound:
-    lost = [pair.class_lost(patterns) for pair in pairs]
-    return ClassBound(patterns, total(lost) if lost else None, limit.messages, limit.age_s)

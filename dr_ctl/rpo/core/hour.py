@@ -105,7 +105,9 @@ def hour(table: pa.Table, hour_us: int, orders: Orders, from_us: int, parts: pa.
         return SCHEMA.empty_table()
     flows = Outflows.of(rows)
     if from_us > orders.begin_us and not is_cut(flows, hour_us, from_us):
-        return _short()
+        short = Gathered()
+        short.one(SHORT)
+        return short.table()
     window, scopes = orders.window(hour_us), 1 + len(orders.classes)
     queues = _queues(rows, flows, orders, hour_us) if parts is None else Queues.together(parts, WHOLE, flows, scopes)
     gathered = summed_up(rows, flows, queues, scopes, window)
@@ -145,12 +147,6 @@ def needs(table: pa.Table, hour_us: int, orders: Orders, from_us: int) -> Ints |
     if from_us > orders.begin_us and not is_cut(flows, hour_us, from_us):
         return None
     return needed(whole(rows), flows, hour_us - AWAY_US)
-
-
-def _short() -> pa.Table:
-    gathered = Gathered()
-    gathered.one(SHORT)
-    return gathered.table()
 
 
 def whole(rows: Columns) -> tuple[Ints, Ints]:
