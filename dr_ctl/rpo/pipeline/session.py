@@ -63,7 +63,7 @@ appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %p %c{1}: %m%n%ex
 """
 _OF_PYTHON: Final = re.compile(r"[A-Za-z][\w.]*(?:Error|Exception|Fault): ")
-OTHER_VERSION: Final = re.compile(r"a worker of Spark has dr-ctl .*")
+OTHER_VERSION: Final = re.compile(r"a worker of Spark has dr-ctl \d.*")
 STOP_LIMIT_S: Final = 60.0
 """So long a JVM may take to end: the first one writes an archive of its classes."""
 ARCHIVE: Final = "classes.jsa"
