@@ -58,6 +58,7 @@ def test_the_files_of_an_hour_that_is_over_become_one(tmp_path: Path) -> None:
         write(rows(minute), tmp_path)
     write(rows(5, "paris"), tmp_path)
     before = everything(tmp_path)
+    assert done(tmp_path, NOON + timedelta(minutes=66)) == 0, "it has only just ended"
 
     steps = done(tmp_path, NOON + timedelta(minutes=81))
 
@@ -69,19 +70,6 @@ def test_the_files_of_an_hour_that_is_over_become_one(tmp_path: Path) -> None:
     joined = pq.ParquetFile(london[-1])
     assert [set(joined.read_row_group(n)["kind"].to_pylist()) for n in range(2)] == [{"site"}, {"queue"}]
     assert joined.num_row_groups == 2
-
-
-def test_after_a_crash_between_joining_and_removing_no_row_is_there_twice(tmp_path: Path) -> None:
-    paths = an_hour(tmp_path, 3)
-    before = everything(tmp_path)
-    kept = {path: path.read_bytes() for path in paths}
-    done(tmp_path, NOON + timedelta(hours=4))
-    for path, told in kept.items():
-        path.write_bytes(told)
-
-    done(tmp_path, NOON + timedelta(hours=4))
-
-    assert everything(tmp_path) == before
 
 
 def test_what_is_torn_or_not_ours_stays_as_it_is(tmp_path: Path) -> None:
@@ -112,20 +100,18 @@ def test_rows_are_joined_so_many_at_a_time(tmp_path: Path, monkeypatch: pytest.M
     assert everything(tmp_path) == before
 
 
-def test_whoever_listed_the_files_before_they_were_joined_can_read_them_until_the_next_step(tmp_path: Path) -> None:
+def test_parts_can_be_read_until_the_step_after_and_after_a_crash_in_between_no_row_is_there_twice(
+    tmp_path: Path,
+) -> None:
     listed = an_hour(tmp_path, 60)
+    before = everything(tmp_path)
 
     Upkeep(tmp_path, keep_s=1e9).step(NOON + timedelta(hours=4))
 
     assert all(path.exists() for path in listed)
     assert len(newest_first(tmp_path, "london")) == len(listed) + 1
-
-
-def test_an_hour_that_has_only_just_ended_is_left_as_it_is(tmp_path: Path) -> None:
-    for minute in range(65):
-        write(rows(minute), tmp_path)
-
-    assert done(tmp_path, NOON + timedelta(minutes=66)) == 0
+    done(tmp_path, NOON + timedelta(hours=4))
+    assert everything(tmp_path) == before
 
 
 def test_of_two_monitors_one_tidies(tmp_path: Path) -> None:
@@ -251,14 +237,11 @@ def row(ts: datetime = NOON, site: str = "london", name: str = "orders") -> Row:
     return Row(site=site, ts=ts, pair="orders-1", kind="queue", name=name, depth=2, added=5, removed=3)
 
 
-def test_a_row_is_the_columns_of_a_file_and_the_site() -> None:
-    assert {field.name for field in fields(Row)} == {*SCHEMA.names, "site"}
-
-
 def test_a_file_holds_exactly_the_columns_and_neither_of_its_directories(tmp_path: Path) -> None:
     (path,) = write([row()], tmp_path)
 
     assert path.parent == tmp_path / "date=2026-03-01" / "site=london"
+    assert {field.name for field in fields(Row)} == {*SCHEMA.names, "site"}
     assert pq.ParquetFile(path).schema_arrow.equals(SCHEMA)
     (found,) = pq.ParquetFile(path).read().to_pylist()
     told = {"ts": NOON, "pair": "orders-1", "kind": "queue", "name": "orders", "depth": 2, "added": 5, "removed": 3}

@@ -54,14 +54,13 @@ class Source:
 
     def unfit(self) -> str | None:
         """Why a file is none of the history, by its footer; None for one that is. Raises FileNotFoundError."""
-        try:
+
+        def footer() -> pa.Schema:
             with self.opened() as file:
-                return wrong_columns(file.schema_arrow) or None
-        except FileNotFoundError:
-            raise
-        except (pa.ArrowException, OSError) as error:
-            self.store.must_answer(self.name)
-            return f"it cannot be opened ({str(error).splitlines()[0]})"
+                return file.schema_arrow
+
+        schema, why = self._try(footer, "cannot be opened")
+        return why if schema is None else wrong_columns(schema) or None
 
     def left_out(self) -> Finding | None:
         """The finding on an unreadable file; None for a readable file. Raises FileNotFoundError."""
@@ -82,29 +81,27 @@ class Source:
 
     def torn(self) -> str | None:
         """Read the file to its end: why it cannot be read, which no footer shows; None where it can, or has gone."""
-        findings: list[str] = []
         with suppress(FileNotFoundError):
-            self._whole(findings, SCHEMA.names, None)
-        return findings[0] if findings else None
+            return self._try(self.rows, "is torn inside")[1]
+        return None
 
     def told(
         self, findings: list[Finding], columns: Sequence[str] = SCHEMA.names, where: pc.Expression | None = None
     ) -> pa.Table | None:
         """Its rows; None where it is torn inside, which a finding then says. Raises FileNotFoundError."""
-        why: list[str] = []
-        rows = self._whole(why, columns, where)
-        findings += map(self.without, why)
+        rows, why = self._try(lambda: self.rows(columns, where), "is torn inside")
+        findings += [] if why is None else [self.without(why)]
         return rows
 
-    def _whole(self, why: list[str], columns: Sequence[str], where: pc.Expression | None) -> pa.Table | None:
+    def _try(self, read: Callable[[], Answer], what: str) -> tuple[Answer | None, str | None]:
+        """What is read, or why it cannot be. Raises FileNotFoundError."""
         try:
-            return self.rows(columns, where)
+            return read(), None
         except FileNotFoundError:
             raise
         except (pa.ArrowException, OSError) as error:
             self.store.must_answer(self.name)
-            why.append(f"it is torn inside ({str(error).splitlines()[0]})")
-            return None
+            return None, f"it {what} ({str(error).splitlines()[0]})"
 
 
 class Sources:
