@@ -1,11 +1,12 @@
 """The monitor without brokers: what is in the history's files and when, and what it does where the disk is full."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -15,12 +16,13 @@ from dr_ctl.agents.exposing import Board, registry_of
 from dr_ctl.agents.monitor import AnotherMonitor, Look, Monitor, shown
 from dr_ctl.application.monitoring import Recorded
 from dr_ctl.core.clock import SystemClock
-from dr_ctl.core.errors import EnvironmentFault, Sick, Unreachable
+from dr_ctl.core.errors import Sick, Unreachable
 from dr_ctl.core.model import Role
 from dr_ctl.rpo.history.sources import Sources
 from dr_ctl.rpo.history.upkeep import Upkeep
 from dr_ctl.rpo.history.writer import TAIL_EVERY_S
 from dr_ctl.settings.loader import load
+from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.common.seen import Silent
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
 from dr_ctl.topologies.topology import Glance
@@ -28,7 +30,6 @@ from tests.cli.conftest import Shell
 from tests.rpo.files import full_disk
 from tests.topologies.mirror.views import PAIR, at_both, doors, seen, with_queue
 
-Capture = pytest.CaptureFixture[str]
 LONDON, PARIS = at_both("orders.in", depth=4)
 REFUSED = Silent(PAIR, "london", Unreachable("refused", refused=True), ports_refuse=True)
 SILENT = Silent(PAIR, "london", Unreachable("no route", refused=False))
@@ -55,19 +56,23 @@ def watched() -> Watched:
 
 
 @pytest.fixture
-def monitor(tmp_path: Path, capsys: Capture, watched: Watched, monkeypatch: pytest.MonkeyPatch) -> Iterator[Monitor]:
-    path = Shell(tmp_path, capsys).settings("http://london:8161/console/jolokia", "http://paris:8161/console/jolokia")
-    with closing(Monitor(load(path), watched, SystemClock())) as monitor:
+def installation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Installation:
+    return load(Shell(tmp_path, capsys).settings())
+
+
+@pytest.fixture
+def monitor(installation: Installation, watched: Watched) -> Iterator[Monitor]:
+    with closing(Monitor(installation, watched, SystemClock())) as monitor:
         yield monitor
+
+
+def rows_of(files: Iterable[Path]) -> list[dict[str, Any]]:
+    return [row for path in files for row in pq.ParquetFile(path).read().to_pylist()]
 
 
 def on_disk(folder: Path, site: str = "london") -> list[str]:
     """The roles of the looks that are in the files, the oldest first."""
-    rows = [
-        row
-        for path in (folder / "history").glob(f"date=*/site={site}/*.parquet")
-        for row in pq.ParquetFile(path).read().to_pylist()
-    ]
+    rows = rows_of((folder / "history").glob(f"date=*/site={site}/*.parquet"))
     return [row["name"] for row in sorted(rows, key=lambda row: row["ts"]) if row["kind"] == "site"]
 
 
@@ -88,8 +93,7 @@ def test_how_old_the_oldest_is_stands_where_the_broker_tells(
         monitor.sample()
     monitor.close()
 
-    files = tmp_path.glob("history/date=*/site=london/*.parquet")
-    rows = [row for path in files for row in pq.ParquetFile(path).read().to_pylist()]
+    rows = rows_of(tmp_path.glob("history/date=*/site=london/*.parquet"))
     assert [row["oldest_ms"] for row in rows if row["kind"] == "mixed"] == [None, 1500]
     assert {row["oldest_ms"] for row in rows if row["kind"] == "queue"} == {None}
 
@@ -178,10 +182,9 @@ class Glanced(Watched):
 
 
 @pytest.fixture
-def glanced(tmp_path: Path, capsys: Capture) -> Iterator[tuple[Monitor, Glanced]]:
-    path = Shell(tmp_path, capsys).settings("http://london:8161/console/jolokia", "http://paris:8161/console/jolokia")
+def glanced(installation: Installation) -> Iterator[tuple[Monitor, Glanced]]:
     topology = Glanced()
-    with closing(Monitor(load(path), topology, topology.clock, every_s=5.0)) as monitor:
+    with closing(Monitor(installation, topology, topology.clock, every_s=5.0)) as monitor:
         yield monitor, topology
 
 
@@ -217,8 +220,7 @@ def test_the_last_minute_is_on_disk_within_a_second_and_whole(tmp_path: Path, gl
     rows = tail_rows(tmp_path / "history")
     whole = sorted({row["ts"] for row in rows if row["kind"] == "queue"})
     assert len(topology.looks) - 4 <= len(whole) <= len(topology.looks)
-    [file] = tmp_path.glob("history/date=*/site=london/2*.parquet")
-    kept = pq.ParquetFile(file).read(columns=["ts", "kind"]).to_pylist()
+    kept = rows_of(tmp_path.glob("history/date=*/site=london/2*.parquet"))
     assert sum(row["kind"] == "queue" for row in kept) == pytest.approx(12, abs=1)
     assert sum(row["kind"] == "mixed" for row in kept) == pytest.approx(240, abs=4)
 
@@ -233,7 +235,7 @@ def test_what_the_files_left_out_is_in_them_once_a_site_is_silent(
     topology.view = REFUSED
     monitor.wait(None)
 
-    rows = [row for file in tmp_path.glob("history/date=*/site=london/2*.parquet") for row in rows_of(file)]
+    rows = rows_of(tmp_path.glob("history/date=*/site=london/2*.parquet"))
     moments = {row["ts"] for row in rows if row["kind"] == "mixed"}
     last = sorted(moments)[-200:]
     assert {row["ts"] for row in rows if row["kind"] == "queue"} >= {*last}
@@ -241,31 +243,25 @@ def test_what_the_files_left_out_is_in_them_once_a_site_is_silent(
 
 
 def test_a_second_monitor_on_one_history_says_so_at_once_and_records_nothing(
-    tmp_path: Path, capsys: Capture, watched: Watched
+    tmp_path: Path, installation: Installation, watched: Watched
 ) -> None:
-    path = Shell(tmp_path, capsys).settings("http://london:8161/console/jolokia", "http://paris:8161/console/jolokia")
     clock = Ticking()
-    with closing(Monitor(load(path), watched, clock)) as first:
+    with closing(Monitor(installation, watched, clock)) as first:
         first.sample()
         clock.sleep(TAIL_EVERY_S)
         first.sample()
 
         with pytest.raises(AnotherMonitor, match=f"process {os.getpid()} on "):
-            Monitor(load(path), watched, clock)
+            Monitor(installation, watched, clock)
         first.sample()
 
-    with closing(Monitor(load(path), watched, clock)) as after:
+    with closing(Monitor(installation, watched, clock)) as after:
         after.sample()
     assert on_disk(tmp_path) == ["serving"] * 4
 
 
 def tail_rows(history: Path) -> list[dict[str, Any]]:
     return [row for tail in Sources(history).tails("london") for row in tail.rows().to_pylist()]
-
-
-def rows_of(file: Path) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = pq.ParquetFile(file).read().to_pylist()
-    return rows
 
 
 def test_a_change_between_two_looks_is_on_disk_at_once_and_looked_at_whole(
@@ -300,17 +296,15 @@ def test_a_look_that_waited_for_a_late_site_is_as_old_as_the_answers_in_it(
 
     assert before - timedelta(seconds=0.75) <= look.at < before
     monitor.close()
-    [file] = tmp_path.glob("history/date=*/site=london/*.parquet")
-    assert set(pq.ParquetFile(file).read()["ts"].to_pylist()) == {look.at}
+    assert {row["ts"] for row in rows_of(tmp_path.glob("history/date=*/site=london/*.parquet"))} == {look.at}
 
 
 def test_a_defect_in_the_tidying_of_the_history_is_not_kept_by_its_thread(
-    tmp_path: Path, capsys: Capture, watched: Watched, monkeypatch: pytest.MonkeyPatch
+    installation: Installation, watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = Shell(tmp_path, capsys).settings("http://london:8161/console/jolokia", "http://paris:8161/console/jolokia")
     monkeypatch.setattr(Upkeep, "step", lambda self, now: 1 // 0)
     clock = Ticking()
-    monitor = Monitor(load(path), watched, clock)
+    monitor = Monitor(installation, watched, clock)
     monitor.sample()
     clock.sleep(3600)
     monitor.sample()
@@ -319,18 +313,10 @@ def test_a_defect_in_the_tidying_of_the_history_is_not_kept_by_its_thread(
         monitor.close()
 
 
-URLS = ("http://127.0.0.1:1/console/jolokia", "http://127.0.0.1:2/console/jolokia")
-AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
-
-
-@pytest.fixture
-def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Shell:
-    return Shell(tmp_path, capsys)
-
-
-def test_a_death_that_a_full_disk_does_not_take_is_on_disk_once_it_can(tmp_path: Path, shell: Shell) -> None:
-    watched = Watched()
-    monitor = Monitor(load(shell.settings(*URLS)), watched, Ticking(), every_s=5.0)
+def test_a_death_that_a_full_disk_does_not_take_is_on_disk_once_it_can(
+    tmp_path: Path, installation: Installation, watched: Watched
+) -> None:
+    monitor = Monitor(installation, watched, Ticking(), every_s=5.0)
     monitor.sample()
     watched.view = REFUSED
     with full_disk():
@@ -352,42 +338,29 @@ def test_a_death_that_a_full_disk_does_not_take_is_on_disk_once_it_can(tmp_path:
     assert on_disk(tmp_path) == ["serving", *["down"] * (monitor.looks - 1)]
 
 
-def test_what_a_disk_does_not_take_at_the_end_either_is_said_to_be_lost(tmp_path: Path, shell: Shell) -> None:
-    path = shell.settings(*URLS)
+def test_what_a_disk_does_not_take_at_the_end_either_is_said_to_be_lost(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shell = Shell(tmp_path, capsys)
+    urls = ("http://127.0.0.1:1/console/jolokia", "http://127.0.0.1:2/console/jolokia")
     (tmp_path / "history").write_text("a file where the history should be")
+    words = ("--config", str(shell.settings(*urls)), "--state-dir", str(shell.state))
 
-    ended = shell("--config", str(path), "--state-dir", str(shell.state), "monitor", "--for", "100ms", "--json")
+    ended = shell(*words, "monitor", "--for", "100ms", "--json")
 
     assert ended.code != 0
     [end] = [line for line in ended.out.splitlines() if '"schema"' in line]
     assert "row(s) are lost" in end
 
 
-@dataclass
-class Person:
-    """Stands where the caller would."""
-
-    said: list[str] = field(default_factory=list)
-
-    def say(self, text: str) -> None:
-        self.said.append(text)
-
-
 def test_a_trouble_is_said_once_and_so_is_its_end_with_what_it_cost() -> None:
-    person = Person()
-    recorded = Recorded(person)  # type: ignore[arg-type]
+    heard: list[str] = []
+    recorded = Recorded(SimpleNamespace(say=heard.append))  # type: ignore[arg-type]
+    at = datetime(2026, 3, 1, 12, tzinfo=UTC)
     for trouble, dropped in ((None, 0), ("full", 0), ("full", 5), (None, 5), ("full", 5), (None, 5)):
-        recorded.tell(Look(AT, {"london": Role.SERVING}, {"london": 0}, None, trouble, 7, dropped))  # type: ignore[arg-type]
+        recorded.tell(Look(at, {"london": Role.SERVING}, {"london": 0}, None, trouble, 7, dropped))  # type: ignore[arg-type]
 
-    assert [said.partition(";")[0] for said in person.said] == ["full", "the history is written again"] * 2
-    assert "5 row(s) were dropped" in person.said[1]
-    assert "nothing was lost" in person.said[3]
+    assert [said.partition(";")[0] for said in heard] == ["full", "the history is written again"] * 2
+    assert "5 row(s) were dropped" in heard[1]
+    assert "nothing was lost" in heard[3]
     assert [each.id for each in recorded.findings] == ["DR-MON-001"]
-
-
-def test_a_history_that_nobody_can_write_ends_the_monitor_with_its_loss(tmp_path: Path, shell: Shell) -> None:
-    monitor = Monitor(load(shell.settings(*URLS)), Watched(), Ticking())
-    monitor.sample()
-
-    with full_disk(), pytest.raises(EnvironmentFault, match=r"6 row\(s\) are lost"):
-        monitor.close()

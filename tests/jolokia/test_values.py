@@ -47,12 +47,9 @@ def test_a_value_of_another_type_is_never_given(kind: str, wanted: str, bad: lis
     for told in bad:
         with pytest.raises(BadValue, match=f"^bean: X should be {wanted}, but is "):
             getattr(Fields("bean", {"X": told}), kind)("X")
-
-
-@pytest.mark.parametrize("kind", ["number", "flag", "text", "mapping"])
-def test_an_attribute_that_is_missing_is_never_given(kind: str) -> None:
-    with pytest.raises(BadValue, match=r"X should be .*, but is None"):
-        getattr(Fields("bean", {"Y": 1}), kind)("X")
+    if kind != "optional_text":
+        with pytest.raises(BadValue, match=r"X should be .*, but is None"):
+            getattr(Fields("bean", {"Y": 1}), kind)("X")
 
 
 @pytest.mark.parametrize(
@@ -104,14 +101,8 @@ def test_what_is_not_quoted_stays_as_it_is(value: str) -> None:
 def test_a_queues_name_comes_apart_into_what_it_was_made_of(broker: str, address: str, routing: str, name: str) -> None:
     told = beans.parts(beans.queue(broker, address, routing, name))
 
-    assert told == {
-        "broker": broker,
-        "component": "addresses",
-        "address": address,
-        "subcomponent": "queues",
-        "routing-type": routing,
-        "queue": name,
-    }
+    own = {"broker": broker, "address": address, "routing-type": routing, "queue": name}
+    assert told == {**own, "component": "addresses", "subcomponent": "queues"}
 
 
 def test_the_order_of_the_keys_does_not_matter() -> None:
@@ -123,21 +114,21 @@ def test_the_order_of_the_keys_does_not_matter() -> None:
     assert beans.parts(alphabetical) == beans.parts(beans.queue("site-a", "orders.in", "anycast", "orders.in"))
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "",
-        "domain",
-        "domain:",
-        ":a=b",
-        "domain:a",
-        "domain:a=b,",
-        "domain:a=b,,c=d",
-        'domain:a="b',
-        'domain:a="b"c',
-        "d:a=b,c",
-    ],
-)
+NO_NAMES = [
+    "",
+    "domain",
+    "domain:",
+    ":a=b",
+    "domain:a",
+    "domain:a=b,",
+    "domain:a=b,,c=d",
+    'd:a="b',
+    'd:a="b"c',
+    "d:a=b,c",
+]
+
+
+@pytest.mark.parametrize("name", NO_NAMES)
 def test_what_is_no_name_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="not the name of a bean"):
         beans.parts(name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import yaml
 
@@ -13,7 +13,6 @@ from dr_ctl_lab.twin.artemis.limits import AddressSettings, Limits
 from dr_ctl_lab.twin.bridges.broker import BridgesBroker
 from dr_ctl_lab.twin.classic.broker import ClassicBroker
 from dr_ctl_lab.twin.classic.brokersync.broker import BrokerSyncBroker
-from dr_ctl_lab.twin.messages import Message
 from dr_ctl_lab.twin.mirror.broker import MirrorBroker
 from dr_ctl_lab.twin.parts import Acceptor
 from tests import looks
@@ -23,63 +22,41 @@ if TYPE_CHECKING:
     from dr_ctl_lab.twin.broker import Broker
     from tests.scenarios.stage import Stage
 
+    Kind = TypeVar("Kind", bound=Broker)
 
-def artemis(stage: Stage, place: str) -> ArtemisBroker:
+
+def at(stage: Stage, place: str, kind: type[Kind]) -> Kind:
     broker = stage.host(place).broker
-    assert isinstance(broker, ArtemisBroker)
+    assert isinstance(broker, kind)
     return broker
 
 
 def limits(stage: Stage, place: str) -> Limits:
-    return artemis(stage, place).limits
-
-
-def disk(stage: Stage, place: str, share: str) -> None:
-    limits(stage, place).disk_used = int(share) / 100
-
-
-def memory(stage: Stage, place: str, most: str) -> None:
-    limits(stage, place).memory = int(most)
-
-
-def address(stage: Stage, queue: str, place: str, most: str, policy: str) -> None:
-    limits(stage, place).settings[queue] = AddressSettings(int(most), policy)
+    return at(stage, place, ArtemisBroker).limits
 
 
 def held(stage: Stage, queue: str, place: str, how: str) -> None:
     if how == "paused":
-        artemis(stage, place).pause_address(queue, on=True)
+        at(stage, place, ArtemisBroker).pause_address(queue, on=True)
     else:
         limits(stage, place).blocked.add(queue)
 
 
-def usage(stage: Stage, place: str, share: str, of: str) -> None:
-    broker = stage.host(place).broker
-    assert isinstance(broker, ClassicBroker)
-    broker.usage[of] = int(share)
-
-
 def guest(stage: Stage, place: str, door: str, protocol: str, user: str = "", client: str = "") -> None:
-    artemis(stage, place).guests.append(Guest(door, protocol, user, client))
-
-
-def guests_leave(stage: Stage, place: str) -> None:
-    artemis(stage, place).guests.clear()
+    at(stage, place, ArtemisBroker).guests.append(Guest(door, protocol, user, client))
 
 
 def no_link(stage: Stage, place: str) -> None:
     """As where its broker.xml has no broker connection."""
-    broker = stage.host(place).broker
-    assert isinstance(broker, MirrorBroker)
-    with stage.twin.still():
-        link = broker.link
-        link.configured = link.started = link.captures = link.connected = link.attached = False
-        broker.outflow.events.clear()
+    broker = at(stage, place, MirrorBroker)
+    link = broker.link
+    link.configured = link.started = link.captures = link.connected = link.attached = False
+    broker.outflow.events.clear()
 
 
 def cluster(stage: Stage, place: str, named: str = "") -> None:
     """An acceptor for brokers of its site, and the connections of one that is there."""
-    broker = artemis(stage, place)
+    broker = at(stage, place, ArtemisBroker)
     broker.acceptors["cluster"] = Acceptor("cluster", "CORE", opens_at_boot=True, port=61618, started=True)
     broker.group.cluster["another"] = "10.9.8.7:61618"
     broker.group.door = "" if named else "cluster"
@@ -93,64 +70,33 @@ def cluster(stage: Stage, place: str, named: str = "") -> None:
 
 def forget(stage: Stage, count: str, queue: str, place: str) -> None:
     """Some ids of processed messages are gone from a store."""
-    broker = stage.host(place).broker
-    assert isinstance(broker, BridgesBroker)
-    with stage.twin.still():
-        for name, ident in sorted(each for each in broker.ids.every() if each[0] == queue)[: int(count)]:
-            broker.ids.forget(name, ident)
+    ids = at(stage, place, BridgesBroker).ids
+    for name, ident in sorted(each for each in ids.every() if each[0] == queue)[: int(count)]:
+        ids.forget(name, ident)
 
 
 def announce(stage: Stage, place: str) -> None:
     """Its peer's store takes again what this one has."""
-    here, there = stage.host(place).broker, stage.host(stage.twin.other(place)).broker
-    assert isinstance(here, BridgesBroker)
-    assert isinstance(there, BridgesBroker)
-    with stage.twin.still():
-        for queue, ident in here.ids.every() - there.ids.every():
-            there.ids.add(queue, ident, here=False)
+    here, there = (at(stage, each, BridgesBroker).ids for each in (place, stage.twin.other(place)))
+    for queue, ident in here.every() - there.every():
+        there.add(queue, ident, here=False)
 
 
 def unannounced(stage: Stage, place: str, count: str, queue: str) -> None:
     """As by a consumer that has not announced or acknowledged yet what it has done."""
-    broker = stage.host(place).broker
-    assert isinstance(broker, BridgesBroker)
-    with stage.twin.still():
-        for message in [*broker.queues[queue].live()][: int(count)]:
-            broker.ids.add(queue, broker.identity(message), here=True)
-
-
-def processor_stops(stage: Stage, place: str) -> None:
-    broker = stage.host(place).broker
-    assert isinstance(broker, BridgesBroker)
-    broker.processor.stop()
+    broker = at(stage, place, BridgesBroker)
+    for message in [*broker.queues[queue].live()][: int(count)]:
+        broker.ids.add(queue, broker.identity(message), here=True)
 
 
 def bridge_stops(stage: Stage, queue: str, place: str) -> None:
-    broker = stage.host(place).broker
-    assert isinstance(broker, BridgesBroker)
-    with stage.twin.still():
-        broker.bridges[f"bridge.mirror.{stage.twin.other(place)}.{queue}"].stop()
+    at(stage, place, BridgesBroker).bridges[f"bridge.mirror.{stage.twin.other(place)}.{queue}"].stop()
 
 
 def takes_sends(stage: Stage, place: str, queue: str) -> None:
     """As a run leaves it that ended between the roles and the queue."""
-    broker = artemis(stage, place)
-    with stage.twin.still():
-        broker.security.remove(broker.queues[queue].address)
-
-
-def no_divert(stage: Stage, place: str, queue: str) -> None:
-    broker = stage.host(place).broker
-    assert isinstance(broker, BridgesBroker)
-    with stage.twin.still():
-        del broker.diverts[f"divert.{queue}"]
-
-
-def no_bridge(stage: Stage, place: str) -> None:
-    broker = stage.host(place).broker
-    assert isinstance(broker, BridgesBroker)
-    with stage.twin.still():
-        broker.bridges.clear()
+    broker = at(stage, place, ArtemisBroker)
+    broker.security.remove(broker.queues[queue].address)
 
 
 def agents_stop(stage: Stage) -> None:
@@ -161,28 +107,16 @@ def agents_stop(stage: Stage) -> None:
 
 def loses(stage: Stage, place: str, count: str, queue: str) -> None:
     """As where a store is damaged: no counter tells it."""
-    with stage.twin.still():
-        messages = stage.host(place).broker.queues[queue].messages
-        for key in [*messages][: None if count == "all" else int(count)]:
-            messages.pop(key)
+    messages = stage.host(place).broker.queues[queue].messages
+    for key in [*messages][: None if count == "all" else int(count)]:
+        messages.pop(key)
 
 
 def emptied(stage: Stage, place: str) -> None:
     """As where a broker comes back without its disk."""
-    with stage.twin.still():
-        for queue in stage.host(place).broker.queues.values():
-            queue.messages.clear()
-            queue.by_origin.clear()
-
-
-def option(stage: Stage, queue: str, place: str, name: str, value: str) -> None:
-    with stage.twin.still():
-        stage.host(place).broker.queues[queue].options[name] = value == "true"
-
-
-def looked(stage: Stage, ago: str) -> None:
-    """As by a monitor that has ended since."""
-    looks.looked(stage.twin.settings_path.parent, float(ago))
+    for queue in stage.host(place).broker.queues.values():
+        queue.messages.clear()
+        queue.by_origin.clear()
 
 
 def sought_at(stage: Stage, place: str, path: str) -> None:
@@ -204,50 +138,74 @@ def workloads(stage: Stage) -> None:
     stage.twin.settings_path.write_text(yaml.safe_dump(told, sort_keys=False), encoding="utf-8")
 
 
-def works(stage: Stage, work: str, now: str) -> None:
-    stage.works[work].set(running=now == "running")
-
-
 def switched(stage: Stage, work: str, verb: str, how: str) -> None:
     name = {"fails": "fails", "hangs": "hangs"}.get(how, "broken")
     stage.works[work].switch(f"{verb}.{name}", on=how != "whole")
 
 
-def dead_letter(stage: Stage, place: str) -> None:
-    broker: Broker = stage.host(place).broker
-    with stage.twin.still():
-        broker.route(Message(broker.next_number(), "ActiveMQ.DLQ", b"dead", text=True, headers={}))
+def still(act: Callable[..., object]) -> Callable[..., None]:
+    """The same while nothing else happens."""
+
+    def acted(stage: Stage, **words: Any) -> None:
+        with stage.twin.still():
+            act(stage, **words)
+
+    return acted
 
 
 _AT: Final = r"(?P<place>[\w/.-]+)"
 ODDITIES: Final[Sequence[tuple[str, Callable[..., object]]]] = (
-    (rf"the disk of {_AT} is (?P<share>\d+)% full", disk),
-    (rf"the memory of {_AT} ends at (?P<most>\d+) bytes", memory),
-    (rf"address (?P<queue>\S+) at {_AT} ends at (?P<most>-?\d+) bytes, (?P<policy>[A-Z]+)", address),
+    (
+        rf"the disk of {_AT} is (?P<share>\d+)% full",
+        lambda stage, place, share: setattr(limits(stage, place), "disk_used", int(share) / 100),
+    ),
+    (
+        rf"the memory of {_AT} ends at (?P<most>\d+) bytes",
+        lambda stage, place, most: setattr(limits(stage, place), "memory", int(most)),
+    ),
+    (
+        rf"address (?P<queue>\S+) at {_AT} ends at (?P<most>-?\d+) bytes, (?P<policy>[A-Z]+)",
+        lambda stage, place, queue, most, policy: limits(stage, place).settings.update(
+            {queue: AddressSettings(int(most), policy)}
+        ),
+    ),
     (rf"address (?P<queue>\S+) at {_AT} is (?P<how>paused|blocked)", held),
-    (rf"{_AT} uses (?P<share>\d+)% of its (?P<of>\w+)", usage),
+    (
+        rf"{_AT} uses (?P<share>\d+)% of its (?P<of>\w+)",
+        lambda stage, place, share, of: at(stage, place, ClassicBroker).usage.update({of: int(share)}),
+    ),
     (rf"{_AT} has a guest by (?P<door>\S+), (?P<protocol>\w+)( as (?P<user>\S+))?( named (?P<client>\S+))?", guest),
-    (rf"the guests of {_AT} leave", guests_leave),
-    (rf"{_AT} has no link", no_link),
+    (rf"the guests of {_AT} leave", lambda stage, place: at(stage, place, ArtemisBroker).guests.clear()),
+    (rf"{_AT} has no link", still(no_link)),
     (rf"{_AT} is one of a cluster(?P<named>, by another address)?", cluster),
-    (rf"{_AT} forgets (?P<count>\d+) ids of (?P<queue>\S+)", forget),
-    (rf"{_AT} announces its ids once more", announce),
-    (rf"{_AT} writes down (?P<count>\d+) ids of (?P<queue>\S+) and announces none", unannounced),
-    (rf"the processor of {_AT} stops", processor_stops),
-    (rf"the bridge of (?P<queue>\S+) at {_AT} stops", bridge_stops),
-    (rf"{_AT} takes what is sent to (?P<queue>\S+)", takes_sends),
-    (rf"{_AT} has no divert of (?P<queue>\S+)", no_divert),
-    (rf"{_AT} has no bridge", no_bridge),
+    (rf"{_AT} forgets (?P<count>\d+) ids of (?P<queue>\S+)", still(forget)),
+    (rf"{_AT} announces its ids once more", still(announce)),
+    (rf"{_AT} writes down (?P<count>\d+) ids of (?P<queue>\S+) and announces none", still(unannounced)),
+    (rf"the processor of {_AT} stops", lambda stage, place: at(stage, place, BridgesBroker).processor.stop()),
+    (rf"the bridge of (?P<queue>\S+) at {_AT} stops", still(bridge_stops)),
+    (rf"{_AT} takes what is sent to (?P<queue>\S+)", still(takes_sends)),
+    (
+        rf"{_AT} has no divert of (?P<queue>\S+)",
+        still(lambda stage, place, queue: at(stage, place, BridgesBroker).diverts.pop(f"divert.{queue}")),
+    ),
+    (rf"{_AT} has no bridge", still(lambda stage, place: at(stage, place, BridgesBroker).bridges.clear())),
     (rf"{_AT} lets clients in", lambda stage, place: stage.twin.open_clients(place)),
     (r"the agents stop", agents_stop),
-    (rf"{_AT} damages (?P<count>\d+|all) of (?P<queue>\S+)", loses),
-    (rf"{_AT}'s store is emptied", emptied),
-    (rf"queue (?P<queue>\S+) at {_AT} has (?P<name>\S+) (?P<value>true|false)", option),
+    (rf"{_AT} damages (?P<count>\d+|all) of (?P<queue>\S+)", still(loses)),
+    (rf"{_AT}'s store is emptied", still(emptied)),
+    (
+        rf"queue (?P<queue>\S+) at {_AT} has (?P<name>\S+) (?P<value>true|false)",
+        lambda stage, queue, place, name, value: (
+            stage.host(place).broker.queues[queue].options.update({name: value == "true"})
+        ),
+    ),
     (rf"the console of {_AT} is sought at (?P<path>\S+)", sought_at),
     (r"workload billing, a singleton, and workload mailer at both sites", workloads),
-    (r"(?P<work>\w+ at \w+) is (?P<now>running|stopped)", works),
+    (
+        r"(?P<work>\w+ at \w+) is (?P<now>running|stopped)",
+        lambda stage, work, now: stage.works[work].set(running=now == "running"),
+    ),
     (r"(?P<work>\w+ at \w+): (?P<verb>start|stop|state) (?P<how>fails|hangs|broken|whole)", switched),
-    (rf"a dead letter at {_AT}", dead_letter),
     (
         r"looked at london (?P<ago>\d+) s ago",
         lambda stage, ago: looks.looked(stage.twin.settings_path.parent, float(ago)),

@@ -217,8 +217,8 @@ class Stage:
     def remove_queue(self, queue: str, place: str) -> None:
         self._broker(place).destroy_queue(queue, here_only=True)
 
-    def pause(self, queue: str, place: str, paused: bool) -> None:
-        self._broker(place).queues[queue].paused = paused
+    def pause(self, queue: str, place: str) -> None:
+        self._broker(place).queues[queue].paused = True
 
     def door(self, door: str, place: str, is_open: bool) -> None:
         broker = self._broker(place)
@@ -249,10 +249,6 @@ class Stage:
         lasting = None if times == "always" else int(times.split(maxsplit=1)[0])
         later = seconds(after) if after else None
         self.host(place).faults.add(Fault(FaultKind(kind), when, lasting, back_after_s=later))
-
-    def password(self, place: str, word: str) -> None:
-        broker = self._broker(place)
-        broker.users = {**broker.users, console.ADMIN: word}
 
     def setting(self, path: str, value: str | None = None) -> None:
         """Change one key of the settings; without a value it goes."""
@@ -416,8 +412,7 @@ _SAID: Final[Sequence[tuple[str, Callable[..., object]]]] = (
     (rf"take (?P<count>\d+) (?P<queue>\S+) at {_AT}", Stage.take),
     (rf"queue (?P<queue>.+) at {_AT} alone", Stage.make_queue),
     (rf"remove (?P<queue>.+) at {_AT} alone", Stage.remove_queue),
-    (rf"pause (?P<queue>.+) at {_AT}", lambda stage, queue, place: stage.pause(queue, place, True)),
-    (rf"resume (?P<queue>.+) at {_AT}", lambda stage, queue, place: stage.pause(queue, place, False)),
+    (rf"pause (?P<queue>.+) at {_AT}", Stage.pause),
     (rf"open (?P<door>\S+) at {_AT}", lambda stage, door, place: stage.door(door, place, True)),
     (rf"close (?P<door>\S+) at {_AT}", lambda stage, door, place: stage.door(door, place, False)),
     (rf"new door (?P<door>\S+) at {_AT}", Stage.new_door),
@@ -434,7 +429,6 @@ _SAID: Final[Sequence[tuple[str, Callable[..., object]]]] = (
     (rf"stop the link of {_AT}", lambda stage, place: stage.host(place).broker.stop_link()),
     (r"heal the links", lambda stage: stage.twin.heal()),
     (rf"{_AT}'s clock is off by (?P<ms>-?\d+) ms", lambda stage, place, ms: stage.twin.skew(place, int(ms))),
-    (rf"{_AT}'s password is (?P<word>\S+)", Stage.password),
     (rf"{_AT} reports (?P<attribute>\w+) as (?P<value>.+)", Stage.lie),
     (rf"fault at {_AT}: (?P<kind>[a-z ]+) at (?P<call>[^,]+){_LASTS}", Stage.fault),
     (rf"{_AT} refuses nothing any more", Stage.refuses_nothing),

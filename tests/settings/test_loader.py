@@ -62,18 +62,10 @@ def test_the_example_loads() -> None:
     [london, paris] = (settings.sites[name].brokers[0] for name in ("london", "paris"))
     assert (london.clients, london.mirror, london.password.env) == (("clients",), ("mirror",), "LONDON_PASSWORD")
     assert paris.jolokia == "http://paris-1:8161/console/jolokia"
-    assert settings.objectives is not None
-    assert (settings.objectives.loss.messages, settings.objectives.loss.age, settings.objectives.recovery) == (
-        0,
-        30,
-        120,
-    )
-    assert (settings.drain.timeout, settings.drain.poll, settings.drain.stable, settings.drain.stall) == (
-        60,
-        0.02,
-        3,
-        20,
-    )
+    limits, drain = settings.objectives, settings.drain
+    assert limits is not None
+    assert (limits.loss.messages, limits.loss.age, limits.recovery) == (0, 30, 120)
+    assert (drain.timeout, drain.poll, drain.stable, drain.stall) == (60, 0.02, 3, 20)
     assert installation.path("history") == EXAMPLE.parent / "history"
 
 
@@ -207,10 +199,7 @@ hooks: {fence: {run: ./fence.sh}}
 
 def test_a_command_that_is_told_of_ends_needs_no_quotes_around_on(tmp_path: Path) -> None:
     """YAML 1.1 reads `on` as true."""
-    path = tmp_path / "dr-ctl.yaml"
-    path.write_text(GOOD + "after:\n  - {run: [./tell.sh], on: [ok, debt]}\n", encoding="utf-8")
-
-    [after] = load(path).settings.after
+    [after] = load(written(tmp_path, GOOD + "after:\n  - {run: [./tell.sh], on: [ok, debt]}\n")).settings.after
 
     assert after.on == ("ok", "debt")
 
@@ -246,23 +235,13 @@ def test_a_command_that_is_told_of_ends_needs_no_quotes_around_on(tmp_path: Path
         (swap("timeout: 1m", "timeout: 60"), f"dr-ctl.yaml:29:18: drain.timeout: 60 {NOT_A_DURATION}"),
         (swap("timeout: 1m", "timeout: -1m"), f"dr-ctl.yaml:29:18: drain.timeout: '-1m' {NOT_A_DURATION}"),
         (swap("stable: 3", "stable: 0"), "dr-ctl.yaml:29:42: drain.stable: should be greater than or equal to 1"),
-        *(
-            (
-                swap("path: history", f"path: '{each}'"),
-                f"dr-ctl.yaml:30:17: history.path: {why}",
-            )
-            for each, why in NO_PLACE.items()
-        ),
+        *((swap("path: history", f"path: '{each}'"), f"dr-ctl.yaml:30:17: history.path: {why}")
+          for each, why in NO_PLACE.items()),
         (swap("stable: 3", "stable: 3.0"), "dr-ctl.yaml:29:42: drain.stable: should be a valid integer"),
         (swap("messages: 0", "messages: -1"),
          "dr-ctl.yaml:26:20: objectives.loss.messages: should be greater than or equal to 0"),
-        (
-            swap("http://london-1:8161/", "http://london-1:port/"),
-            (
-                "dr-ctl.yaml:9:18: sites.london.brokers.orders-1.jolokia: Port could not be cast to integer value as "
-                "'port'"
-            ),
-        ),
+        (swap("http://london-1:8161/", "http://london-1:port/"),
+         "dr-ctl.yaml:9:18: sites.london.brokers.orders-1.jolokia: Port could not be cast to integer value as 'port'"),
         (swap("http://london-1:8161/", "http://[::1/"),
          "dr-ctl.yaml:9:18: sites.london.brokers.orders-1.jolokia: Invalid IPv6 URL"),
         (GOOD + "name: other\n", "dr-ctl.yaml:31:1: name: stands a second time"),
@@ -306,16 +285,9 @@ def test_a_file_that_is_wrong_as_a_whole_is_told_by_its_path(tmp_path: Path, con
     ],
 )
 def test_no_problem_tells_a_secret(tmp_path: Path, damage: str) -> None:
-    told = problems(written(tmp_path, swap("{env: LONDON_PASSWORD}", damage)))
-
-    assert "hunter2" not in told
-
-
-def test_no_text_of_the_settings_tells_a_plain_secret(tmp_path: Path) -> None:
-    installation = load(written(tmp_path, swap("{env: LONDON_PASSWORD}", "{plain: hunter2}")))
-
-    assert installation.settings.sites["london"].brokers[0].password.plain == "hunter2"
-    assert "hunter2" not in f"{installation!r} {installation} {installation.settings.sites!r}"
+    assert "hunter2" not in problems(written(tmp_path, swap("{env: LONDON_PASSWORD}", damage)))
+    well = load(written(tmp_path, swap("{env: LONDON_PASSWORD}", "{plain: hunter2}")))
+    assert "hunter2" not in f"{well!r} {well} {well.settings.sites!r}"
 
 
 def test_which_file_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -331,16 +303,7 @@ def test_which_file_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [
-        ("20ms", 0.02),
-        ("0s", 0.0),
-        ("5s", 5.0),
-        ("1.5s", 1.5),
-        ("1m", 60.0),
-        ("2h", 7200.0),
-        ("30d", 2_592_000.0),
-        (" 5 s ", 5.0),
-    ],
+    [("20ms", 0.02), ("0s", 0), ("1.5s", 1.5), ("1m", 60), ("2h", 7200), ("30d", 2_592_000), (" 5 s ", 5)],
 )
 def test_a_duration_is_a_number_with_its_unit(text: str, value: float) -> None:
     assert seconds(text) == pytest.approx(value)
@@ -357,16 +320,8 @@ def test_anything_else_is_refused_with_the_remedy(told: object) -> None:
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (0.0, "0 ms"),
-        (0.0214, "21 ms"),
-        (1.0, "1.00 s"),
-        (9.994, "9.99 s"),
-        (12.3, "12 s"),
-        (60.0, "1 min 0 s"),
-        (61.4, "1 min 1 s"),
-        (3599.0, "59 min 59 s"),
-        (3600.0, "1 h 0 min"),
-        (90_061.0, "25 h 1 min"),
+        *((0.0, "0 ms"), (0.0214, "21 ms"), (1.0, "1.00 s"), (9.994, "9.99 s"), (12.3, "12 s"), (60.0, "1 min 0 s")),
+        *((61.4, "1 min 1 s"), (3599.0, "59 min 59 s"), (3600.0, "1 h 0 min"), (90_061.0, "25 h 1 min")),
     ],
 )
 def test_seconds_are_told_in_the_unit_that_suits(value: float, text: str) -> None:

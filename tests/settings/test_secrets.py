@@ -72,9 +72,3 @@ def test_a_command_that_does_not_end_is_not_waited_for(folder: Path, monkeypatch
 def test_a_command_is_asked_nothing_through_the_terminal(folder: Path) -> None:
     with pytest.raises(SecretMissing, match="the password is empty: the command cat"):
         resolve(Secret(command=("cat",)), folder)
-
-
-def test_a_plain_secret_shows_in_no_text() -> None:
-    secret = Secret(plain="hunter2")
-
-    assert "hunter2" not in f"{secret!r} {secret}"
