@@ -17,11 +17,12 @@ import yaml
 import tests.documents
 import tests.patience
 from dr_ctl.cli.app import run
+from dr_ctl.engine.plan import Ask, Plan, PlannedStep
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.console import ADMIN
 from dr_ctl_lab.twin.site import PAIR
-from tests.cli.installation import PASSWORD, QUEUES, Installation, Sites, listen
-from tests.report.scribe import NAME
+from tests.cli.sites import PASSWORD, QUEUES, Sites, listen
+from tests.report.scribe import NAME, Scribe
 
 SECRET = {"env": "DR_CTL_TEST_PASSWORD"}
 LONDON, PARIS = (f"http://{site}:8161/console/jolokia" for site in ("london", "paris"))
@@ -131,6 +132,36 @@ class Terminal(io.StringIO):
         return super().readline(size)
 
 
+ACCEPTED = ("--accept-loss", "unknown", "--accept-duplicates", "unknown")
+
+
+def swapover(dr_ctl: Shell, *words: str, to: str = "paris") -> Ended:
+    return dr_ctl("swapover", "--to", to, "--json", *words)
+
+
+def failover(dr_ctl: Shell, *words: str) -> Ended:
+    return dr_ctl("failover", "--to", "paris", "--json", *words)
+
+
+def begun(dr_ctl: Shell, sites: Sites, *verbs: str) -> None:
+    """A run whose process died after these steps, with what it had changed until then."""
+    dr_ctl("plan", "swapover", "--to", "paris", "--out", "plan.json")
+    told = json.loads((dr_ctl.folder / "plan.json").read_text(encoding="utf-8"))
+    steps = tuple(PlannedStep.from_json(step) for step in told["steps"])
+    asked = Ask.from_json(told["ask"])
+    scribe = Scribe(
+        dr_ctl.run(), plan=Plan(asked, "london", steps, (), told["baseline"], (), (), ("london",), basis=told["basis"])
+    )
+    scribe.begin()
+    for verb in verbs:
+        calls = [call for call in scribe.step(verb).calls if call.when is None]
+        for call in calls:
+            (sites.london if call.site == "london" else sites.paris).do(call)
+        scribe.start(verb).sent(verb, *calls).stop(verb)
+    scribe.close()
+    sites.forget()
+
+
 @pytest.fixture(autouse=True)
 def simulated(system_of_test: None) -> None:
     """Every test here."""
@@ -151,21 +182,15 @@ def dr_ctl(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pyte
 
 
 @pytest.fixture
-def installation(dr_ctl: Shell, monkeypatch: pytest.MonkeyPatch) -> Iterator[Installation]:
+def sites(dr_ctl: Shell, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sites]:
+    """An installation that answers; London has three messages."""
     with PlayedTwin.up(dr_ctl.folder / "twin", queues=QUEUES) as twin:
-        both = Installation(twin)
-        listen(both.sites, monkeypatch)
-        both.london.put("orders.in", 3)
-        both.even()
-        dr_ctl.settings(both.london.url, both.paris.url, drain={"poll": "5ms"})
-        yield both
-
-
-@pytest.fixture
-def sites(dr_ctl: Shell, installation: Installation) -> Iterator[Sites]:
-    both = Sites(dr_ctl, installation)
-    yield both
-    assert not both.met_consumers, "what a lost site held met consumers before it was compared"
+        sites = Sites(dr_ctl, twin)
+        listen(sites.both, monkeypatch)
+        sites.london.put("orders.in", 3)
+        sites.even()
+        sites.settings()
+        yield sites
 
 
 @pytest.fixture

@@ -15,9 +15,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from tests.cli.conftest import Ended, Shell
-from tests.cli.installation import Installation
-from tests.cli.moving import begun, swapover
+from tests.cli.conftest import Ended, Shell, begun, swapover
+from tests.cli.sites import Sites
 from tests.report.scribe import ADA, NAME, Scribe, aborted, done, undone
 
 PLAN = "plan.json"
@@ -48,7 +47,7 @@ class Team:
 
 
 @pytest.fixture
-def team(dr_ctl: Shell, installation: Installation) -> Team:
+def team(dr_ctl: Shell, sites: Sites) -> Team:
     """The installation's settings ask for two people before a swapover or a failover."""
     if shutil.which("ssh-keygen") is None:
         assert not os.environ.get("CI"), "ssh-keygen is missing: the Debian package openssh-client has it"
@@ -78,9 +77,7 @@ def refused(ended: Ended) -> str:
     return f"{first['id']} {first['text']} {first['remedy']}"
 
 
-def test_a_plan_that_was_altered_after_a_signature_has_none(
-    dr_ctl: Shell, installation: Installation, team: Team
-) -> None:
+def test_a_plan_that_was_altered_after_a_signature_has_none(dr_ctl: Shell, sites: Sites, team: Team) -> None:
     path = planned(dr_ctl)
     approve(dr_ctl, team, "ada", "bob")
     document = json.loads(path.read_bytes())
@@ -91,7 +88,7 @@ def test_a_plan_that_was_altered_after_a_signature_has_none(
 
     assert "0 of 2" in refused(ended)
     assert ended.ids == ["DR-APPROVAL-001", "DR-APPROVAL-003", "DR-APPROVAL-003"]
-    assert installation.changes == []
+    assert sites.changes == []
 
 
 @pytest.mark.parametrize(
@@ -106,7 +103,7 @@ def test_a_plan_that_was_altered_after_a_signature_has_none(
 )
 def test_what_is_no_signature_of_a_signer_does_not_count(
     dr_ctl: Shell,
-    installation: Installation,
+    sites: Sites,
     team: Team,
     key: str | None,
     namespace: str,
@@ -132,7 +129,7 @@ def test_what_is_no_signature_of_a_signer_does_not_count(
 
 
 def test_without_ssh_keygen_nothing_is_signed_or_carried_out(
-    dr_ctl: Shell, installation: Installation, team: Team, monkeypatch: pytest.MonkeyPatch
+    dr_ctl: Shell, sites: Sites, team: Team, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planned(dr_ctl)
     approve(dr_ctl, team, "ada", "bob")
@@ -145,7 +142,7 @@ def test_without_ssh_keygen_nothing_is_signed_or_carried_out(
 @pytest.mark.parametrize(("before", "code"), [(None, 0), (done, 10), (undone, 0), (aborted, 0)])
 def test_a_signed_plan_is_carried_out_once_and_again_where_that_was_put_back_and_its_run_names_who_signed(
     dr_ctl: Shell,
-    installation: Installation,
+    sites: Sites,
     team: Team,
     monkeypatch: pytest.MonkeyPatch,
     before: Callable[[Path], Scribe] | None,
@@ -173,10 +170,8 @@ def test_a_signed_plan_is_carried_out_once_and_again_where_that_was_put_back_and
     assert all(words in report for words in ("Approved by", *names))
 
 
-def test_an_escalation_is_a_failover_and_takes_a_plan_of_its_own(
-    dr_ctl: Shell, installation: Installation, team: Team
-) -> None:
-    begun(dr_ctl, installation, "quiesce", "fence")
+def test_an_escalation_is_a_failover_and_takes_a_plan_of_its_own(dr_ctl: Shell, sites: Sites, team: Team) -> None:
+    begun(dr_ctl, sites, "quiesce", "fence")
 
     text = refused(dr_ctl("escalate", "--accept-loss", "9", "--reason", "it hangs", "--yes", "--json"))
 
@@ -187,9 +182,7 @@ def test_an_escalation_is_a_failover_and_takes_a_plan_of_its_own(
     assert (ended.code, ended.document["data"]["pairs"][0]["serving"]) == (0, "paris"), ended.document
 
 
-def test_what_cannot_be_approved_is_a_mistake_of_the_command(
-    dr_ctl: Shell, installation: Installation, team: Team
-) -> None:
+def test_what_cannot_be_approved_is_a_mistake_of_the_command(dr_ctl: Shell, sites: Sites, team: Team) -> None:
     path = planned(dr_ctl)
     words = ("--key", str(team.key("ada")), "--yes", "--json")
     codes = [dr_ctl("plan", "approve", name, *words).code for name in ("none.json", "dr-ctl.yaml")]
@@ -230,7 +223,7 @@ class Webhook(BaseHTTPRequestHandler):
 
 
 def test_who_is_told_gets_the_variables_of_other_hooks_and_the_document_which_the_example_posts(
-    dr_ctl: Shell, installation: Installation, monkeypatch: pytest.MonkeyPatch
+    dr_ctl: Shell, sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     free = 'env | grep ^DR_CTL_ > told.env; flock -n "$DR_CTL_STATE_DIR/lock" touch was-free'
     dr_ctl.add(after=[script(dr_ctl.folder, free), EXAMPLE])
@@ -254,7 +247,7 @@ def test_who_is_told_gets_the_variables_of_other_hooks_and_the_document_which_th
     assert text.endswith("TELL_URL: is not set: nobody was told")
 
 
-def test_one_that_hangs_is_a_warning_and_the_next_is_told(dr_ctl: Shell, installation: Installation) -> None:
+def test_one_that_hangs_is_a_warning_and_the_next_is_told(dr_ctl: Shell, sites: Sites) -> None:
     hangs = {**script(dr_ctl.folder, "sleep 60"), "timeout": "300ms"}
     dr_ctl.add(after=[hangs, script(dr_ctl.folder, name="next.sh")])
 
@@ -268,7 +261,7 @@ def test_one_that_hangs_is_a_warning_and_the_next_is_told(dr_ctl: Shell, install
     assert dr_ctl("runs", "verify").code == 0
 
 
-def test_ctrl_c_ends_the_telling_and_not_the_result(dr_ctl: Shell, installation: Installation) -> None:
+def test_ctrl_c_ends_the_telling_and_not_the_result(dr_ctl: Shell, sites: Sites) -> None:
     slow = script(dr_ctl.folder, f"echo $$ > pid; kill -INT {os.getpid()}; sleep 60", "slow.sh")
     dr_ctl.add(after=[slow, script(dr_ctl.folder)])
 

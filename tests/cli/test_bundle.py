@@ -24,7 +24,7 @@ from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from dr_ctl_lab.twin.console import ADMIN
 from tests.cli.conftest import Shell
-from tests.cli.installation import NOT_NOW, Installation
+from tests.cli.sites import NOT_NOW, Sites
 from tests.report.scribe import NAME, cut_off, done
 
 WORD = "pa55\"w&rd-über<alles>/'x"
@@ -178,9 +178,9 @@ def everything(dr_ctl: Shell) -> list[str]:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_it_is_used_in_a_whole_run_and_neither_kept_nor_bundled(
-    dr_ctl: Shell, installation: Installation, monkeypatch: pytest.MonkeyPatch, way: str
+    dr_ctl: Shell, sites: Sites, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
-    installation.password(WORD)
+    sites.password(WORD)
     monkeypatch.setenv("DR_CTL_TEST_WORD", WORD)
     (dr_ctl.folder / "word").write_text(f"{WORD}\n", encoding="utf-8")
     more = {
@@ -188,13 +188,13 @@ def test_it_is_used_in_a_whole_run_and_neither_kept_nor_bundled(
         "after": [{"run": ["true", f"--auth={TOKENS[0]}"], "on": ["ok"]}],
         "spark": {"master": f"sc://ada:{TOKENS[2]}@127.0.0.1:9/;token={TOKENS[2]}", "conf": {"fs.key": TOKENS[1]}},
     }
-    dr_ctl.settings(*installation.urls.values(), WAYS[way], drain={"poll": "5ms"}, **more)
+    dr_ctl.settings(*sites.urls.values(), WAYS[way], drain={"poll": "5ms"}, **more)
     write([look(system().now() - timedelta(minutes=5))], dr_ctl.folder / "history")
 
     printed = everything(dr_ctl)
     document, parts = bundled(dr_ctl)
 
-    assert installation.london.logins == installation.paris.logins == {f"Basic {LOGIN}"}
+    assert sites.london.logins == sites.paris.logins == {f"Basic {LOGIN}"}
     assert told_anywhere(dr_ctl, printed) == []
     assert {"plan.json", "journal.jsonl", "result.json", "report.html", "settings.yaml"} < parts.keys()
     [looks] = [name for name in parts if name.endswith(".parquet")]
@@ -207,12 +207,12 @@ def test_it_is_used_in_a_whole_run_and_neither_kept_nor_bundled(
 
 
 def test_it_is_not_told_where_a_broker_answers_with_an_error_or_not_at_all(
-    dr_ctl: Shell, installation: Installation, nobody: str
+    dr_ctl: Shell, sites: Sites, nobody: str
 ) -> None:
-    installation.password(WORD)
-    for urls, says in ((installation.urls.values(), "not now"), ((nobody, nobody), "connection refused")):
+    sites.password(WORD)
+    for urls, says in ((sites.urls.values(), "not now"), ((nobody, nobody), "connection refused")):
         dr_ctl.settings(*urls, {"plain": WORD})
-        installation.london.instead["read"] = NOT_NOW
+        sites.london.instead["read"] = NOT_NOW
 
         printed = everything(dr_ctl)
 
@@ -241,10 +241,10 @@ def test_it_is_not_told_where_the_settings_are_wrong(dr_ctl: Shell, nobody: str,
 
 
 def test_a_refused_login_says_where_its_password_came_from_and_how_often_it_was_tried(
-    dr_ctl: Shell, installation: Installation, monkeypatch: pytest.MonkeyPatch
+    dr_ctl: Shell, sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DR_CTL_TEST_WORD", "wrong")
-    dr_ctl.settings(installation.urls["london"], installation.urls["paris"], {"env": "DR_CTL_TEST_WORD"})
+    dr_ctl.settings(sites.urls["london"], sites.urls["paris"], {"env": "DR_CTL_TEST_WORD"})
 
     ended = dr_ctl("status", "--json")
 
@@ -265,15 +265,15 @@ SHOWING = [
 
 
 @pytest.fixture
-def hostile(installation: Installation) -> Installation:
+def hostile(sites: Sites) -> Sites:
     """At London only, so that checks and plans name them, and paused by an administrator, so that status does."""
     for name in NAMES:
-        installation.london.queue(name, paused=True)
-    return installation
+        sites.london.queue(name, paused=True)
+    return sites
 
 
 @pytest.mark.parametrize("words", SHOWING, ids=" ".join)
-def test_no_name_commands_the_terminal_or_forges_a_line(dr_ctl: Shell, hostile: Installation, words: list[str]) -> None:
+def test_no_name_commands_the_terminal_or_forges_a_line(dr_ctl: Shell, hostile: Sites, words: list[str]) -> None:
     if words[0] == "runs":
         dr_ctl("swapover", "--to", "paris", "--yes")
 

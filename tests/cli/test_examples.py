@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests.cli.conftest import Shell
-from tests.cli.installation import Installation, Sites
+from tests.cli.sites import Sites
 from tests.cli.test_help import whole, why_not
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -120,10 +120,10 @@ def test_an_incident_is_told_to_a_person_with_the_words_of_its_end(dr_ctl: Shell
 
 @pytest.mark.wire
 @pytest.mark.deep
-def test_a_planned_move_of_real_commands(dr_ctl: Shell, installation: Installation) -> None:
+def test_a_planned_move_of_real_commands(dr_ctl: Shell, sites: Sites) -> None:
     ended = carried_out(dr_ctl, "planned-move.sh", "paris", "CHG-1")
 
-    assert (ended.returncode, installation.paris.open) == (0, True), ended.stdout + ended.stderr
+    assert (ended.returncode, sites.paris.open) == (0, True), ended.stdout + ended.stderr
     assert json.loads((dr_ctl.folder / "CHG-1.json").read_text(encoding="utf-8"))["summary"].startswith(
         "moved from london to paris; verified: paris serves"
     )
@@ -146,8 +146,8 @@ def test_an_incident_of_real_commands_accepts_no_loss_by_itself(dr_ctl: Shell, s
 @pytest.mark.wire
 @pytest.mark.deep
 def test_a_rehearsal_of_real_commands(dr_ctl: Shell, sites: Sites) -> None:
-    doors = {site.name: "stomp://{}:{}".format(*site.host.stomp) for site in sites.sites}
-    sites.settings(stomp=doors["london"], paris_stomp=doors["paris"])
+    doors = {site.name: "stomp://{}:{}".format(*site.host.stomp) for site in sites.both}
+    sites.greeted(**doors)
 
     ended = carried_out(dr_ctl, "rehearsal.sh", VARIATIONS="1")
 
@@ -166,7 +166,7 @@ def test_the_tasks_of_a_playbook_type_commands_that_there_are() -> None:
 
 
 @pytest.mark.deep
-def test_the_tasks_of_a_playbook_judge_what_the_commands_answer(dr_ctl: Shell, installation: Installation) -> None:
+def test_the_tasks_of_a_playbook_judge_what_the_commands_answer(dr_ctl: Shell, sites: Sites) -> None:
     """Twice: the second time nothing is to be done."""
     tasks = yaml.safe_load((EXAMPLES / "ansible-tasks.yaml").read_text(encoding="utf-8"))
     language = jinja2.Environment(autoescape=False)

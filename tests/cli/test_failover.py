@@ -27,9 +27,8 @@ from dr_ctl.settings.loader import load
 from dr_ctl.topologies.common.debts import document
 from dr_ctl.topologies.common.seen import Silent
 from dr_ctl.topologies.mirror.view import BrokerView
-from tests.cli.conftest import Shell
-from tests.cli.installation import Sites
-from tests.cli.moving import ACCEPTED, failover, owed
+from tests.cli.conftest import ACCEPTED, Shell, failover
+from tests.cli.sites import Sites
 from tests.rpo.fifo import at
 from tests.rpo.files import FixedClock
 from tests.rpo.test_bounds import STEADY, came
@@ -63,7 +62,7 @@ def test_a_door_of_a_lost_site_that_the_survivor_knows_of_is_a_sign_of_life(dr_c
     with socket.create_server(("127.0.0.1", 0)) as another, socket.create_server(("127.0.0.1", 0)) as refusing:
         # At London's host something takes connections where the client acceptor of Paris has its port.
         sites.paris.broker.acceptors["clients"].port = another.getsockname()[1]
-        sites.settings(stomp=f"stomp://localhost:{refusing.getsockname()[1]}", paris_stomp=greeted)
+        sites.greeted(london=f"stomp://localhost:{refusing.getsockname()[1]}", paris=greeted)
         refusing.close()
 
         ended = failover(dr_ctl, "--yes", *ACCEPTED)
@@ -258,7 +257,7 @@ def test_sites_that_were_renamed_while_something_is_owed_get_their_names_back(dr
     assert dr_ctl("fence", "oxford", "--dry-run").code == 0
     path.write_text(told, encoding="utf-8")
     assert dr_ctl("reinstate", "london", "--yes").code == 0
-    assert owed(dr_ctl("status", "--json")) == []
+    assert dr_ctl("status", "--json").document["debts"] == []
 
 
 PARIS = at_both("orders.in", depth=4)[1]

@@ -27,7 +27,7 @@ from dr_ctl.cli.helping import SECTIONS
 from dr_ctl.core.exit_codes import MEANINGS
 from dr_ctl.core.model import ExitCode
 from tests.cli.conftest import Ended, Shell
-from tests.cli.installation import Installation
+from tests.cli.sites import Sites
 from tests.documents import hold
 
 COMMON = ("--output", "--json", "--quiet", "--warn-exit", "-h, --help")
@@ -334,7 +334,7 @@ def test_as_text_it_is_the_schema_and_nothing_else_and_without_a_command_that_of
     assert json.loads(dr_ctl("schema").out) == json.loads(kept)
 
 
-def test_a_document_that_is_not_as_its_schema_says_is_noticed(dr_ctl: Shell, installation: Installation) -> None:
+def test_a_document_that_is_not_as_its_schema_says_is_noticed(dr_ctl: Shell, sites: Sites) -> None:
     document = dr_ctl("status", "--json").document
     hold(document)
     data = document["data"]

@@ -16,7 +16,7 @@ from dr_ctl_lab.lab.daemons import wait_gone
 from dr_ctl_lab.playground import LOG, Playground
 from dr_ctl_lab.twin.kinds import KINDS, MIRROR
 from tests.cli.conftest import Shell
-from tests.cli.installation import Installation, Site
+from tests.cli.sites import Site, Sites
 from tests.cli.terminal import at_terminal
 from tests.twin.subject import until
 
@@ -42,22 +42,18 @@ def is_open(site: Site) -> bool:
     return bool(site.settable["doors"]["clients"])
 
 
-def test_a_run_whose_progress_nobody_reads_any_more_ends_as_it_would_have(
-    dr_ctl: Shell, installation: Installation
-) -> None:
+def test_a_run_whose_progress_nobody_reads_any_more_ends_as_it_would_have(dr_ctl: Shell, sites: Sites) -> None:
     with started(*MOVE, "--json", stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
         read_and_leave(run.stderr, 9)
         assert run.stdout is not None
         document = json.loads(run.stdout.read())
 
     assert (run.wait(WITHIN_S), document["outcome"]) == (0, "ok")
-    assert is_open(installation.paris)
+    assert is_open(sites.paris)
     assert dr_ctl("runs", "list", "--json").document["data"]["runs"][0]["outcome"] == "ok"
 
 
-def test_the_first_signal_undoes_a_run_although_it_ended_the_reader_too(
-    dr_ctl: Shell, installation: Installation
-) -> None:
+def test_the_first_signal_undoes_a_run_although_it_ended_the_reader_too(dr_ctl: Shell, sites: Sites) -> None:
     at_drain: list[int] = []
 
     def stop(operation: str) -> None:
@@ -66,18 +62,18 @@ def test_the_first_signal_undoes_a_run_although_it_ended_the_reader_too(
             read_and_leave(run.stdout, 1)
             os.kill(run.pid, signal.SIGINT)
 
-    installation.london.after_change = stop
+    sites.london.after_change = stop
     with started(*MOVE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as run:
         assert run.wait(WITHIN_S) == 130
 
     assert at_drain
-    assert is_open(installation.london)
-    assert not is_open(installation.paris)
+    assert is_open(sites.london)
+    assert not is_open(sites.paris)
 
 
 @pytest.mark.parametrize("form", [(), ("--json",)])
 def test_a_full_disk_under_standard_output_leaves_the_exit_code_and_the_result_goes_beside_it(
-    dr_ctl: Shell, installation: Installation, form: tuple[str, ...]
+    dr_ctl: Shell, sites: Sites, form: tuple[str, ...]
 ) -> None:
     with (
         Path("/dev/full").open("w") as full,
@@ -91,30 +87,28 @@ def test_a_full_disk_under_standard_output_leaves_the_exit_code_and_the_result_g
     assert "paris serves; nothing is under way" in beside
 
 
-def test_streams_that_are_closed_from_the_beginning_change_nothing(dr_ctl: Shell, installation: Installation) -> None:
+def test_streams_that_are_closed_from_the_beginning_change_nothing(dr_ctl: Shell, sites: Sites) -> None:
     words = f"exec {sys.executable} -m dr_ctl {' '.join(MOVE)} >&- 2>&-"
 
     assert subprocess.run(["/bin/sh", "-c", words], check=False, timeout=WITHIN_S).returncode == 0
-    assert is_open(installation.paris)
+    assert is_open(sites.paris)
 
 
-def test_a_status_whose_reader_leaves_keeps_its_code_and_repeats_nothing(
-    dr_ctl: Shell, installation: Installation
-) -> None:
+def test_a_status_whose_reader_leaves_keeps_its_code_and_repeats_nothing(dr_ctl: Shell, sites: Sites) -> None:
     with started("status", stdout=subprocess.PIPE, stderr=subprocess.PIPE) as status:
         read_and_leave(status.stdout, 0)
         assert status.stderr is not None
         assert (status.stderr.read(), status.wait(WITHIN_S)) == ("", 0)
 
 
-def test_a_watched_status_ends_once_nobody_reads_it(dr_ctl: Shell, installation: Installation) -> None:
+def test_a_watched_status_ends_once_nobody_reads_it(dr_ctl: Shell, sites: Sites) -> None:
     with started("status", "--watch", stdout=subprocess.PIPE) as watch:
         read_and_leave(watch.stdout, 1)
 
         assert watch.wait(WITHIN_S) == 0
 
 
-def test_a_monitor_goes_on_after_the_reader_of_its_log_left(dr_ctl: Shell, installation: Installation) -> None:
+def test_a_monitor_goes_on_after_the_reader_of_its_log_left(dr_ctl: Shell, sites: Sites) -> None:
     with started("monitor", "--for", "2s", "--json", stdout=subprocess.PIPE) as monitor:
         read_and_leave(monitor.stdout, 1)
 
@@ -123,7 +117,7 @@ def test_a_monitor_goes_on_after_the_reader_of_its_log_left(dr_ctl: Shell, insta
 
 
 @pytest.mark.usefixtures("dr_ctl")
-def test_a_name_that_was_typed_before_the_question_is_no_yes(installation: Installation) -> None:
+def test_a_name_that_was_typed_before_the_question_is_no_yes(sites: Sites) -> None:
     with at_terminal("swapover", "--to", "paris") as terminal:
         terminal.type("paris\n")
         terminal.until("to go on: ")
@@ -131,10 +125,10 @@ def test_a_name_that_was_typed_before_the_question_is_no_yes(installation: Insta
 
         assert terminal.ended() == 14
 
-    assert installation.changes == []
+    assert sites.changes == []
 
 
-def test_after_the_question_it_is(dr_ctl: Shell, installation: Installation) -> None:
+def test_after_the_question_it_is(dr_ctl: Shell, sites: Sites) -> None:
     with at_terminal("swapover", "--to", "paris") as terminal:
         terminal.type("no\n")
         terminal.until("to go on: ")
@@ -142,12 +136,12 @@ def test_after_the_question_it_is(dr_ctl: Shell, installation: Installation) -> 
 
         assert terminal.ended() == 0, terminal.drawn
 
-    assert installation.paris.open
+    assert sites.paris.open
     assert dr_ctl("status").out.endswith("paris serves\n")
 
 
 @pytest.mark.usefixtures("dr_ctl")
-def test_a_step_is_no_answer_to_the_one_before(installation: Installation) -> None:
+def test_a_step_is_no_answer_to_the_one_before(sites: Sites) -> None:
     with at_terminal("swapover", "--to", "paris", "--step") as terminal:
         terminal.until("to go on: ")
         terminal.type("paris\ny\ny\ny\ny\ny\ny\n")
@@ -156,7 +150,7 @@ def test_a_step_is_no_answer_to_the_one_before(installation: Installation) -> No
 
         assert terminal.ended() == 130, terminal.drawn
 
-    assert installation.changes == []
+    assert sites.changes == []
 
 
 @pytest.fixture
@@ -166,6 +160,11 @@ def lab(tmp_path: Path) -> Iterator[Path]:
     yield directory
     if Playground.is_at(directory):
         Playground.open(directory).down()
+
+
+def up(lab: Path, **more: Any) -> Playground:
+    given = {"sites": ("london", "paris"), "queues": ("jobs",), "delay_ms": 0, "topology": MIRROR, "pairs": 1}
+    return Playground.up(lab, **{**given, **more})
 
 
 def test_commands_find_the_sites_that_an_earlier_one_started(dr_ctl: Shell, lab: Path) -> None:
@@ -192,9 +191,7 @@ def test_commands_find_the_sites_that_an_earlier_one_started(dr_ctl: Shell, lab:
 @pytest.mark.parametrize("topology", list(KINDS))
 def test_clients_work_on_every_kind(topology: str, lab: Path) -> None:
     pairs = 1 if KINDS.named(topology).one_pair else 2
-    twin = Playground.up(
-        lab, sites=("london", "paris"), queues=("orders.in", "orders.out"), delay_ms=5, topology=topology, pairs=pairs
-    )
+    twin = up(lab, queues=("orders.in", "orders.out"), delay_ms=5, topology=topology, pairs=pairs)
 
     with twin.load(200) as load:
         load.wait_for(100)
@@ -205,7 +202,7 @@ def test_clients_work_on_every_kind(topology: str, lab: Path) -> None:
 
 
 def test_one_whose_process_was_killed_is_said_to_be_gone_and_its_rest_is_removed(lab: Path) -> None:
-    twin = Playground.up(lab, sites=("london", "paris"), queues=("jobs",), delay_ms=0, topology=MIRROR, pairs=1)
+    twin = up(lab)
     process = twin._standing.process
     os.kill(process.pid, signal.SIGKILL)
     wait_gone(process, 5)
@@ -219,7 +216,7 @@ def test_one_whose_process_was_killed_is_said_to_be_gone_and_its_rest_is_removed
 
 
 def test_one_that_is_stopped_keeps_nobody_waiting(lab: Path) -> None:
-    twin = Playground.up(lab, sites=("london", "paris"), queues=("jobs",), delay_ms=0, topology=MIRROR, pairs=1)
+    twin = up(lab)
     process = twin._standing.process
     os.kill(process.pid, signal.SIGSTOP)
     until(process.frozen)  # a process on another core runs on for a moment, and would be asked
@@ -236,24 +233,20 @@ def test_one_that_is_stopped_keeps_nobody_waiting(lab: Path) -> None:
 )
 def test_one_that_there_is_not_is_refused_before_anything_is_made(topology: str, why: str, lab: Path) -> None:
     with pytest.raises(UsageError, match=why):
-        Playground.up(lab, sites=("a", "b"), queues=("jobs",), delay_ms=0, topology=topology, pairs=2)
+        up(lab, topology=topology, pairs=2)
 
     assert not lab.exists()
 
 
-def test_one_that_does_not_come_up_says_why_and_leaves_nothing(lab: Path) -> None:
+def test_one_that_does_not_come_up_says_why_and_leaves_nothing_and_a_directory_with_something_in_it(lab: Path) -> None:
     with pytest.raises(EnvironmentFault, match="the twin did not come up") as raised:
-        Playground.up(lab, sites=("a", "b"), queues=("jobs",), delay_ms="soon", topology=MIRROR, pairs=1)  # type: ignore[arg-type]
-
+        up(lab, delay_ms="soon")
     assert "TypeError" in str(raised.value)
     assert not lab.exists()
-
-
-def test_a_directory_with_something_in_it_is_left_alone(lab: Path) -> None:
     lab.mkdir()
     (lab / LOG).write_text("mine")
 
     with pytest.raises(UsageError, match="is not empty"):
-        Playground.up(lab, sites=("a", "b"), queues=("jobs",), delay_ms=0, topology=MIRROR, pairs=1)
+        up(lab)
 
     assert (lab / LOG).read_text() == "mine"

@@ -19,7 +19,7 @@ from dr_ctl.core.errors import Stopped
 from dr_ctl.core.patience import Patience
 from dr_ctl.topologies import registry
 from tests.cli.conftest import Shell
-from tests.cli.installation import Installation
+from tests.cli.sites import Sites
 from tests.cli.terminal import at_terminal
 from tests.cli.test_preflight import keep
 from tests.looks import looked
@@ -60,10 +60,10 @@ def test_who_gives_up_waits_for_no_second_look(monkeypatch: pytest.MonkeyPatch) 
     assert frozen.gave_up
 
 
-def test_a_plan_names_every_call_however_many(dr_ctl: Shell, installation: Installation) -> None:
+def test_a_plan_names_every_call_however_many(dr_ctl: Shell, sites: Sites) -> None:
     for number in range(20):
-        installation.london.queue(f"q{number}")
-        installation.paris.queue(f"q{number}")
+        sites.london.queue(f"q{number}")
+        sites.paris.queue(f"q{number}")
 
     text, told = (dr_ctl("plan", "swapover", "--to", "paris", *more) for more in ([], ["--json"]))
 
@@ -75,12 +75,12 @@ def test_a_plan_names_every_call_however_many(dr_ctl: Shell, installation: Insta
     assert plan["point_of_no_return"] == 9
 
 
-def move_over(installation: Installation) -> None:
-    installation.london.keep_out()
-    installation.paris.let_in()
+def move_over(sites: Sites) -> None:
+    sites.london.keep_out()
+    sites.paris.let_in()
 
 
-SITUATIONS: dict[str, Callable[[Installation], object]] = {
+SITUATIONS: dict[str, Callable[[Sites], object]] = {
     "as it is": lambda sites: None,
     "closed": lambda sites: sites.london.keep_out(),
     "moved": move_over,
@@ -93,9 +93,9 @@ SITUATIONS: dict[str, Callable[[Installation], object]] = {
 @pytest.mark.parametrize("to", ["london", "paris"])
 @pytest.mark.parametrize("situation", SITUATIONS)
 def test_a_dry_run_with_what_it_needs_answers_what_the_verdict_says(
-    dr_ctl: Shell, installation: Installation, situation: str, to: str
+    dr_ctl: Shell, sites: Sites, situation: str, to: str
 ) -> None:
-    SITUATIONS[situation](installation)
+    SITUATIONS[situation](sites)
 
     for name, told in dr_ctl("validate", "--to", to, "--json").document["data"]["operations"].items():
         site = [to] if name == "reinstate" else ["--to", to]
@@ -108,7 +108,7 @@ def test_a_dry_run_with_what_it_needs_answers_what_the_verdict_says(
         assert ("ready" in told["verdict"].split(" ")[:1][0]) <= (told["exit_code"] == 0)
 
 
-def test_every_check_has_a_name_a_verdict_its_evidence_and_its_age(dr_ctl: Shell, installation: Installation) -> None:
+def test_every_check_has_a_name_a_verdict_its_evidence_and_its_age(dr_ctl: Shell, sites: Sites) -> None:
     ended = dr_ctl("validate", "--verbose", "--json")
     text = dr_ctl("validate", "--verbose").out
 
@@ -122,12 +122,12 @@ def test_every_check_has_a_name_a_verdict_its_evidence_and_its_age(dr_ctl: Shell
 
 
 def test_what_was_not_read_is_said_and_never_ready_and_what_fails_names_its_finding(
-    dr_ctl: Shell, installation: Installation, nobody: str
+    dr_ctl: Shell, sites: Sites, nobody: str
 ) -> None:
-    dr_ctl.settings(*installation.urls.values())
-    installation.london.broker.link.started = False
+    dr_ctl.settings(*sites.urls.values())
+    sites.london.broker.link.started = False
     fails = dr_ctl("validate", "--verbose", "--json").document["data"]["checks"]
-    dr_ctl.settings(nobody, installation.urls["paris"])
+    dr_ctl.settings(nobody, sites.urls["paris"])
     told = dr_ctl("validate", "--verbose", "--json").document["data"]
 
     [link] = [each for each in fails if each["findings"] == ["DR-LINK-003"]]
@@ -161,9 +161,7 @@ def stop(monkeypatch: pytest.MonkeyPatch) -> Stop:
     return stopped
 
 
-def test_where_there_is_no_terminal_each_look_is_a_block_with_its_time(
-    dr_ctl: Shell, installation: Installation, stop: Stop
-) -> None:
+def test_where_there_is_no_terminal_each_look_is_a_block_with_its_time(dr_ctl: Shell, sites: Sites, stop: Stop) -> None:
     waits = stop(3, signal.SIGINT)
 
     ended = dr_ctl("status", "--watch", "--every", "4s")
@@ -178,9 +176,7 @@ def test_where_there_is_no_terminal_each_look_is_a_block_with_its_time(
     assert all(3 < wait <= 4 for wait in waits), "the time of the look is part of the interval"
 
 
-def test_as_json_each_look_is_a_document_and_the_end_is_one(
-    dr_ctl: Shell, installation: Installation, stop: Stop
-) -> None:
+def test_as_json_each_look_is_a_document_and_the_end_is_one(dr_ctl: Shell, sites: Sites, stop: Stop) -> None:
     stop(2, signal.SIGINT)
     ended = dr_ctl("status", "--watch", "--json")
     stop(1, signal.SIGTERM)  # another signal is an interruption
@@ -192,10 +188,10 @@ def test_as_json_each_look_is_a_document_and_the_end_is_one(
 
 
 @pytest.mark.wire
-def test_at_a_terminal_it_is_in_place_and_its_last_look_stays(dr_ctl: Shell, installation: Installation) -> None:
+def test_at_a_terminal_it_is_in_place_and_its_last_look_stays(dr_ctl: Shell, sites: Sites) -> None:
     with at_terminal("status", "--watch", "--every", "100ms") as terminal:
         first = terminal.until("link london attached")
-        installation.london.keep_out()
+        sites.london.keep_out()
         changed = terminal.until("no site serves; before: london serves")
         terminal.type("\x03")
         code = terminal.ended()
@@ -211,8 +207,8 @@ def test_at_a_terminal_it_is_in_place_and_its_last_look_stays(dr_ctl: Shell, ins
 
 
 @pytest.mark.wire
-def test_what_does_not_fit_is_counted_and_what_matters_fits(dr_ctl: Shell, installation: Installation) -> None:
-    installation.london.keep_out()
+def test_what_does_not_fit_is_counted_and_what_matters_fits(dr_ctl: Shell, sites: Sites) -> None:
+    sites.london.keep_out()
 
     with at_terminal("status", "--watch", rows=8, columns=60) as terminal:
         text = terminal.until("more lines: `dr-ctl status` has all of them")
@@ -270,9 +266,7 @@ def test_a_command_that_many_places_name_is_told_once(dr_ctl: Shell) -> None:
     assert finding["text"].endswith("tell.sh is not there (hooks.fence-host.run; after.0.run; after.1.run)")
 
 
-def test_a_failover_is_ready_where_a_monitor_looks_and_its_price_is_allowed(
-    dr_ctl: Shell, installation: Installation
-) -> None:
+def test_a_failover_is_ready_where_a_monitor_looks_and_its_price_is_allowed(dr_ctl: Shell, sites: Sites) -> None:
     looked(dr_ctl.folder)
     keep(dr_ctl)
 
@@ -284,7 +278,7 @@ def test_a_failover_is_ready_where_a_monitor_looks_and_its_price_is_allowed(
 
 @pytest.mark.parametrize(("minutes", "is_told"), [(10, False), (18, True), (92 * 24 * 60, True)])
 def test_an_estimate_that_a_run_would_not_take_is_told_as_old(
-    dr_ctl: Shell, installation: Installation, minutes: float, is_told: bool
+    dr_ctl: Shell, sites: Sites, minutes: float, is_told: bool
 ) -> None:
     looked(dr_ctl.folder)
     keep(dr_ctl, minutes_ago=minutes)

@@ -2,7 +2,6 @@
 installs it, and all else works."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +10,9 @@ from typing import Any
 import pytest
 
 from dr_ctl.core.lacking import without
-from dr_ctl_lab.lab.distribution import maven, need_java
+from dr_ctl_lab.lab.distribution import maven
 from tests.cli.conftest import Shell
-from tests.cli.installation import Installation, Sites
+from tests.cli.sites import Sites
 from tests.documents import hold
 from tests.looks import looked
 from tests.report.scribe import NAME, done
@@ -90,7 +89,7 @@ def test_schemas_examples_and_past_runs_are_shown_without_them(dr_ctl: Shell, no
 @pytest.mark.wire
 @pytest.mark.deep
 def test_whatever_needs_no_history_works_without_them_and_the_rest_names_what_installs_them(
-    dr_ctl: Shell, installation: Installation
+    dr_ctl: Shell, sites: Sites
 ) -> None:
     looked(dr_ctl.folder)
     works = {
@@ -146,18 +145,17 @@ def test_a_package_is_installed_with_the_versions_that_fit(module: str, installs
     assert fault.remedy == f"{PIP}{installs}` installs it."
 
 
-def test_in_an_environment_of_pipx_the_package_is_injected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_an_environment_of_pipx_it_is_injected_and_a_module_of_dr_ctls_own_that_is_missing_is_a_defect(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(sys, "prefix", "/opt/pipx/venvs/dr-ctl")
-
-    fault = without(ModuleNotFoundError("No module named 'numpy'", name="numpy"))
+    fault, *defects = (
+        without(ModuleNotFoundError(f"No module named {name!r}", name=name))
+        for name in ("numpy", "numpyro", "dr_ctl.gone")
+    )
 
     assert fault is not None
-    assert fault.remedy == "`pipx inject dr-ctl 'numpy>=2'` installs it."
-
-
-def test_a_module_of_dr_ctls_own_that_is_missing_is_a_defect() -> None:
-    assert without(ModuleNotFoundError("No module named 'dr_ctl.gone'", name="dr_ctl.gone")) is None
-    assert without(ModuleNotFoundError("No module named 'numpyro'", name="numpyro")) is None
+    assert (fault.remedy, defects) == ("`pipx inject dr-ctl 'numpy>=2'` installs it.", [None, None])
 
 
 @pytest.mark.parametrize("words", [("lab", "up"), ("demo",)])
@@ -183,12 +181,3 @@ def test_without_maven_what_it_fetches_is_named_with_what_installs_it(
         maven("a broker", [], tmp_path)
 
     assert "apt-get install maven" in getattr(fault.value, "remedy", "")
-
-
-def test_a_java_that_is_there_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    java = tmp_path / "java"
-    java.write_text("#!/bin/sh\necho 'openjdk version \"17.0.9\" 2023-10-17' >&2\n", encoding="utf-8")
-    java.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}/bin")
-
-    need_java()

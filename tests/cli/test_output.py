@@ -11,7 +11,7 @@ from dr_ctl.cli.grouped import groups_text, wrapped
 from dr_ctl.core.model import ExitCode, Finding, Severity
 from dr_ctl.engine.ports import Check
 from tests.cli.conftest import Shell
-from tests.cli.installation import Installation
+from tests.cli.sites import Sites
 
 RUNBOOKS = ["runbook", "list"]
 TO_JSON = [
@@ -80,7 +80,7 @@ def test_an_error_among_the_findings_is_no_less_than_a_warning(severity: Severit
     assert ended.with_warn_exit().code is code
 
 
-def test_a_runs_document_stands_alone_on_standard_output(dr_ctl: Shell, installation: Installation) -> None:
+def test_a_runs_document_stands_alone_on_standard_output(dr_ctl: Shell, sites: Sites) -> None:
     ended = dr_ctl("swapover", "--to", "paris", "--yes", "--json")
 
     assert json.loads(ended.out)["outcome"] == "ok"

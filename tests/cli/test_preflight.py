@@ -33,8 +33,8 @@ from dr_ctl.rpo.ledgers.reconcile import KINDS, Part, Reconciled
 from dr_ctl.settings.loader import load
 from dr_ctl.settings.model import Place
 from tests.cli.conftest import Shell
-from tests.cli.installation import Installation
-from tests.cli.moving import begun as killed_after
+from tests.cli.conftest import begun as killed_after
+from tests.cli.sites import Sites
 from tests.rpo.test_estimate import history
 from tests.rpo.test_result import answer
 from tests.scenarios.stage import NoEstimate
@@ -83,7 +83,7 @@ def deaf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.wire
 @pytest.mark.parametrize("is_awaited", [True, False])
 def test_one_that_hangs_is_ended_in_time_and_is_a_finding_and_a_run_that_ends_early_takes_it_along(
-    dr_ctl: Shell, installation: Installation, deaf: Path, is_awaited: bool
+    dr_ctl: Shell, sites: Sites, deaf: Path, is_awaited: bool
 ) -> None:
     write(history("london"), dr_ctl.folder / "history")
     preflight = Preflight(load(dr_ctl.folder / "dr-ctl.yaml"), "london", SystemClock())
@@ -133,7 +133,7 @@ FENCED = ("quiesce", "fence")
 )
 def test_one_is_made_where_none_is_fresh_and_clients_are_not_out(
     dr_ctl: Shell,
-    installation: Installation,
+    sites: Sites,
     monkeypatch: pytest.MonkeyPatch,
     minutes_ago: int | None,
     died_after: tuple[str, ...],
@@ -147,7 +147,7 @@ def test_one_is_made_where_none_is_fresh_and_clients_are_not_out(
     if minutes_ago is not None:
         keep(dr_ctl, minutes_ago=minutes_ago)
     if died_after:
-        killed_after(dr_ctl, installation, *died_after)
+        killed_after(dr_ctl, sites, *died_after)
 
     ended = dr_ctl(*words, "--yes", "--json")
 
@@ -155,7 +155,7 @@ def test_one_is_made_where_none_is_fresh_and_clients_are_not_out(
     assert says in dr_ctl("runs", "show", ended.document["run"]).out
 
 
-def test_what_a_stored_estimate_found_is_told_with_it(dr_ctl: Shell, installation: Installation) -> None:
+def test_what_a_stored_estimate_found_is_told_with_it(dr_ctl: Shell, sites: Sites) -> None:
     (dr_ctl.folder / "history").mkdir()
     told = Finding("DR-RPO-002", Severity.WARNING, "two files were not read", "See them.")
     store(Place.at(dr_ctl.folder / "history"), replace(answer(lost=7), findings=(told,)), system().now())
@@ -172,7 +172,7 @@ def test_what_a_stored_estimate_found_is_told_with_it(dr_ctl: Shell, installatio
 @pytest.mark.spark
 @pytest.mark.deep
 def test_a_swapover_whose_spark_hangs_ends_it_before_it_quiesces(
-    dr_ctl: Shell, installation: Installation, monkeypatch: pytest.MonkeyPatch
+    dr_ctl: Shell, sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(dr_ctl.folder / "scratch"))
     (dr_ctl.folder / "scratch").mkdir()
@@ -183,7 +183,7 @@ def test_a_swapover_whose_spark_hangs_ends_it_before_it_quiesces(
         text = book.read_text(encoding="utf-8")
         (runbooks / book.name).write_text(text.replace("- estimate: {}", "- estimate: {within: 8s}"), encoding="utf-8")
     seen: list[list[int]] = []
-    installation.london.before_change = lambda operation: seen.append(running(dr_ctl.folder / "scratch"))
+    sites.london.before_change = lambda operation: seen.append(running(dr_ctl.folder / "scratch"))
     with socket.create_server(("127.0.0.1", 0)) as master:  # it takes connections and never says a word
         url = f"spark://127.0.0.1:{master.getsockname()[1]}"
         dr_ctl.add(runbooks="runbooks", spark={"master": url, "conf": {"spark.driver.host": "127.0.0.1"}})
@@ -200,7 +200,7 @@ def test_a_swapover_whose_spark_hangs_ends_it_before_it_quiesces(
 @pytest.mark.wire
 @pytest.mark.spark
 @pytest.mark.deep
-def test_ctrl_c_ends_an_estimate_and_its_java(dr_ctl: Shell, installation: Installation) -> None:
+def test_ctrl_c_ends_an_estimate_and_its_java(dr_ctl: Shell, sites: Sites) -> None:
     write(history("london"), dr_ctl.folder / "history")
     scratch = dr_ctl.folder / "scratch"
     scratch.mkdir()
@@ -221,7 +221,7 @@ def keep(dr_ctl: Shell, *, minutes_ago: float = 3, lost: int = 7) -> None:
     store(Place.at(dr_ctl.folder / "history"), answer(lost=lost), system().now() - timedelta(minutes=minutes_ago))
 
 
-def test_status_and_plan_show_a_stored_estimate_with_its_age(dr_ctl: Shell, installation: Installation) -> None:
+def test_status_and_plan_show_a_stored_estimate_with_its_age(dr_ctl: Shell, sites: Sites) -> None:
     without = dr_ctl("status", "--json")
     keep(dr_ctl)
 
@@ -240,9 +240,7 @@ def test_status_and_plan_show_a_stored_estimate_with_its_age(dr_ctl: Shell, inst
     assert planned.document["data"]["estimate"]["site"] == "london"
 
 
-def test_one_made_in_an_outage_says_as_of_when_and_an_old_or_torn_one_is_a_finding(
-    dr_ctl: Shell, installation: Installation
-) -> None:
+def test_one_made_in_an_outage_says_as_of_when_and_an_old_or_torn_one_is_a_finding(dr_ctl: Shell, sites: Sites) -> None:
     keep(dr_ctl, minutes_ago=120)
     file = place(dr_ctl.folder / "history", "london")
     stored = json.loads(file.read_text())
@@ -260,7 +258,7 @@ def test_one_made_in_an_outage_says_as_of_when_and_an_old_or_torn_one_is_a_findi
     assert ("DR-RPO-017" in torn.ids, torn.document["data"]["estimate"]) == (True, None)
 
 
-def test_a_failovers_estimate_is_the_stored_one_and_asks_nobody(dr_ctl: Shell, installation: Installation) -> None:
+def test_a_failovers_estimate_is_the_stored_one_and_asks_nobody(dr_ctl: Shell, sites: Sites) -> None:
     estimator = StoredEstimate(load(dr_ctl.folder / "dr-ctl.yaml"), "london")
     without = estimator.end(within_s=0, wait=pytest.fail)
     keep(dr_ctl)

@@ -15,9 +15,8 @@ from dr_ctl.core.errors import Stopped
 from dr_ctl.core.system import ThisMachine, running_on
 from dr_ctl.engine.record import record
 from dr_ctl.engine.runs import RunFiles
-from tests.cli.conftest import Shell
-from tests.cli.installation import Installation, Sites
-from tests.cli.moving import ACCEPTED, failover
+from tests.cli.conftest import ACCEPTED, Shell, failover
+from tests.cli.sites import Sites
 from tests.report.scribe import NAME, Scribe, aborted, call, done
 from tests.report.test_page import Form, plain
 
@@ -51,9 +50,7 @@ def test_signals_refusals_and_undone_steps_are_shown(dr_ctl: Shell) -> None:
     assert "06-fence: undone: put back" in out
 
 
-def test_a_run_says_of_which_installation_it_was_and_how_it_was_asked_for(
-    dr_ctl: Shell, installation: Installation
-) -> None:
+def test_a_run_says_of_which_installation_it_was_and_how_it_was_asked_for(dr_ctl: Shell, sites: Sites) -> None:
     words = ["swapover", "--to", "paris", "--yes", "--reason", "change 4711"]
 
     run = dr_ctl(*words, "--json").document["run"]
@@ -68,7 +65,7 @@ def test_a_run_says_of_which_installation_it_was_and_how_it_was_asked_for(
         "name": "orders",
         "topology": "artemis-mirror",
         "settings": {"file": "dr-ctl.yaml", "sha256": digest},
-        "brokers": {site: [f"orders-1 at {url}"] for site, url in installation.urls.items()},
+        "brokers": {site: [f"orders-1 at {url}"] for site, url in sites.urls.items()},
         "objectives": None,
     }
     assert kept.let_in is not None

@@ -13,13 +13,12 @@ from typing import Any
 import pytest
 
 from dr_ctl.engine.runbook import shipped
-from tests.cli.conftest import Shell, Terminal
-from tests.cli.installation import Installation
-from tests.cli.moving import begun, swapover
+from tests.cli.conftest import Shell, Terminal, begun, swapover
+from tests.cli.sites import Sites
 from tests.report.scribe import NAME
 
 
-def test_what_it_wrote_is_the_owners_alone(dr_ctl: Shell, installation: Installation) -> None:
+def test_what_it_wrote_is_the_owners_alone(dr_ctl: Shell, sites: Sites) -> None:
     run = swapover(dr_ctl, "--yes").document["run"]
 
     written = [dr_ctl.state, *dr_ctl.state.rglob("*")]
@@ -39,24 +38,24 @@ def test_what_it_wrote_is_the_owners_alone(dr_ctl: Shell, installation: Installa
     ids=["one below zero beside one that is held", "one that is not named"],
 )
 def test_what_clients_hold_is_not_told_by_a_sum(
-    dr_ctl: Shell, installation: Installation, monkeypatch: pytest.MonkeyPatch, told: dict[str, Any]
+    dr_ctl: Shell, sites: Sites, monkeypatch: pytest.MonkeyPatch, told: dict[str, Any]
 ) -> None:
-    before = installation.settable
+    before = sites.settable
     monkeypatch.setattr("dr_ctl.topologies.artemis.look.dispatch", lambda reader, view: told)
     books = dr_ctl.folder / "runbooks"
     books.mkdir()
     text = (shipped() / "swapover.yaml").read_text(encoding="utf-8")
     (books / "swapover.yaml").write_text(text.replace("within: 5s", "within: 200ms"), encoding="utf-8")
-    dr_ctl.settings(installation.london.url, installation.paris.url, runbooks=str(books))
+    sites.settings(runbooks=str(books))
 
     ended = swapover(dr_ctl, "--yes")
 
     assert (ended.code, "DR-QUEUE-003" in ended.ids) == (20, True), ended.document
-    assert installation.settable == before
+    assert sites.settable == before
 
 
 def test_a_dry_run_shows_the_very_plan_and_looking_leaves_no_trace(
-    dr_ctl: Shell, installation: Installation, person: Callable[[str], Terminal]
+    dr_ctl: Shell, sites: Sites, person: Callable[[str], Terminal]
 ) -> None:
     person("").at_question = pytest.fail
 
@@ -64,13 +63,13 @@ def test_a_dry_run_shows_the_very_plan_and_looking_leaves_no_trace(
     dry = swapover(dr_ctl, "--dry-run")
     shown = dr_ctl("plan", "swapover", "--to", "paris", "--json", "--out", "plan.json")
 
-    assert (dry.code, installation.changes, dr_ctl.state.exists()) == (0, [], False)
+    assert (dry.code, sites.changes, dr_ctl.state.exists()) == (0, [], False)
     assert dry.document["data"]["plan"] == shown.document["data"]["plan"]
     assert json.loads((dr_ctl.folder / "plan.json").read_text(encoding="utf-8")) == dry.document["data"]["plan"]
 
 
-def test_a_run_that_lives_is_under_way_and_keeps_others_out(dr_ctl: Shell, installation: Installation) -> None:
-    begun(dr_ctl, installation, "quiesce", "fence")
+def test_a_run_that_lives_is_under_way_and_keeps_others_out(dr_ctl: Shell, sites: Sites) -> None:
+    begun(dr_ctl, sites, "quiesce", "fence")
     holder = {"what": "swapover to paris", "pid": 4711, "host": "ops-1", "since": "02:00"}
     with (
         (dr_ctl.state / "runs" / NAME / "journal.jsonl").open("ab") as journal,
@@ -86,28 +85,26 @@ def test_a_run_that_lives_is_under_way_and_keeps_others_out(dr_ctl: Shell, insta
     assert (status.code, status.document["data"]["open_run"], told["DR-RUN-003"]["severity"]) == (0, NAME, "info")
     assert f"{NAME} is under way" in told["DR-RUN-003"]["text"]
     assert all("dr-ctl resume" not in each["remedy"] for each in told.values())
-    assert (moved.code, moved.document["outcome"], installation.changes) == (13, "locked", [])
+    assert (moved.code, moved.document["outcome"], sites.changes) == (13, "locked", [])
     assert "swapover to paris (process 4711 on ops-1, since 02:00)" in moved.document["summary"]
 
 
 @pytest.mark.parametrize("verb", ["resume", "abort"])
-def test_a_run_that_died_in_its_first_line_changed_nothing(
-    dr_ctl: Shell, installation: Installation, verb: str
-) -> None:
-    begun(dr_ctl, installation, "quiesce", "fence")
+def test_a_run_that_died_in_its_first_line_changed_nothing(dr_ctl: Shell, sites: Sites, verb: str) -> None:
+    begun(dr_ctl, sites, "quiesce", "fence")
     journal = dr_ctl.state / "runs" / NAME / "journal.jsonl"
     os.truncate(journal, 20)
 
     ended = dr_ctl(verb, "--yes", "--json")
 
-    assert (ended.code, ended.ids, installation.changes) == (10, ["DR-RUN-004"], [])
+    assert (ended.code, ended.ids, sites.changes) == (10, ["DR-RUN-004"], [])
     assert dr_ctl("status", "--json").document["data"]["open_run"] is None
 
 
-def test_a_receipt_that_cannot_be_read_fits_nothing(dr_ctl: Shell, installation: Installation) -> None:
+def test_a_receipt_that_cannot_be_read_fits_nothing(dr_ctl: Shell, sites: Sites) -> None:
     for words in (("fence", "london"), ("drain", "--to", "paris")):
         assert dr_ctl(*words, "--yes").code == 0
-    receipt = installation.paris.broker.queues["dr-ctl.receipt.paris"]
+    receipt = sites.paris.broker.queues["dr-ctl.receipt.paris"]
     assert receipt.user is not None
     receipt.user = receipt.user[:-20]
 
@@ -115,12 +112,12 @@ def test_a_receipt_that_cannot_be_read_fits_nothing(dr_ctl: Shell, installation:
 
 
 def test_a_journal_that_cannot_be_written_behind_the_fence_says_who_may_be_locked_out(
-    dr_ctl: Shell, installation: Installation, monkeypatch: pytest.MonkeyPatch
+    dr_ctl: Shell, sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sync = os.fdatasync
 
     def failing(file: int) -> None:
-        if not installation.london.open:
+        if not sites.london.open:
             raise OSError(errno.EIO, "Input/output error")
         sync(file)
 
@@ -132,18 +129,18 @@ def test_a_journal_that_cannot_be_written_behind_the_fence_says_who_may_be_locke
     assert ended.document["run"] in ended.document["summary"]
     assert "clients may be locked out of both sites" in ended.document["summary"]
     assert "`dr-ctl resume` or `dr-ctl abort`" in ended.document["findings"][0]["remedy"]
-    assert not installation.london.open
+    assert not sites.london.open
     assert dr_ctl("abort", "--yes").code == 0
-    assert installation.london.open
+    assert sites.london.open
 
 
-def test_a_run_whose_journal_is_damaged_is_given_up_to_who_is_served(dr_ctl: Shell, installation: Installation) -> None:
-    begun(dr_ctl, installation, "quiesce", "fence")
+def test_a_run_whose_journal_is_damaged_is_given_up_to_who_is_served(dr_ctl: Shell, sites: Sites) -> None:
+    begun(dr_ctl, sites, "quiesce", "fence")
     path = dr_ctl.state / "runs" / NAME / "journal.jsonl"
     path.write_bytes(path.read_bytes().replace(b"started", b"startet", 1))
 
     nobody = dr_ctl("status", "--json").document["data"]["ways_out"]
-    installation.london.let_in()
+    sites.london.let_in()
     london = dr_ctl("status", "--json").document["data"]["ways_out"]
 
     assert ([each["serves"] for each in nobody], [each["serves"] for each in london]) == ([None], ["london"])
@@ -164,8 +161,8 @@ def small_state(dr_ctl: Shell) -> Iterator[None]:
 
 @pytest.mark.usefixtures("small_state")
 @pytest.mark.parametrize("is_full", [False, True], ids=["too small", "full"])
-def test_a_disk_without_room_refuses_the_run(dr_ctl: Shell, installation: Installation, is_full: bool) -> None:
-    before = [told["doors"] for told in installation.settable]
+def test_a_disk_without_room_refuses_the_run(dr_ctl: Shell, sites: Sites, is_full: bool) -> None:
+    before = [told["doors"] for told in sites.settable]
     if is_full:
         with suppress(OSError), (dr_ctl.state / "another.log").open("wb", buffering=0) as other:
             while True:
@@ -176,23 +173,21 @@ def test_a_disk_without_room_refuses_the_run(dr_ctl: Shell, installation: Instal
     assert ended.code == 10, ended.document
     assert "no room on disk" in ended.document["summary"]
     assert "--state-dir" in ended.document["findings"][0]["remedy"]
-    assert ([told["doors"] for told in installation.settable], installation.changes) == (before, [])
+    assert ([told["doors"] for told in sites.settable], sites.changes) == (before, [])
     rows = dr_ctl("runs", "list", "--json").document["data"]["runs"]
     assert [row["outcome"] for row in rows] in ([], ["none"])
 
 
-def test_the_lock_keeps_the_end_of_the_journal_and_the_journal_the_lock(
-    dr_ctl: Shell, installation: Installation
-) -> None:
+def test_the_lock_keeps_the_end_of_the_journal_and_the_journal_the_lock(dr_ctl: Shell, sites: Sites) -> None:
     ended = swapover(dr_ctl, "--yes")
 
     folder = dr_ctl.state / "runs" / ended.document["run"]
     sealed = json.loads((folder / "result.json").read_text("utf-8"))["journal"]
-    for site in installation.sites:
+    for site in sites.both:
         kept = site.document(f"dr-ctl.lock.{site.name}.1") or {}
         assert (kept["run"], kept["released"]) == (ended.document["run"], True)
         assert {name: kept[name] for name in sealed} == sealed
-    installation.paris.queue("dr-ctl.lock.paris.4", address="dr-ctl.lock.paris", internal=True, user="of another")
+    sites.paris.queue("dr-ctl.lock.paris.4", address="dr-ctl.lock.paris", internal=True, user="of another")
     broken = swapover(dr_ctl, "--yes", "--break-lock", "--reason", "that host burnt down", to="london")
     assert broken.code == 0, broken.document
     for run, reason in ((ended.document["run"], None), (broken.document["run"], "that host burnt down")):

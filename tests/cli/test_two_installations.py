@@ -11,20 +11,19 @@ from dr_ctl.core.clock import SystemClock
 from dr_ctl.engine.runs import Owner, Runs
 from dr_ctl.engine.stores import FolderStore
 from dr_ctl_lab.played import PlayedTwin
-from tests.cli.conftest import Ended, Shell
-from tests.cli.installation import QUEUES, Installation, listen
-from tests.cli.moving import begun
+from tests.cli.conftest import Ended, Shell, begun
+from tests.cli.sites import QUEUES, Sites, listen
 
 
 class Both:
     """Orders and billing: the same sites and pairs by name, other brokers."""
 
-    def __init__(self, shell: Shell, orders: Installation, billing: Installation) -> None:
+    def __init__(self, shell: Shell, orders: Sites, billing: Sites) -> None:
         self.shell, self.orders, self.billing = shell, orders, billing
 
-    def use(self, which: Installation, **more: Any) -> Path:
+    def use(self, which: Sites, **more: Any) -> Path:
         name = "orders" if which is self.orders else "billing"
-        return self.shell.settings(which.london.url, which.paris.url, name=name, drain={"poll": "5ms"}, **more)
+        return which.settings(name=name, **more)
 
 
 @pytest.fixture
@@ -34,8 +33,8 @@ def both(dr_ctl: Shell, monkeypatch: pytest.MonkeyPatch) -> Iterator[Both]:
         PlayedTwin.up(dr_ctl.folder / "one", queues=QUEUES) as one,
         PlayedTwin.up(dr_ctl.folder / "two", queues=QUEUES) as two,
     ):
-        found = Both(dr_ctl, Installation(one), Installation(two))
-        listen([*found.orders.sites, *found.billing.sites], monkeypatch)
+        found = Both(dr_ctl, Sites(dr_ctl, one), Sites(dr_ctl, two))
+        listen([*found.orders.both, *found.billing.both], monkeypatch)
         for each in (found.orders, found.billing):
             each.london.put("orders.in", 3)
             each.even()
@@ -70,7 +69,7 @@ def test_a_run_is_known_by_its_brokers_also_where_both_have_the_same_name(dr_ctl
     both.use(both.orders)
     begun(dr_ctl, both.orders, "quiesce", "fence")
     before = both.billing.settable
-    dr_ctl.settings(both.billing.london.url, both.billing.paris.url, name="orders", drain={"poll": "5ms"})
+    both.billing.settings()
 
     told = [dr_ctl(word, "--yes", "--json") for word in ("resume", "abort")]
 
@@ -120,8 +119,8 @@ class TestEdited:
     def runs(self) -> int:
         return len(self.dr_ctl("runs", "list", "--json").document["data"]["runs"])
 
-    def test_one_address_that_stays_leads_back_to_its_runs(self) -> None:
-        renamed = {"pair": "broker-1", "name": "shop"}
+    def test_one_address_that_stays_leads_back_to_its_runs_however_all_else_is_spelt(self) -> None:
+        renamed, orders = {"pair": "broker-1", "name": "shop"}, self.both.orders
         for changes in (
             {"pair": "broker-1"},
             renamed,
@@ -132,23 +131,14 @@ class TestEdited:
             ended = self.edited(**changes)
 
             assert (len(ended.document["data"]["runs"]), ended.document["findings"]) == (1, []), changes
-
-    def test_the_order_of_pairs_and_sites_and_the_spelling_of_an_address_are_no_other_ones(self) -> None:
-        both = self.both
+        spelt = orders.london.url.replace("http", "HTTP").rstrip("/") + "/"
         self.dr_ctl.installed(
-            {
-                "paris": {"b": PARIS, "orders-1": both.orders.paris.url},
-                "london": {"b": LONDON, "orders-1": both.orders.london.url.replace("http", "HTTP").rstrip("/") + "/"},
-            },
+            {"paris": {"b": PARIS, "orders-1": orders.paris.url}, "london": {"b": LONDON, "orders-1": spelt}}
         )
-
         assert self.runs() == 1
-
-    def test_addresses_that_move_one_after_the_other_are_followed(self) -> None:
         for changes in ({"paris": PARIS}, {"london": LONDON, "paris": PARIS}):
             self.edited(**changes)
             self.dr_ctl("validate")  # looks at brokers that are not there, and learns where they are now
-
         assert self.runs() == 1
 
     def test_a_run_of_a_pair_that_was_renamed_is_gone_on_with_under_its_old_name_alone(
@@ -198,36 +188,27 @@ class TestEdited:
         else:
             (self.place / "debts.json").write_text("[]", encoding="utf-8")
         both = self.both
-        self.dr_ctl.settings(both.billing.london.url, both.billing.paris.url, drain={"poll": "5ms"})
+        both.billing.settings()
 
         ended = self.dr_ctl("swapover", "--to", "paris", "--yes", "--json")
 
         assert (ended.code, both.billing.changes) == (2, [])
         assert (RUN if what == "open" else "debts") in ended.document["summary"]
-        self.dr_ctl.settings(both.billing.london.url, both.billing.paris.url, name="billing", drain={"poll": "5ms"})
+        both.use(both.billing)
         assert self.dr_ctl("swapover", "--to", "paris", "--yes").code == 0
 
     def test_of_two_places_that_know_as_many_of_its_brokers_none_is_chosen(self) -> None:
         both = self.both
         both.use(both.billing)
         assert self.dr_ctl("swapover", "--to", "paris", "--yes").code == 0
-        self.dr_ctl.installed(
-            {
-                "london": {"orders-1": both.orders.london.url, "billing-1": both.billing.london.url},
-                "paris": {"orders-1": both.orders.paris.url, "billing-1": both.billing.paris.url},
-            }
-        )
+        urls = both.orders.urls, both.billing.urls
+        self.dr_ctl.installed({site: {"orders-1": urls[0][site], "billing-1": urls[1][site]} for site in urls[0]})
 
         ended = self.dr_ctl("runs", "list", "--json")
 
         assert (ended.code, str(self.place) in ended.document["summary"]) == (2, True)
         assert self.dr_ctl("--state-dir", str(self.place), "validate").code != 2
         assert self.runs() == 1
-
-
-@pytest.fixture
-def kept(tmp_path: Path) -> Path:
-    return tmp_path / "state"
 
 
 class TestDocuments:
@@ -258,22 +239,22 @@ class TestDocuments:
         ids=["renamed, another gone", "exchanged", "one renamed", "its name given to a new one"],
     )
     def test_they_go_along_with_the_name_of_their_broker(
-        self, kept: Path, now: dict[str, str], documents: dict[str, list[str]]
+        self, tmp_path: Path, now: dict[str, str], documents: dict[str, list[str]]
     ) -> None:
-        self.written(kept, a="stomp://h:1", b="stomp://h:2")
+        self.written(tmp_path, a="stomp://h:1", b="stomp://h:2")
 
-        assert self.read(kept, **now) == documents
-        assert self.read(kept, **now) == documents
+        assert self.read(tmp_path, **now) == documents
+        assert self.read(tmp_path, **now) == documents
 
-    def test_while_a_run_is_under_way_they_stay(self, kept: Path) -> None:
-        self.written(kept, a="stomp://h:1")
-        before = self.of(kept, a="stomp://h:1")
+    def test_while_a_run_is_under_way_they_stay(self, tmp_path: Path) -> None:
+        self.written(tmp_path, a="stomp://h:1")
+        before = self.of(tmp_path, a="stomp://h:1")
 
         with before.lock("swapover"):
-            self.of(kept, b="stomp://h:1")
-            assert self.read(kept, a="stomp://h:1") == {"a": ["stomp://h:1"]}
+            self.of(tmp_path, b="stomp://h:1")
+            assert self.read(tmp_path, a="stomp://h:1") == {"a": ["stomp://h:1"]}
 
-        assert self.read(kept, b="stomp://h:1") == {"b": ["stomp://h:1"]}
+        assert self.read(tmp_path, b="stomp://h:1") == {"b": ["stomp://h:1"]}
 
 
 def test_a_place_whose_owner_cannot_be_read_ends_in_words(dr_ctl: Shell, both: Both) -> None:

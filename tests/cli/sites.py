@@ -14,7 +14,6 @@ from dr_ctl.topologies.console.requests import change
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin import console
 from dr_ctl_lab.twin.console import ADMIN, Console
-from dr_ctl_lab.twin.faults import Fault, FaultKind
 from dr_ctl_lab.twin.jolokia import Answer, Management, Request, answer, failed
 from dr_ctl_lab.twin.messages import Message
 from dr_ctl_lab.twin.mirror.broker import MirrorBroker
@@ -22,6 +21,8 @@ from tests.broker.recorder import LOCKING
 from tests.twin.subject import until
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.cli.conftest import Shell
 
 PASSWORD = "not-told"
@@ -34,8 +35,8 @@ class Site:
     changes something. `instead` has other answers:
     to a verb, a verb and the name of what it is for, a kind of request; `document` is all about a lock or a receipt."""
 
-    def __init__(self, twin: PlayedTwin, name: str, pair: str | None = None) -> None:
-        self.twin, self.name, self.host = twin, name, twin.host(name, pair)
+    def __init__(self, twin: PlayedTwin, name: str) -> None:
+        self.twin, self.name, self.host = twin, name, twin.host(name)
         broker = self.host.broker
         assert isinstance(broker, MirrorBroker)
         self.broker = broker
@@ -56,9 +57,7 @@ class Site:
         for each in said:
             if each in self.instead:
                 return self.instead[each]
-        if not request.changes:
-            return answer(self.host.management, request)
-        if own:
+        if own or not request.changes:
             return answer(self.host.management, request)
         self.before_change(request.operation)
         told = answer(self.host.management, request)
@@ -138,25 +137,17 @@ class Site:
             for message in list(held.messages.values())[:count]:
                 self.broker.remove(held, message)
 
-    def holds_back(self, count: int) -> None:
-        """So many messages are to ship and do not arrive, although the link stands."""
-        self.twin.cut(self.name, "hang")
-        self.put("orders.in", count)
 
-    def says(self, attribute: str, value: Any) -> None:
-        """Report one of its figures as it is not."""
-        self.host.faults.add(Fault(FaultKind.LIE, attribute=attribute, value=value, times=None))
+class Sites:
+    """Two sites, of which London serves, and can be lost and come back."""
 
-
-class Installation:
-    """Two sites, of which London serves."""
-
-    def __init__(self, twin: PlayedTwin) -> None:
-        self.twin = twin
+    def __init__(self, dr_ctl: Shell, twin: PlayedTwin) -> None:
+        self._dr_ctl, self.twin = dr_ctl, twin
         self.london, self.paris = (Site(twin, name) for name in twin.sites)
+        self.lost_ids: list[str] = []
 
     @property
-    def sites(self) -> tuple[Site, Site]:
+    def both(self) -> tuple[Site, Site]:
         return self.london, self.paris
 
     @property
@@ -166,55 +157,34 @@ class Installation:
 
     @property
     def urls(self) -> dict[str, str]:
-        return {site.name: site.url for site in self.sites}
+        return {site.name: site.url for site in self.both}
 
     @property
     def settable(self) -> list[dict[str, Any]]:
         return [self.london.settable, self.paris.settable]
 
     def password(self, word: str) -> None:
-        for site in self.sites:
+        for site in self.both:
             site.password(word)
 
     def forget(self) -> None:
         """What was changed until now was the test's."""
-        for site in self.sites:
+        for site in self.both:
             site.host.changes.clear()
 
     def even(self) -> None:
         """Wait until all has been shipped."""
-        until(lambda: all(site.broker.attached and site.broker.even for site in self.sites))
+        until(lambda: all(site.broker.attached and site.broker.even for site in self.both))
 
+    def settings(self, *, london: str | None = None, paris: str | None = None, **more: Any) -> Path:
+        """Write them, with these addresses in the place of their own."""
+        return self._dr_ctl.settings(london or self.london.url, paris or self.paris.url, drain={"poll": "5ms"}, **more)
 
-class Sites(Installation):
-    """An installation of which London can be lost and come back."""
-
-    def __init__(self, dr_ctl: Shell, installation: Installation) -> None:
-        super().__init__(installation.twin)
-        self.london, self.paris = installation.sites
-        self._dr_ctl = dr_ctl
-        self.lost_ids: list[str] = []
-        self.met_consumers = False
-        self.paris.after_change = self._in_the_way
-
-    def settings(
-        self,
-        *,
-        london: str | None = None,
-        paris: str | None = None,
-        stomp: str | None = None,
-        paris_stomp: str | None = None,
-        **more: Any,
-    ) -> None:
-        """Write them anew; `stomp` is where clients of London are greeted."""
-        self._dr_ctl.settings(london or self.london.url, paris or self.paris.url, drain={"poll": "5ms"}, **more)
-        for site, address in (("london", stomp), ("paris", paris_stomp)):
-            if address is not None:
-                self._greeted_at(site, address)
-
-    def _greeted_at(self, site: str, address: str) -> None:
+    def greeted(self, **addresses: str) -> None:
+        """Where the clients of a site are greeted, as the settings say."""
         with self._dr_ctl.edited() as told:
-            told["sites"][site]["brokers"][0]["stomp"] = address
+            for site, address in addresses.items():
+                told["sites"][site]["brokers"][0]["stomp"] = address
 
     def lose(self, *, shown: bool = True) -> None:
         """London is gone, with two messages and an acknowledgement that Paris lacks; its ports are `shown` to refuse
@@ -231,24 +201,15 @@ class Sites(Installation):
         self.twin.kill("london")
         until(lambda: not self.paris.broker.attached)
         self.forget()
-        if not shown:
-            return
-        self._greeted_at("london", "stomp://{}:{}".format(*self.london.host.stomp))
+        if shown:
+            self.greeted(london="stomp://{}:{}".format(*self.london.host.stomp))
 
-    def come_back(self, *, opened: bool = False) -> None:
+    def come_back(self) -> None:
         """London is back; what it holds is shipped as soon as Paris lets it in."""
         self.twin.heal()
         self.twin.start("london")
         until(lambda: self.paris.broker.attached)
-        if opened:
-            self.london.let_in()
         self.forget()
-
-    def _in_the_way(self, operation: str) -> None:
-        paris = self.paris.broker
-        if operation == "start()" and paris.acceptors["mirror"].started and self.london.broker.alive:
-            left = bool(self.london.broker.outflow.events)
-            self.met_consumers |= left and not all(paris.queues[name].paused for name in self.twin.queues)
 
 
 def listen(sites: Sequence[Site], monkeypatch: pytest.MonkeyPatch) -> None:
