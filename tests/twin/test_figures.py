@@ -13,7 +13,7 @@ from dr_ctl.cli.app import run
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.kinds import BROKERSYNC, MIRROR, SHARED_STORE
 from tests.conftest import Command
-from tests.monitoring import tool
+from tests.monitoring.test_examples import figures_asked_for, figures_of_the_page, promtool
 from tests.patience import time_now
 from tests.twin.conftest import LATER
 from tests.twin.matrix import ACCEPTED, done, edited
@@ -114,10 +114,10 @@ def test_names_and_units_are_as_prometheus_wants_them_and_alerts_dashboard_and_p
     shown = shows()
     names = {name for name, _ in shown}
 
-    checked = tool.promtool("check", "metrics", input=generate_latest(registry_of(board)))
+    checked = promtool("check", "metrics", input=generate_latest(registry_of(board)))
 
     assert checked == "", checked
-    assert topology != MIRROR or tool.figures_asked_for() <= names
-    assert tool.figures_of_the_page() == names
+    assert topology != MIRROR or figures_asked_for() <= names
+    assert figures_of_the_page() == names
     if topology == BROKERSYNC:
         assert value(shown, "dr_ctl_agent_healthy") == 0  # it is not there
