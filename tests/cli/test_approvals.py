@@ -102,12 +102,7 @@ def test_a_plan_that_was_altered_after_a_signature_has_none(dr_ctl: Shell, sites
     ],
 )
 def test_what_is_no_signature_of_a_signer_does_not_count(
-    dr_ctl: Shell,
-    sites: Sites,
-    team: Team,
-    key: str | None,
-    namespace: str,
-    listed: tuple[str, str] | None,
+    dr_ctl: Shell, sites: Sites, team: Team, key: str | None, namespace: str, listed: tuple[str, str] | None
 ) -> None:
     path = planned(dr_ctl)
     approve(dr_ctl, team, "ada")

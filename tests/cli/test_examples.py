@@ -42,8 +42,7 @@ def test_each_command_among_them_is_a_shell_script_that_parses() -> None:
 
 
 @pytest.mark.parametrize(
-    ("hooks", "code"),
-    [({"fence-host": {"run": ["./gone.sh"]}}, 10), ({"tell": {"run": ["sh", "-c", "true"]}}, 30)],
+    ("hooks", "code"), [({"fence-host": {"run": ["./gone.sh"]}}, 10), ({"tell": {"run": ["sh", "-c", "true"]}}, 30)]
 )
 def test_a_ci_checks_settings(dr_ctl: Shell, hooks: dict[str, object], code: int) -> None:
     dr_ctl.settings(hooks=hooks)

@@ -277,10 +277,7 @@ def test_a_failovers_estimate_is_the_stored_one_and_asks_nobody(dr_ctl: Shell, s
 
 
 CLASSES = (LossClass(("audit.#",), LossLimit(8, 2.0)),)
-LIKELY: dict[str, Any] = {
-    "loss": {"p99": 214, "likely": {"p99": 15}},
-    "age_s": {"p99": 0.5, "likely": {"p99": 0.1}},
-}
+LIKELY: dict[str, Any] = {"loss": {"p99": 214, "likely": {"p99": 15}}, "age_s": {"p99": 0.5, "likely": {"p99": 0.1}}}
 SEEN: dict[str, Any] = {"loss": {"p99": 9}, "age_s": {"p99": 1.5}}
 
 
