@@ -80,37 +80,3 @@ def closed_port() -> Address:
     """A port that nobody listens on."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return Address("127.0.0.1", listener.getsockname()[1])
-
-
-class Broker:
-    """One anycast queue per destination behind a door: receipts, delivery, acknowledgement, redelivery."""
-
-    def __init__(self, *, lose: Callable[[Frame], bool] = lambda _: False, confirm: bool = True) -> None:
-        self._lose = lose
-        self._confirm = confirm
-        self.stored: list[Frame] = []
-        self.subscribed: list[str] = []
-        self.frames: list[Frame] = []
-
-    def answer(self, frame: Frame) -> Answer:
-        self.frames.append(frame)
-        receipt = [encode("RECEIPT", {"receipt-id": frame.headers["receipt"]})] if "receipt" in frame.headers else []
-        match frame.cmd:
-            case "CONNECT":
-                return [CONNECTED]
-            case "SUBSCRIBE":
-                self.subscribed.append(frame.headers["id"])
-            case "SEND" if not self._lose(frame):
-                self.stored.append(frame)
-                return [*(receipt if self._confirm else []), *self._deliver()]
-            case "ACK":
-                self.stored = [one for one in self.stored if one.headers["receipt"] != frame.headers["id"]]
-        return receipt
-
-    def _deliver(self) -> list[bytes]:
-        if not self.subscribed:
-            return []
-        one = self.stored[-1]
-        told = {name: value for name, value in one.headers.items() if name != "receipt"}
-        told |= {"subscription": self.subscribed[0], "ack": one.headers["receipt"], "message-id": "1"}
-        return [encode("MESSAGE", told, (one.body or b"").decode())]
