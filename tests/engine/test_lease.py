@@ -25,24 +25,9 @@ def seen(*documents: LockDocument) -> Look:
     return Look("london", PAIR, NOW, documents)
 
 
-class TestTheSameState:
-    """A copy of a machine's disk has the same STATE to the last bit, and its runs live elsewhere."""
-
-    MINE = replace(MINE, state="one", host="bastion", boot="first", pid=os.getpid())
-    OTHER = replace(OTHER, state="one", host="bastion", boot="first", pid=2**22 + 1)
-
-    def test_a_run_of_this_machine_whose_process_is_gone_keeps_nobody_out(self) -> None:
-        assert against(seen(self.OTHER), self.MINE) is None
-        assert against(seen(replace(self.OTHER, pid=os.getpid())), self.MINE) is None
-
-    def test_of_a_machine_that_tells_no_start_of_its_own_the_state_decides(self) -> None:
-        assert against(seen(replace(self.OTHER, boot="", host="another")), self.MINE) is None
-
-    @pytest.mark.parametrize("more", [{"boot": "second"}, {"host": "bastion-2"}, {"pid": 1}, {"state": "x"}])
-    def test_one_that_may_live_keeps_others_out_until_it_runs_out(self, more: dict[str, Any]) -> None:
-        there = replace(self.OTHER, **more)
-        assert against(seen(there), self.MINE) == there
-        assert against(seen(replace(there, expires_ms=NOW)), self.MINE) is None
+# A copy of a machine's disk has the same STATE to the last bit, and its runs live elsewhere.
+HERE: dict[str, Any] = {"state": "one", "host": "bastion", "boot": "first"}
+GONE = 2**22 + 1  # the number of no process
 
 
 class TestDecisions:
@@ -60,6 +45,25 @@ class TestDecisions:
     )
     def test_what_keeps_a_run_out(self, there: LockDocument, keeps_out: bool) -> None:
         assert (against(seen(there), MINE) is not None) is keeps_out
+
+    @pytest.mark.parametrize(
+        ("more", "keeps_out"),
+        [
+            ({}, False),  # a run of this machine whose process is gone
+            ({"pid": os.getpid()}, False),
+            ({"boot": "", "host": "another"}, False),  # a machine that tells no start of its own: the state decides
+            ({"boot": "second"}, True),
+            ({"host": "bastion-2"}, True),
+            ({"pid": 1}, True),
+            ({"state": "x"}, True),
+        ],
+    )
+    def test_of_the_same_state_one_that_may_live_keeps_others_out_until_it_runs_out(
+        self, more: dict[str, Any], keeps_out: bool
+    ) -> None:
+        mine, there = replace(MINE, pid=os.getpid(), **HERE), replace(OTHER, **{"pid": GONE, **HERE, **more})
+        assert against(seen(there), mine) == (there if keeps_out else None)
+        assert against(seen(replace(there, expires_ms=NOW)), mine) is None
 
     def test_a_run_without_a_state_takes_nobody_for_dead(self) -> None:
         assert against(seen(LockDocument.of_text(6, "?")), replace(MINE, state="")) is not None
@@ -225,68 +229,80 @@ class TestTwoAtOnce:
 
 
 LATER = replace(who("other"), epoch=6)
+Shelves = tuple[Shelf, Shelf]
 
 
-def held(*shelves: Any, name: str = "run", **more: Any) -> Lease:
+@pytest.fixture
+def shelves() -> Shelves:
+    return pair()
+
+
+def held(shelves: Shelves, name: str = "run", **more: Any) -> Lease:
     """A run that has the lock."""
     run = lease(name, shelves, **more)
     run.take()
     return run
 
 
+def late(shelves: Shelves) -> Lease:
+    """A run that has the lock where Paris did not answer, and does now."""
+    shelves[1].silent = True
+    run = held(shelves)
+    shelves[1].silent = False
+    return run
+
+
+def look_beside(run: Lease) -> None:
+    """Look at the brokers for something else."""
+    for slot in run.slots:
+        slot.store.look()  # type: ignore[attr-defined]
+
+
 class TestHolding:
-    def test_the_one_who_holds_it_is_named(self) -> None:
-        shelves = pair()
-        held(*shelves, name="first")
+    def test_the_one_who_holds_it_is_named(self, shelves: Shelves) -> None:
+        held(shelves, "first")
         with pytest.raises(Locked, match=r"at london/orders-1: first \(swapover to paris; ada on host-first") as raised:
             lease("second", shelves).take()
         assert raised.value.exit_code is ExitCode.LOCKED
         assert "--break-lock" in raised.value.remedy
 
-    def test_what_was_taken_is_given_back_where_the_next_is_held(self) -> None:
-        london, paris = pair()
-        lease("first", [paris]).take()
+    def test_what_was_taken_is_given_back_where_the_next_is_held(self, shelves: Shelves) -> None:
+        lease("first", shelves[1:]).take()
         with pytest.raises(Locked, match="at paris"):
-            lease("second", (london, paris)).take()
-        assert (london.epochs(), paris.epochs()) == ([], [1])
+            lease("second", shelves).take()
+        assert [shelf.epochs() for shelf in shelves] == [[], [1]]
 
-    def test_released_it_stays_as_the_highest_and_the_next_goes_above(self) -> None:
-        shelves = pair()
-        first = held(*shelves, name="first")
-        first.release()
-        released = [shelf.lock(1).released for shelf in shelves]
-        lease("second", shelves).take()
-        assert released == [True, True]
+    def test_released_it_stays_as_the_highest_and_the_next_goes_above(self, shelves: Shelves) -> None:
+        held(shelves, "first").release()
+        assert [shelf.lock(1).released for shelf in shelves] == [True, True]
+        held(shelves, "second")
         assert [shelf.epochs() for shelf in shelves] == [[2], [2]]
 
-    def test_it_runs_out_by_the_clock_of_the_broker_that_keeps_it(self) -> None:
-        london, paris = pair()
-        lease("first", (london, paris)).take()
-        london.skew_ms += int(LEASE_S * 1000)
+    def test_it_runs_out_by_the_clock_of_the_broker_that_keeps_it(self, shelves: Shelves) -> None:
+        held(shelves, "first")
+        shelves[0].skew_ms += int(LEASE_S * 1000)
         with pytest.raises(Locked, match="at paris"):
-            lease("second", (london, paris)).take()
-        paris.skew_ms += int(LEASE_S * 1000)
-        lease("second", (london, paris)).take()
+            lease("second", shelves).take()
+        shelves[1].skew_ms += int(LEASE_S * 1000)
+        lease("second", shelves).take()
 
     @pytest.mark.parametrize("looked", [False, True], ids=["by itself", "beside looks made for something else"])
-    def test_it_is_renewed_while_it_is_tended(self, looked: bool) -> None:
-        shelves = pair(time := Time())
-        run = held(*shelves)
+    def test_it_is_renewed_while_it_is_tended(self, shelves: Shelves, looked: bool) -> None:
+        run = held(shelves)
 
         for _ in range(200):
-            time.s += 1.0
+            shelves[0].time.s += 1.0
+            if looked:
+                look_beside(run)
             for slot in run.slots:
-                if looked:
-                    slot.store.look()  # type: ignore[attr-defined]
                 run.tend(slot)
             assert may_call(run, "london")
 
         with pytest.raises(Locked):
             lease("second", shelves).take()
 
-    def test_no_call_goes_out_with_less_left_than_an_answer_may_take(self) -> None:
-        london, _ = shelves = pair()
-        run = held(*shelves)
+    def test_no_call_goes_out_with_less_left_than_an_answer_may_take(self, shelves: Shelves) -> None:
+        london, run = shelves[0], held(shelves)
         written = london.documents[LOCK, 1]
         london.skew_ms += int((LEASE_S - CALL_S + 1) * 1000)
         assert may_call(run, "london")  # looked at a moment ago
@@ -297,27 +313,24 @@ class TestHolding:
         london.documents[LOCK, 1] = written
         assert run.why_not("london", PAIR, LEASE_S + 1) is not None
 
-    def test_a_look_is_at_most_a_second_old(self) -> None:
-        shelves = pair(time := Time())
-        run = held(*shelves)
+    @pytest.mark.parametrize("looked", [False, True], ids=["at most a second old", "made for something else"])
+    def test_a_look_shows_a_thief(self, shelves: Shelves, looked: bool) -> None:
+        run = held(shelves)
         lease("thief", shelves).take(break_lock=True)
+        assert may_call(run, "london")
+        if looked:
+            look_beside(run)
+            run.tend(run.slots[0])
+        else:
+            shelves[0].time.s += FRESH_S + 0.01
+        assert "is not this run's any more: thief" in str(run.why_not("london", PAIR, CALL_S))
+        assert looked or not may_call(run, "paris")
 
-        before = may_call(run, "london")
-        time.s += FRESH_S + 0.01
-        why = run.why_not("london", PAIR, CALL_S)
-
-        assert before
-        assert why is not None
-        assert "is not this run's any more: thief" in why
-        assert not may_call(run, "paris")
-
-    def test_a_look_that_was_made_for_something_else_is_a_look(self) -> None:
-        shelves, asked = pair(), list[int]()
-        run = lease("run", shelves, before=lambda: asked.append(1))
-        run.take()
+    def test_a_look_that_was_made_for_something_else_is_a_look(self, shelves: Shelves) -> None:
+        asked = list[int]()
+        run = held(shelves, before=lambda: asked.append(1))
         shelves[0].time.s += 2 * FRESH_S
-        for slot in run.slots:
-            slot.store.look()  # type: ignore[attr-defined]
+        look_beside(run)
         before = len(asked)
 
         assert may_call(run, "london")
@@ -329,99 +342,70 @@ class TestHolding:
         assert may_call(run, "london")
         assert len(asked) == before + len(shelves)
 
-    def test_a_look_from_before_the_lock_was_taken_does_not_say_that_it_is_gone(self) -> None:
-        shelves = pair()
+    def test_a_look_from_before_the_lock_was_taken_does_not_say_that_it_is_gone(self, shelves: Shelves) -> None:
         run = lease("run", shelves)
-        for slot in run.slots:
-            slot.store.look()  # type: ignore[attr-defined]
+        look_beside(run)
         run.take()
         for slot in run.slots:
             run.tend(slot)
         assert may_call(run, "london")
 
-    def test_a_look_that_was_made_for_something_else_shows_a_thief_too(self) -> None:
-        shelves = pair()
-        run = held(*shelves)
-        lease("thief", shelves).take(break_lock=True)
-        run.slots[0].store.look()  # type: ignore[attr-defined]
-        run.tend(run.slots[0])
-        assert "thief" in str(run.why_not("london", PAIR, CALL_S))
-
-    def test_a_silent_broker_gets_no_call_and_does_not_keep_the_other_from_its_own(self) -> None:
-        london, paris = pair(time := Time())
-        run = held(london, paris)
-        paris.silent = True
-        time.s += 2 * FRESH_S
+    def test_a_silent_broker_gets_no_call_and_does_not_keep_the_other_from_its_own(self, shelves: Shelves) -> None:
+        run, shelves[1].silent = held(shelves), True
+        shelves[0].time.s += 2 * FRESH_S
         assert may_call(run, "london")
-        assert (
-            run.why_not("paris", PAIR, CALL_S) == "the lock at paris/orders-1 could not be looked at: paris is silent"
-        )
+        why = run.why_not("paris", PAIR, CALL_S)
+        assert why == "the lock at paris/orders-1 could not be looked at: paris is silent"
 
-    def test_a_broker_that_was_away_is_joined_at_the_same_epoch(self) -> None:
-        london, paris = pair()
-        paris.silent = True
-        run = held(london, paris)
-        paris.silent = False
+    def test_a_broker_that_was_away_is_joined_at_the_same_epoch(self, shelves: Shelves) -> None:
+        run = late(shelves)
         assert may_call(run, "paris")
-        assert (run.held_at(), paris.epochs()) == (["london/orders-1", "paris/orders-1"], [1])
+        assert (run.held_at(), shelves[1].epochs()) == (["london/orders-1", "paris/orders-1"], [1])
 
-    def test_a_broker_that_was_away_with_a_higher_epoch_shows_that_the_lock_is_lost(self) -> None:
-        london, paris = pair()
-        paris.documents[LOCK, 9] = replace(LATER, epoch=9, released=True).to_text()
-        paris.silent = True
-        run = held(london, paris)
-        paris.silent = False
+    def test_a_broker_that_was_away_with_a_higher_epoch_shows_that_the_lock_is_lost(self, shelves: Shelves) -> None:
+        shelves[1].documents[LOCK, 9] = replace(LATER, epoch=9, released=True).to_text()
+        run = late(shelves)
 
         assert not may_call(run, "paris")
         assert not may_call(run, "london")
         assert run.regain() is None
         assert may_call(run, "london")
-        assert [london.epochs(), paris.epochs()] == [[10], [10]]
+        assert [shelf.epochs() for shelf in shelves] == [[10], [10]]
 
-    def test_an_answer_that_was_lost_is_looked_for(self) -> None:
-        london, paris = pair()
-        london.loses_answers = True
-        run = lease("run", (london, paris))
-        run.take()
-        assert run.held_at() == ["london/orders-1", "paris/orders-1"]
+    def test_an_answer_that_was_lost_is_looked_for(self, shelves: Shelves) -> None:
+        shelves[0].loses_answers = True
+        assert held(shelves).held_at() == ["london/orders-1", "paris/orders-1"]
 
-    def test_where_it_may_not_be_created_the_lock_is_per_machine(self) -> None:
-        london, paris = pair()
-        london.forbids = paris.forbids = True
-        run = lease("run", (london, paris))
-        run.take()
+    def test_where_it_may_not_be_created_the_lock_is_per_machine(self, shelves: Shelves) -> None:
+        for shelf in shelves:
+            shelf.forbids = True
+        run = held(shelves)
         assert [finding.id for finding in run.findings()] == ["DR-LOCK-001", "DR-LOCK-001"]
         assert may_call(run, "london")
 
-    def test_what_a_thief_took_over_is_not_undone_behind_its_back(self) -> None:
-        shelves = pair(time := Time())
-        run, thief = lease("run", shelves), lease("thief", shelves)
-        run.take()
+    def test_what_a_thief_took_over_is_not_undone_behind_its_back(self, shelves: Shelves) -> None:
+        run, thief = held(shelves), lease("thief", shelves)
         thief.take(break_lock=True)
-        time.s += 2 * FRESH_S
+        shelves[0].time.s += 2 * FRESH_S
         assert not may_call(run, "london")
 
         while_held = run.regain()
         thief.release()
-        afterwards = run.regain()
 
-        for why in (while_held, afterwards):
-            assert why is not None
-            assert "was taken over by thief" in why
+        for why in (while_held, run.regain()):
+            assert "was taken over by thief" in str(why)
         assert not may_call(run, "london")
         assert [document.run for document in thief.broken] == ["run"]
 
-    def test_while_another_has_it_nothing_is_created_beside_it(self) -> None:
-        london, paris = pair(time := Time())
+    def test_while_another_has_it_nothing_is_created_beside_it(self, shelves: Shelves) -> None:
+        london, paris = shelves
         london.documents[LOCK, LATER.epoch] = replace(LATER, released=True).to_text()
-        paris.silent = True
-        run = held(london, paris)
-        paris.silent = False
+        run = late(shelves)
         lease("other", [paris]).take()
         assert not may_call(run, "paris")
         assert run.regain() is not None
 
-        time.s += 2 * LEASE_S
+        london.time.s += 2 * LEASE_S
         for site in ("london", "paris"):
             assert not may_call(run, site)
 
@@ -429,9 +413,8 @@ class TestHolding:
 
 
 class TestPauses:
-    def test_they_stand_in_the_lock_before_they_are_made(self) -> None:
-        london, _ = shelves = pair()
-        run = held(*shelves)
+    def test_they_stand_in_the_lock_before_they_are_made(self, shelves: Shelves) -> None:
+        london, run = shelves[0], held(shelves)
         run.before("london", PAIR, ["z"])
         run.facts = lambda: ("abc", 12)
         assert [run.paused("london", PAIR, names) for names in (["b", "a"], ["c"])] == [None, None]
@@ -450,11 +433,12 @@ class TestPauses:
             ("dead", {"host": "another-host"}, {"dead": ("a", "b")}),  # a run that goes on adds to its own
         ],
     )
-    def test_whoever_takes_over_answers_for_them(self, heir: str, more: dict[str, str], paused: Any) -> None:
-        london, _ = shelves = pair(time := Time())
-        held(*shelves, name="dead").paused("london", PAIR, ["a"])
-        time.s += LEASE_S + 1
-        run = held(*shelves, name=heir, **more)
+    def test_whoever_takes_over_answers_for_them(
+        self, shelves: Shelves, heir: str, more: dict[str, str], paused: Any
+    ) -> None:
+        held(shelves, "dead").paused("london", PAIR, ["a"])
+        shelves[0].time.s += LEASE_S + 1
+        run = held(shelves, heir, **more)
         if heir == "dead":
             run.paused("london", PAIR, ["b"])
-        assert look(london).documents[0].paused == paused
+        assert look(shelves[0]).documents[0].paused == paused

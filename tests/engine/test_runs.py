@@ -7,8 +7,8 @@ import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,6 +21,7 @@ from dr_ctl.application.debts import owed
 from dr_ctl.core.errors import EnvironmentFault, UsageError
 from dr_ctl.core.model import ExitCode
 from dr_ctl.engine.debts import Debt, DebtKind, known, lost_alone, merged, remember
+from dr_ctl.engine.journal import Journal
 from dr_ctl.engine.runs import Locked, RunFiles, Runs, write, write_text
 
 HOLDER = """\
@@ -49,72 +50,53 @@ class Minutes:
 
 
 @pytest.fixture
-def runs(tmp_path: Path) -> Runs:
-    return Runs(tmp_path / "state" / "dr-ctl", Minutes())
+def state(tmp_path: Path) -> Path:
+    return tmp_path / "state" / "dr-ctl"
 
 
 @pytest.fixture
-def state(tmp_path: Path) -> Path:
-    return tmp_path / "state" / "dr-ctl"
+def runs(state: Path) -> Runs:
+    return Runs(state, Minutes())
 
 
 def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-@contextmanager
-def held_by_another(state: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process that holds the lock until it is told to end."""
-    command = [sys.executable, "-c", HOLDER, str(state)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "held\n"
-            yield process
-        finally:
-            process.kill()
-
-
-def test_a_second_run_is_told_who_holds_the_lock(runs: Runs, state: Path) -> None:
-    with held_by_another(state) as other, pytest.raises(Locked) as refused, runs.lock("swapover to london"):
-        pass
-    assert refused.value.exit_code is ExitCode.LOCKED
-    assert re.fullmatch(
-        rf"another run is under way: swapover to paris \(process {other.pid} on \S+, since \d{{4}}-\S+Z\)",
-        str(refused.value),
-    )
-
-
 @pytest.mark.parametrize("end", [subprocess.Popen.kill, subprocess.Popen.communicate], ids=["killed", "ended"])
-def test_the_lock_ends_with_its_process_however_that_ends(
+def test_a_second_run_is_told_who_holds_the_lock_until_that_process_ends_however_it_ends(
     runs: Runs, state: Path, end: Callable[[subprocess.Popen[str]], object]
 ) -> None:
-    with held_by_another(state) as other:
-        end(other)
+    command = [sys.executable, "-c", HOLDER, str(state)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        try:
+            assert other.stdout is not None
+            assert other.stdout.readline() == "held\n"
+            with pytest.raises(Locked) as refused, runs.lock("swapover to london"):
+                pass
+        finally:
+            end(other)
         other.wait()
         with runs.lock("resume"):
             told = json.loads((state / "lock").read_text(encoding="utf-8"))
+
+    assert refused.value.exit_code is ExitCode.LOCKED
+    holder = rf"swapover to paris \(process {other.pid} on \S+, since \d{{4}}-\S+Z\)"
+    assert re.fullmatch(f"another run is under way: {holder}", str(refused.value))
     assert (told["what"], told["pid"]) == ("resume", os.getpid())
 
 
-def test_the_lock_ends_with_its_block_also_when_that_fails(runs: Runs) -> None:
-    with pytest.raises(ZeroDivisionError), runs.lock("first"):
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", "null"])
+def test_a_lock_ends_with_its_block_and_whose_holder_cannot_be_read_is_one_all_the_same(
+    runs: Runs, state: Path, text: str
+) -> None:
+    with pytest.raises(ZeroDivisionError), runs.lock("first, which takes long"):
         raise ZeroDivisionError
-    with runs.lock("second"), pytest.raises(Locked, match="second"), runs.lock("third"):
-        pass
-
-
-def test_a_refused_lock_leaves_the_holders_name_as_it_is(runs: Runs, state: Path) -> None:
-    with runs.lock("swapover to paris, which takes long"):
+    with runs.lock("second"):
         before = (state / "lock").read_bytes()
-        with pytest.raises(Locked), runs.lock("abort"):
+        with pytest.raises(Locked, match="second"), runs.lock("third"):
             pass
         assert (state / "lock").read_bytes() == before
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", "null"])
-def test_a_lock_whose_holder_cannot_be_read_is_a_lock_all_the_same(runs: Runs, state: Path, text: str) -> None:
-    with runs.lock("swapover to paris"):
         (state / "lock").write_text(text, encoding="utf-8")
         with pytest.raises(Locked, match="its name could not be read"), runs.lock("abort"):
             pass
@@ -128,11 +110,14 @@ def test_nobody_but_the_owner_may_read_anything_whatever_the_umask(runs: Runs, s
             files = runs.create("swapover", "paris")
             write(files.plan, {"a": 1})
             write_text(files.report, "<html>")
+            Journal(files.journal, Minutes()).close()
+            owed(state, [FENCE], ["paris"])
     finally:
         os.umask(before)
 
     assert [mode(folder) for folder in (state, state / "runs", files.folder)] == [0o700] * 3
-    assert [mode(file) for file in (state / "lock", files.plan, files.report)] == [0o600] * 3
+    kept = (state / "lock", state / "debts.json", files.plan, files.report, files.journal)
+    assert [mode(file) for file in kept] == [0o600] * len(kept)
 
 
 def test_a_run_is_named_by_its_time_its_operation_and_its_target(runs: Runs, state: Path) -> None:
@@ -143,30 +128,23 @@ def test_a_run_is_named_by_its_time_its_operation_and_its_target(runs: Runs, sta
     assert names == ["plan.json", "journal.jsonl", "result.json", "report.html"]
 
 
-def test_a_document_is_written_whole_in_place_of_the_old_one(tmp_path: Path) -> None:
-    path = tmp_path / "result.json"
-    write(path, {"outcome": "ok", "text": "Größe"})
-    write(path, {"outcome": "unknown", "text": "groß"})
-    assert json.loads(path.read_text(encoding="utf-8")) == {"outcome": "unknown", "text": "groß"}
-    assert [each.name for each in tmp_path.iterdir()] == ["result.json"]
-
-
-@pytest.mark.parametrize("step", ["fsync", "replace"])
-def test_a_document_that_cannot_be_written_leaves_the_old_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+@pytest.mark.parametrize("step", [None, "fsync", "replace"])
+def test_a_document_is_written_whole_in_place_of_the_old_one_or_leaves_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str | None
 ) -> None:
-    path = tmp_path / "result.json"
-    write(path, {"outcome": "ok"})
+    path, old, new = tmp_path / "result.json", {"outcome": "ok", "text": "Größe"}, {"outcome": "unknown"}
+    write(path, old)
 
     def fail(*_: object) -> None:
         raise OSError("the disk is full")
 
-    monkeypatch.setattr(os if step == "fsync" else Path, step, fail)
+    if step is not None:
+        monkeypatch.setattr(os if step == "fsync" else Path, step, fail)
+    with nullcontext() if step is None else pytest.raises(OSError, match="the disk is full"):
+        write(path, new)
 
-    with pytest.raises(OSError, match="the disk is full"):
-        write(path, {"outcome": "unknown"})
-
-    assert json.loads(path.read_text(encoding="utf-8")) == {"outcome": "ok"}
+    assert json.loads(path.read_text(encoding="utf-8")) == (new if step is None else old)
+    assert step is not None or [each.name for each in tmp_path.iterdir()] == ["result.json"]
 
 
 def test_a_document_is_on_disk_before_it_takes_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,14 +162,6 @@ def test_a_document_is_on_disk_before_it_takes_its_name(tmp_path: Path, monkeypa
 
     # The first is the document's, before it has its name; the second the directory's, after.
     assert synced == [(True, False), (True, True)]
-
-
-def started(runs: Runs, *, ended: bool = False) -> RunFiles:
-    files = runs.create("swapover", "paris")
-    files.journal.touch()
-    if ended:
-        write(files.result, {"outcome": "ok"})
-    return files
 
 
 def test_a_run_is_found_by_its_name_by_a_beginning_of_it_or_as_the_last_one(runs: Runs) -> None:
@@ -213,11 +183,18 @@ def test_a_run_is_found_by_its_name_by_a_beginning_of_it_or_as_the_last_one(runs
 
 
 def test_the_unfinished_run_is_the_newest_that_began_and_has_not_ended(runs: Runs) -> None:
-    assert not started(runs, ended=True).open()
+    def started(*, ended: bool = False) -> RunFiles:
+        files = runs.create("swapover", "paris")
+        files.journal.touch()
+        if ended:
+            write(files.result, {"outcome": "ok"})
+        return files
+
+    assert not started(ended=True).open()
     assert runs.unfinished() is None
-    started(runs)
-    newest = started(runs)
-    started(runs, ended=True)
+    started()
+    newest = started()
+    started(ended=True)
     runs.create("swapover", "paris")  # it never began: there is no journal
     assert runs.unfinished() == newest
 
@@ -283,40 +260,35 @@ def test_what_is_remembered_is_known_again(debts: list[Debt], tmp_path_factory: 
     assert path.exists() is bool(debts)
 
 
-def test_the_file_is_the_owners_alone_and_there_only_while_something_is_owed(tmp_path: Path) -> None:
-    path = tmp_path / "state" / "debts.json"
-    assert owed(tmp_path / "state", [FENCE], ["paris"]).debts == [FENCE]
-    assert [stat.S_IMODE(each.stat().st_mode) for each in (path.parent, path)] == [0o700, 0o600]
-    assert owed(tmp_path / "state", [], ["london"]).debts == [FENCE]
-    assert owed(tmp_path / "state", [], ["paris"]).debts == []
-    assert list(path.parent.iterdir()) == []
+def test_the_file_is_there_only_while_something_is_owed(state: Path) -> None:
+    for seen, answered, debts in (([FENCE], ["paris"], [FENCE]), ([], ["london"], [FENCE]), ([], ["paris"], [])):
+        assert owed(state, seen, answered).debts == debts
+    assert list(state.iterdir()) == []
 
 
 @pytest.mark.parametrize(
     "damaged",
-    ["", "[", "{}x", '"debts"', "7", "[7]", '[{"kind": "fence"}]', json.dumps([FENCE.as_json() | {"kind": "taxes"}])],
+    [
+        None,
+        "",
+        "[",
+        "{}x",
+        '"debts"',
+        "7",
+        "[7]",
+        '[{"kind": "fence"}]',
+        json.dumps([FENCE.as_json() | {"kind": "taxes"}]),
+    ],
 )
-def test_a_damaged_file_is_a_fault_of_this_machine_with_what_to_do(tmp_path: Path, damaged: str) -> None:
+def test_a_damaged_file_is_a_fault_of_this_machine_with_what_to_do(tmp_path: Path, damaged: str | None) -> None:
     path = tmp_path / "debts.json"
-    path.write_text(damaged, encoding="utf-8")
+    if damaged is None:
+        path.mkdir()  # it may not be read: that is never nothing
+    else:
+        path.write_text(damaged, encoding="utf-8")
     with pytest.raises(EnvironmentFault, match=r"debts\.json cannot be read") as fault:
         known(path)
     assert "the brokers hold the same debts" in fault.value.remedy
-
-
-def test_a_file_that_may_not_be_read_is_a_fault_and_never_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "debts.json"
-    path.mkdir()
-    with pytest.raises(EnvironmentFault):
-        known(path)
-
-
-@pytest.mark.parametrize("kind", DebtKind)
-def test_each_debt_says_what_is_owed_and_how_it_is_paid(kind: DebtKind) -> None:
-    debt = replace(FENCE, kind=kind)
-    assert "london" in debt.text
-    assert "`dr-ctl reinstate london`" in debt.remedy
-    assert debt.as_json()["site"] == "london"
 
 
 @pytest.mark.parametrize(("lasting", "words"), [(True, "does not end that"), (False, "ends that")])
