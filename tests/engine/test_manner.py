@@ -1,15 +1,17 @@
 """What the world adds to a run: yes and no, commands, a limit to the outage; and the law that all waits follow."""
 
 import signal
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from dr_ctl.core.model import ExitCode, Json
 from dr_ctl.engine.outcome import Done, Outcome, Refused
-from dr_ctl.engine.plan import Call, Plan, Refusal
+from dr_ctl.engine.plan import Plan, Refusal
+from dr_ctl.engine.ports import Hand
 from dr_ctl.engine.runbook import Runbook, RunbookStep
 from dr_ctl.engine.stopping import StopRequest
 from dr_ctl.engine.waiting import Waited, until
@@ -23,7 +25,7 @@ class Hooks:
     """Commands that end with the outcome that the test gives them."""
 
     outcome: Outcome = field(default_factory=lambda: Done("hook succeeded"))
-    effect: Callable[[], None] = lambda: None
+    effect: Callable[[], object] = lambda: None
     told: list[tuple[str, Mapping[str, Json]]] = field(default_factory=list)
 
     def run(self, name: str, facts: Mapping[str, Json]) -> Outcome:
@@ -43,9 +45,8 @@ def hook(name: str = "tell") -> RunbookStep:
 
 
 class TestHooks:
-    def test_one_is_told_what_the_run_is_about(self, tmp_path: Path) -> None:
-        hooks = Hooks()
-        at = Desk(tmp_path, hooks=hooks, book=with_line("fence", hook()))
+    def test_one_is_told_what_the_run_is_about(self, at: Desk) -> None:
+        at.hooks, at.book = (hooks := Hooks()), with_line("fence", hook())
         assert at.go().code is ExitCode.OK
         about = {"operation": "swapover", "source": "london", "target": "paris", "step": "06-hook", "undoable": True}
         assert hooks.told == [("tell", about)]
@@ -54,9 +55,9 @@ class TestHooks:
 
     @pytest.mark.parametrize("verb", [*BEFORE[2:], "activate", "probe"])
     def test_one_that_fails_is_undone_before_the_point_of_no_return_and_a_warning_after_it(
-        self, tmp_path: Path, verb: str
+        self, at: Desk, verb: str
     ) -> None:
-        at = Desk(tmp_path, hooks=Hooks(Refused("hook tell ended with 1")), book=with_line(verb, hook()))
+        at.hooks, at.book = Hooks(Refused("hook tell ended with 1")), with_line(verb, hook())
         ended = at.go()
         if verb in BEFORE:
             assert (ended.code, ended.undone, at.machine.dump()) == (ExitCode.REVERTED, True, START)
@@ -69,14 +70,10 @@ class TestHooks:
     def test_one_that_cuts_the_lost_site_off_is_what_a_failover_rests_on(self, tmp_path: Path, fails: bool) -> None:
         gone = lost()
         gone["london"] = replace(gone["london"], down=False, silent=True)
-
-        def cut_off() -> None:
-            gone["london"].doors.update(clients=False, legacy=False)
-
         outcome: Outcome = Refused("hook fence-host ended with 1") if fails else Done("cut off")
-        at = Desk(tmp_path, ask=FAILOVER, machine=Machine(sites=gone), price=Cost())
+        at = Desk(tmp_path, Machine(sites=gone), ask=FAILOVER, price=Cost())
         refused = at.decide()
-        at.hooks = Hooks(outcome, cut_off)
+        at.hooks = Hooks(outcome, lambda: gone["london"].doors.update(clients=False, legacy=False))
         at.book = with_line("fence", hook("fence-host"), book_of("failover"))
 
         ended = at.go()
@@ -86,9 +83,8 @@ class TestHooks:
         assert ended.code is (ExitCode.REVERTED if fails else ExitCode.OK)
 
     def test_a_lost_site_that_is_proven_to_be_down_is_not_cut_off(self, tmp_path: Path) -> None:
-        at = Desk(tmp_path, ask=FAILOVER, machine=Machine(sites=lost()), price=Cost())
-        at.book = with_line("fence", hook("fence-host"), book_of("failover"))
-        decided = at.decide()
+        book = with_line("fence", hook("fence-host"), book_of("failover"))
+        decided = Desk(tmp_path, Machine(sites=lost()), ask=FAILOVER, price=Cost(), book=book).decide()
         assert isinstance(decided, Plan)
         assert [step.verb for step in decided.steps if step.verb == "hook"] == ["hook"]
 
@@ -102,20 +98,19 @@ class TestQuestions:
         ("before", "code"),
         [("quiesce", ExitCode.DECLINED), ("drain", ExitCode.REVERTED), ("probe", ExitCode.INCOMPLETE)],
     )
-    def test_a_no_undoes_what_can_be_undone(self, tmp_path: Path, before: str, code: ExitCode) -> None:
-        at = Desk(tmp_path, asker=lambda sentence: False, book=with_line(before, question()))
-        ended = at.go()
-        assert ended.code is code
+    def test_a_no_undoes_what_can_be_undone(self, at: Desk, before: str, code: ExitCode) -> None:
+        at.asker, at.book = lambda sentence: False, with_line(before, question())
+        assert at.go().code is code
         assert at.machine.dump() == (MOVED if before == "probe" else START)
 
-    def test_past_the_point_of_no_return_a_signal_waits_for_the_answer(self, tmp_path: Path) -> None:
+    def test_past_the_point_of_no_return_a_signal_waits_for_the_answer(self, at: Desk) -> None:
         stop = StopRequest()
 
         def asker(sentence: str) -> bool:
             stop.ask(signal.SIGINT)
             return True
 
-        at = Desk(tmp_path, asker=asker, book=with_line("probe", question()))
+        at.asker, at.book = asker, with_line("probe", question())
 
         assert at.go(stop=stop).code is ExitCode.OK
         assert at.machine.dump() == MOVED
@@ -164,18 +159,18 @@ def test_the_estimate_says_how_much_is_left_of_its_time(tmp_path: Path) -> None:
     assert 29 < told.left_s <= 30
 
 
-class Clock:
-    """A hand whose time is what the looks and the waits of a test take."""
-
-    def __init__(self, looks: Iterable[int], takes_s: float = 0.0) -> None:
-        self.now_s = 100.0
-        self.looked_at: list[float] = []
-        self._looks, self._takes_s = iter(looks), takes_s
+class Looks:
+    """A hand whose time is what its looks and waits take."""
 
     only_looks = False
 
+    def __init__(self, looks: Iterable[int], takes_s: float = 0.0) -> None:
+        self.now_s = 0.0
+        self.at: list[float] = []
+        self._looks, self._takes_s = iter(looks), takes_s
+
     def look(self) -> int:
-        self.looked_at.append(self.now_s - 100.0)
+        self.at.append(self.now_s)
         self.now_s += self._takes_s
         return next(self._looks)
 
@@ -185,66 +180,24 @@ class Clock:
     def monotonic(self) -> float:
         return self.now_s
 
-    def change(self, calls: Sequence[Call], send: Callable[[Sequence[Call]], Sequence[Outcome]]) -> list[Outcome]:
-        raise NotImplementedError
 
-    def sample(self, evidence: Mapping[str, Json]) -> None:
-        raise NotImplementedError
-
-    def waiting(self, about: str, depth: int | None, why_not_moving: str | None) -> None:
-        raise NotImplementedError
-
-    def notice(self, text: str) -> None:
-        raise NotImplementedError
-
-    def let_in(self) -> None:
-        raise NotImplementedError
-
-
-def is_zero(seen: int) -> bool:
-    return seen == 0
-
-
-def test_a_wait_looks_once_where_no_time_is_left() -> None:
-    clock = Clock([1])
-    assert until(clock, clock.look, holds=is_zero, within_s=0.0, poll_s=1.0) == Waited(1, held=False)
-    assert clock.looked_at == [0.0]
-
-
-def test_polls_count_from_the_beginning_of_a_look() -> None:
-    clock = Clock([1, 1, 0], takes_s=0.4)
-    assert until(clock, clock.look, holds=is_zero, within_s=9.0, poll_s=1.0) == Waited(0, held=True)
-    assert clock.looked_at == [0.0, 1.0, 2.0]
-
-
-def test_a_wait_holds_only_after_so_many_looks_in_a_row() -> None:
-    clock = Clock([0, 1, 0, 0])
-    assert until(clock, clock.look, holds=is_zero, within_s=9.0, poll_s=1.0, calm=2).held
-    assert len(clock.looked_at) == 4
-
-
-def test_a_look_that_began_after_the_deadline_decides() -> None:
-    """The second look begins in time and ends late: the third, which began late, finds it."""
-    clock = Clock([1, 1, 0], takes_s=2.0)
-    assert until(clock, clock.look, holds=is_zero, within_s=3.0, poll_s=0.5) == Waited(0, held=True)
-    assert clock.looked_at == [0.0, 2.0, 4.0]
-
-
-def test_only_one_look_begins_after_the_deadline() -> None:
-    clock = Clock([1] * 9)
-    assert until(clock, clock.look, holds=is_zero, within_s=2.5, poll_s=1.0) == Waited(1, held=False)
-    assert clock.looked_at == [0.0, 1.0, 2.0, 3.0]
-
-
-def test_a_hopeless_look_ends_it_at_once_and_one_that_holds_is_never_hopeless() -> None:
-    hopeless, held = Clock([1, 2, 0]), Clock([0])
-    assert until(hopeless, hopeless.look, holds=is_zero, within_s=None, poll_s=1.0, hopeless=lambda seen: seen > 1) == (
-        Waited(2, held=False)
-    )
-    assert until(held, held.look, holds=is_zero, within_s=None, poll_s=1.0, hopeless=lambda _: True).held
-
-
-def test_meanwhile_gets_each_look_after_which_the_wait_goes_on() -> None:
-    clock, seen = Clock([3, 2, 0]), list[int]()
-    until(clock, clock.look, holds=is_zero, within_s=9.0, poll_s=1.0, meanwhile=seen.append)
-    assert seen == [3, 2]
+@pytest.mark.parametrize(
+    ("hand", "more", "seen", "at"),
+    [
+        (Looks([1]), {"within_s": 0.0}, 1, [0.0]),  # where no time is left it looks once
+        (Looks([1, 1, 0], takes_s=0.4), {}, 0, [0.0, 1.0, 2.0]),  # polls count from the beginning of a look
+        (Looks([0, 1, 0, 0]), {"calm": 2}, 0, [0.0, 1.0, 2.0, 3.0]),  # so many looks in a row
+        # The second look begins in time and ends late: the third, which began late, decides; no other begins late.
+        (Looks([1, 1, 0], takes_s=2.0), {"within_s": 3.0, "poll_s": 0.5}, 0, [0.0, 2.0, 4.0]),
+        (Looks([1] * 9), {"within_s": 2.5}, 1, [0.0, 1.0, 2.0, 3.0]),
+        # A hopeless look ends it at once, and one that holds is never hopeless.
+        (Looks([1, 2, 0]), {"within_s": None, "hopeless": lambda seen: seen > 1}, 2, [0.0, 1.0]),
+        (Looks([0]), {"within_s": None, "hopeless": lambda seen: True}, 0, [0.0]),
+    ],
+)
+def test_a_wait_holds_by_the_look_that_decides(hand: Looks, more: dict[str, Any], seen: int, at: list[float]) -> None:
+    meanwhile: list[int] = []
+    usual: dict[str, Any] = {"within_s": 9.0, "poll_s": 1.0, "meanwhile": meanwhile.append}
+    waited = until(cast("Hand", hand), hand.look, holds=lambda seen: seen == 0, **{**usual, **more})
+    assert (waited, hand.at) == (Waited(seen, held=seen == 0), at)
+    assert len(meanwhile) == len(at) - 1, "it gets each look after which the wait goes on"
