@@ -181,10 +181,13 @@ class Machine:
             return
         flags[call.thing] = BRINGS[call.goal]
         self.effects.append(call.about)
-        others = [site for name, site in self.sites.items() if name != call.site]
+        [other] = [site for name, site in self.sites.items() if name != call.site]
         if call.goal is Goal.OPEN:
-            assert not any(site.open for site in others), "both sites let clients in"
-            assert not any(site.outflow for site in others) or call.site == "london", "messages are lost"
+            self.judge_opening(call, other)
+
+    def judge_opening(self, call: Call, other: Site) -> None:
+        assert not other.open, "both sites let clients in"
+        assert not other.outflow or call.site == "london", "messages are lost"
 
 
 def _flags(site: Site, call: Call) -> dict[str, bool]:
@@ -194,6 +197,11 @@ def _flags(site: Site, call: Call) -> dict[str, bool]:
 def _calls(goal: Goal, things: Sequence[str], site: str) -> tuple[Call, ...]:
     word = WORDS.get(goal, goal.value)
     return tuple(Call(site, "orders-1", goal, each, {}, f"{word} {each} at {site}") for each in things)
+
+
+def _both_ways(goal: Goal, things: Sequence[str], site: str, back: Goal) -> tuple[tuple[Call, ...], tuple[Call, ...]]:
+    """Calls, and those that undo them."""
+    return _calls(goal, things, site), _calls(back, things, site)
 
 
 @dataclass(frozen=True)
@@ -237,54 +245,37 @@ class Recipe:
     def draft(self, step: RunbookStep, seen: Seen, move: Move) -> Draft:
         source, target = move.source, move.target
         baseline: Any = move.baseline
-        was = baseline.get(source, {"doors": {}, "paused": {}})
-        doors = [door for door, opened in was["doors"].items() if opened]
-        queues = [queue for queue, paused in was["paused"].items() if not paused]
-        # One that came back open is closed by then.
-        came_back = move.ask.operation == FAILBACK and seen.roles[source] is Role.SERVING
+        was, then = ({"doors": {}, "paused": {}, "links": {}, **baseline.get(site, {})} for site in (source, target))
         theirs = seen.flags.get(target, {"doors": {}})["doors"]
-        shut = [door for door, opened in theirs.items() if came_back or not opened]
+        queues = [queue for queue, paused in was["paused"].items() if not paused]
         resumes = _calls(Goal.RESUME, queues, source)
-        # Where the target serves already, an interrupted run may have left pauses behind.
-        lifts = resumes if seen.roles[target] is Role.SERVING else ()
         within = {"within": move.ask.timeout_s or DRAIN_S}
-        if step.verb == "reinstate" or step.site == "lost":
-            return self._beside(step, seen, move, _calls(Goal.PAUSE, queues, source) + resumes, within)
-        drafts = {
-            "quiesce": Draft(source, "clients finish", _calls(Goal.PAUSE, queues, source), resumes),
-            "fence": Draft(source, "clients out", _calls(Goal.CLOSE, doors, source), _calls(Goal.OPEN, doors, source)),
-            "drain": Draft(target, "everything shipped", resumes, limits=within),
-            "activate": Draft(
-                target, "clients in", _calls(Goal.OPEN, shut, target) + lifts, _calls(Goal.CLOSE, shut, target)
-            ),
-        }
-        return drafts.get(step.verb, Draft("", f"{step.verb} both sites"))
-
-    def _beside(
-        self, step: RunbookStep, seen: Seen, move: Move, delivery: tuple[Call, ...], within: Mapping[str, float]
-    ) -> Draft:
-        """How one site goes on without the other, and takes it in again."""
-        source, target = move.source, move.target
-        baseline: Any = move.baseline
-        open_ = [door for door, opened in seen.flags.get(target, {"doors": {}})["doors"].items() if opened]
-        mine, theirs = (dict(baseline.get(site, {}).get("links", {})) for site in (source, target))
-        shut = [link for link, started in mine.items() if not started]
-        keep = [link for link, started in theirs.items() if started]
-        resumes = tuple(call for call in delivery if call.goal is Goal.RESUME)
-        drafts = {
-            "quarantine": Draft(
-                source, "its residue kept out", _calls(Goal.LINK_DOWN, keep, target), _calls(Goal.LINK_UP, keep, target)
-            ),
-            "residue": Draft(target, "closed first", _calls(Goal.CLOSE, open_, target)),
-            "reinstate": Draft(
-                target,
-                "its residue let in",
-                delivery + _calls(Goal.LINK_UP, shut, source),
-                resumes + _calls(Goal.LINK_DOWN, shut, source),
-                within,
-            ),
-        }
-        return drafts.get(step.verb, Draft(source, f"{step.verb} is owed"))
+        if step.verb == "reinstate":
+            shut = [link for link, started in was["links"].items() if not started]
+            let_in, kept_out = _both_ways(Goal.LINK_UP, shut, source, Goal.LINK_DOWN)
+            pauses = _calls(Goal.PAUSE, queues, source)
+            return Draft(target, "its residue let in", pauses + resumes + let_in, resumes + kept_out, within)
+        if step.verb == "quarantine":
+            links = [link for link, started in then["links"].items() if started]
+            return Draft(source, "its residue kept out", *_both_ways(Goal.LINK_DOWN, links, target, Goal.LINK_UP))
+        if step.verb == "residue":
+            opened = [door for door, is_open in theirs.items() if is_open]
+            return Draft(target, "closed first", _calls(Goal.CLOSE, opened, target))
+        if step.verb == "quiesce":
+            return Draft(source, "clients finish", *_both_ways(Goal.PAUSE, queues, source, Goal.RESUME))
+        if step.verb == "fence" and step.site != "lost":
+            doors = [door for door, is_open in was["doors"].items() if is_open]
+            return Draft(source, "clients out", *_both_ways(Goal.CLOSE, doors, source, Goal.OPEN))
+        if step.verb == "drain":
+            return Draft(target, "everything shipped", resumes, limits=within)
+        if step.verb == "activate":
+            # One that came back open is closed by then.
+            came_back = move.ask.operation == FAILBACK and seen.roles[source] is Role.SERVING
+            closed = [door for door, is_open in theirs.items() if came_back or not is_open]
+            opens, closes = _both_ways(Goal.OPEN, closed, target, Goal.CLOSE)
+            # Where the target serves already, an interrupted run may have left pauses behind.
+            return Draft(target, "clients in", opens + (resumes if seen.roles[target] is Role.SERVING else ()), closes)
+        return Draft(source if step.site == "lost" else "", f"{step.verb} of {step.site}")
 
 
 class Driver:
@@ -300,19 +291,10 @@ class Driver:
     def apply(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
         if step.verb in self._answers:
             return self._answers[step.verb]
-        acts = {
-            "quiesce": self._quiesce,
-            "fence": self._fence,
-            "drain": self._drain,
-            "verify": self._verify,
-            "activate": self._activate,
-            "probe": self._probe,
-            "quarantine": self._fence,
-            "residue": self._fence,
-            "reinstate": self._reinstate,
-        }
+        verb = "fence" if step.verb in ("quarantine", "residue") else step.verb
+        act = getattr(self, f"_{verb}", lambda *_: Done("seen"))
         try:
-            return acts[step.verb](step, move, hand) if step.verb in acts else Done("seen")
+            return act(step, move, hand)  # type: ignore[no-any-return]
         except Silence as silence:
             return Unknown(str(silence))
 
