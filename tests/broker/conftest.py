@@ -22,6 +22,11 @@ def lab(shared_lab: Lab) -> Lab:
 
 
 @pytest.fixture
-def operator(lab: Lab, tmp_path: Path) -> Iterator[Operator]:
-    yield Operator(lab, tmp_path / "state")
+def operator(lab: Lab, tmp_path: Path) -> Operator:
+    return Operator(lab, tmp_path / "state")
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_running() -> Iterator[None]:
+    yield
     end_all()

@@ -73,6 +73,11 @@ class Ended:
         """Its findings of one kind."""
         return [each for each in self.document["findings"] if each["id"] == ident]
 
+    def finding(self, ident: str) -> dict[str, Any]:
+        """The one of that kind."""
+        [row] = self.rows(ident)
+        return row
+
     def texts(self, ident: str) -> list[str]:
         return [each["text"] for each in self.rows(ident)]
 

@@ -113,7 +113,7 @@ def test_what_is_in_flight_is_finished_and_one_that_hangs_ends_the_run_before_th
     ended = inside("swapover", "--to", "paris", "--yes")
 
     assert ended.code == 20, ended.document
-    assert "DR-WORK-003" in [each["id"] for each in ended.document["findings"]]
+    assert "DR-WORK-003" in ended.ids
     assert "was not finished within 2 s" in ended.told
     assert (serving(twin), at_rest(twin), states(inside)) == (("london",), before, here), "nothing is half stopped"
     began = said(apps["london"], "begun")

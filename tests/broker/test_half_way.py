@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dr_ctl_lab.lab.lab import Lab
-from tests.broker.driving import Operator, changed_settings, end_all, on_queue, until
+from tests.broker.driving import Operator, changed_settings, on_queue, until
 from tests.twin.matrix import ACCEPTED
 from tests.twin.subject import Client
 from tests.twin.test_half_way import Consumer
@@ -21,12 +21,11 @@ NAME = "dr-ctl.quarantine.paris.orders.in"
 
 
 @pytest.fixture
-def operator(lab: Lab, tmp_path: Path) -> Iterator[Operator]:
+def operator(lab: Lab, tmp_path: Path) -> Operator:
     def stalls_soon(told: dict[str, object]) -> None:
         told["drain"] = {"stall": "8s"}
 
-    yield Operator(lab, tmp_path / "state", changed_settings(lab, tmp_path, stalls_soon))
-    end_all()
+    return Operator(lab, tmp_path / "state", changed_settings(lab, tmp_path, stalls_soon))
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """What goes wrong in the middle of a move, on real brokers: undone to the start, or gone on with to the end."""
 
-import os
-import signal
 import socket
 import subprocess
 import threading
@@ -76,12 +74,6 @@ def loses_its_target(lab: Lab, operator: Operator, folder: Path) -> Ended:
         return Operator(lab, operator.state, settings).run(*SWAPOVER, "--timeout", "2s")
 
 
-def is_terminated(lab: Lab, operator: Operator, folder: Path) -> Ended:
-    with draining(lab, operator, folder) as (cut, process):
-        process.terminate()
-        return cut.wait(process)
-
-
 def finds_the_port_taken(lab: Lab, operator: Operator, folder: Path) -> Ended:
     with socket.socket() as thief:
         thief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -95,7 +87,6 @@ def finds_the_port_taken(lab: Lab, operator: Operator, folder: Path) -> Ended:
     [
         (times_out, 24, "drain_timeout", ""),
         (loses_its_target, 24, "drain_timeout", ""),
-        (is_terminated, 143, "interrupted", ""),
         (finds_the_port_taken, 20, "reverted", "could not be opened"),
     ],
 )
@@ -121,44 +112,6 @@ def test_what_cannot_be_finished_is_undone(
     lab.wait_mirrored()
     assert state_of(lab) == before
     assert operator.run(*SWAPOVER).code == 0
-
-
-def killed_between_pause_and_fence(lab: Lab, operator: Operator, folder: Path) -> None:
-    send(lab, "london", "orders.in", 5)
-    with recorded(lab, folder) as (settings, recorders):
-        started: list[subprocess.Popen[str]] = []
-
-        def act() -> tuple[int, str]:
-            os.kill(started[0].pid, signal.SIGKILL)
-            return 500, "never forwarded"
-
-        at_the_fence(recorders["london"], act)
-        started.append(Operator(lab, operator.state, settings).start(*SWAPOVER))
-        started[0].communicate()
-
-
-@pytest.mark.parametrize("verb", ["resume", "abort"])
-def test_a_run_that_was_killed_is_finished_or_put_back(lab: Lab, operator: Operator, tmp_path: Path, verb: str) -> None:
-    before = state_of(lab)
-    killed_between_pause_and_fence(lab, operator, tmp_path / "recorded")
-    refused = operator.run(*SWAPOVER)
-    assert (refused.code, refused.document["findings"][0]["id"]) == (10, "DR-RUN-003")
-    assert operator.run("status").document["data"]["open_run"] == refused.document["run"]
-
-    ended = operator.run(verb, "--yes")
-
-    assert ended.code == 0, ended.document
-    after = state_of(lab)
-    if verb == "abort":
-        assert after == before
-        assert operator.run(*SWAPOVER).code == 0
-    else:
-        for site, is_open in (("london", False), ("paris", True)):
-            told, was = after[site]["orders-1"], before[site]["orders-1"]
-            assert told["doors"] == {"clients": is_open}
-            assert (told["paused"], told["link"]) == (was["paused"], was["link"])
-    assert lab.admin("paris").depth("orders.in") == 5
-    assert operator.run("resume", "--yes").code == 10
 
 
 def test_a_hanging_link_does_not_keep_clients_waiting(lab: Lab, operator: Operator) -> None:

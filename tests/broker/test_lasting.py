@@ -8,7 +8,7 @@ import pytest
 from dr_ctl.stomp_io.connection import ConnectionLost
 from dr_ctl.stomp_io.knock import knock
 from dr_ctl_lab.lab.lab import Lab
-from tests.broker.driving import Operator, changed_settings, end_all, reset, until
+from tests.broker.driving import Operator, changed_settings, reset, until
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
 
@@ -25,15 +25,14 @@ def boots_open(tmp_path: Path) -> Iterator[Lab]:
 
 
 @pytest.fixture
-def operator(boots_open: Lab, tmp_path: Path) -> Iterator[Operator]:
+def operator(boots_open: Lab, tmp_path: Path) -> Operator:
     reset(boots_open)
 
     def keep_out(told: dict[str, object]) -> None:
         for site in told["sites"].values():  # type: ignore[attr-defined]
             site["brokers"][0]["lasting_fence"] = {"roles": ["apps"]}
 
-    yield Operator(boots_open, tmp_path / "state", changed_settings(boots_open, tmp_path, keep_out))
-    end_all()
+    return Operator(boots_open, tmp_path / "state", changed_settings(boots_open, tmp_path, keep_out))
 
 
 def may_send(lab: Lab, site: str) -> bool:
@@ -67,7 +66,7 @@ def test_clients_that_find_a_restarted_site_open_may_do_nothing_there(boots_open
     lab.start("london")
 
     until(lambda: not may_send(lab, "london"), why="its door opens at boot, and the role is kept out")
-    assert "DR-FENCE-004" in {each["id"] for each in operator.run("validate").document["findings"]}
+    assert "DR-FENCE-004" in operator.run("validate").ids
     closed = operator.run("fence", "london", "--yes")
     assert closed.code == 0, closed.document
     lab.wait_mirrored()

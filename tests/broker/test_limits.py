@@ -7,16 +7,12 @@ import pytest
 
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.twin.kinds import BROKERSYNC, MIRROR
-from tests.broker.driving import Ended, Operator, end_all
+from tests.broker.driving import Operator
 from tests.twin.matrix import ACCEPTED
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
 
 LIMIT = "DR-LIMIT-001"
-
-
-def told(ended: Ended) -> list[str]:
-    return [each["text"] for each in ended.document["findings"] if each["id"] == LIMIT]
 
 
 def full_at_paris(xml: str) -> str:
@@ -42,14 +38,13 @@ def test_a_full_disk_refuses_the_move_and_a_failover_that_meets_it_says_what_to_
         lab.kill("london")
         ended = operator.run("failover", "--to", "paris", "--yes", *ACCEPTED)
         checked = operator.run("check")
-    end_all()
 
     assert refused.code == 10, refused.document
-    assert text in told(refused)[0]
-    assert text in told(ended)[0]
+    assert text in refused.texts(LIMIT)[0]
+    assert text in ended.texts(LIMIT)[0]
     if topology == MIRROR:
         assert ended.code == 21, ended.document
-        assert "DR-PROBE-003" in [each["id"] for each in ended.document["findings"]]
+        assert "DR-PROBE-003" in ended.ids
         assert (checked.code, text in checked.document["summary"]) == (2, True)
 
 
@@ -61,6 +56,5 @@ def test_no_move_begins_before_the_target_has_measured_its_disk(tmp_path: Path) 
 
     with Lab.up(tmp_path / "lab", topology=MIRROR, edit=seldom) as lab:
         refused = Operator(lab, tmp_path / "state").run("swapover", "--to", "paris", "--yes")
-    end_all()
 
-    assert (refused.code, "has not measured its disk" in told(refused)[0]) == (10, True)
+    assert (refused.code, "has not measured its disk" in refused.texts(LIMIT)[0]) == (10, True)

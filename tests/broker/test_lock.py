@@ -49,23 +49,6 @@ def serving(lab: Lab) -> list[str]:
     return [site for site in SITES if lab.admin(site).clients_open()]
 
 
-def test_status_on_another_host_says_who_holds_it_and_what_was_paused(
-    lab: Lab, operator: Operator, tmp_path: Path
-) -> None:
-    with draining(lab, operator, tmp_path / "recorded") as (_, process):
-        pid = process.pid
-        shown = Operator(lab, tmp_path / "elsewhere").run("status").document
-        refused = Operator(lab, tmp_path / "elsewhere").run("swapover", "--to", "paris", "--yes")
-
-    run = next((operator.state / "runs").iterdir()).name
-    locks = {told["site"]: told for told in shown["data"]["locks"]}
-    held = {site: (told["run"], told["pid"], told["live"]) for site, told in locks.items()}
-    assert held == {"london": (run, pid, True), "paris": (run, pid, True)}
-    assert set(lab.queues) <= set(locks["london"]["paused"][run])
-    assert "DR-LOCK-003" in {finding["id"] for finding in shown["findings"]}
-    assert (refused.code, refused.document["outcome"], run in refused.document["summary"]) == (13, "locked", True)
-
-
 def test_after_a_kill_a_copy_of_its_state_goes_on_only_once_the_lock_ran_out(
     lab: Lab, operator: Operator, tmp_path: Path
 ) -> None:

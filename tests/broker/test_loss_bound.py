@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -22,7 +21,7 @@ from dr_ctl.settings.loader import load
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.traffic import Load
 from dr_ctl_lab.rehearsal import ANY_FIGURE
-from tests.broker.driving import Operator, changed_settings, end_all, until
+from tests.broker.driving import Operator, changed_settings, until
 
 Consumers = Literal["keep up", "slow down", "drain"]
 
@@ -151,12 +150,6 @@ def killed(lab: Lab, folder: Path, death: Death, site: str, *, every_s: float = 
         told.line, *(each["text"] for each in moved.document["findings"] if each["id"] == "DR-LOSS-002"), sep="\n    "
     )
     return told
-
-
-@pytest.fixture(autouse=True)
-def ended() -> Iterator[None]:
-    yield
-    end_all()
 
 
 def test_what_was_lost_lies_under_the_bound(lab: Lab, tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,7 +13,7 @@ from dr_ctl.agents.monitor import recording
 from dr_ctl.rpo.history.last_seen import nodes
 from dr_ctl.settings.loader import load
 from dr_ctl_lab.lab.lab import Lab
-from tests.broker.driving import Ended, Operator, end_all, state_of, until
+from tests.broker.driving import Operator, state_of, until
 from tests.broker.groups import REPLICATED, SHARED, Backup, group_at_london
 from tests.twin.matrix import ACCEPTED
 
@@ -24,19 +23,6 @@ NODES, ALIVE, CUTS = "DR-NODE-001", "DR-ALIVE-001", "DR-NODE-002"
 FAILOVER = ("failover", "--to", "paris", "--yes", *ACCEPTED)
 WORD = ("--presume-down", "london", "--reason", "both its hosts are off")
 TAKEOVER_S = 120.0
-
-
-@pytest.fixture(autouse=True)
-def ended() -> Iterator[None]:
-    yield
-    end_all()
-
-
-def found(ended: Ended, ident: str) -> dict[str, Any]:
-    """The finding, which is there once."""
-    [finding] = [each for each in ended.document["findings"] if each["id"] == ident]
-    assert isinstance(finding, dict)
-    return finding
 
 
 @contextmanager
@@ -73,7 +59,7 @@ def test_no_site_is_opened_beside_a_node_that_serves_or_is_about_to(
         if not by_link:
             fenced = operator.run("fence", "london", "--yes")
             assert (fenced.code, state_of(lab), backup.is_active()) == (10, before, False), fenced.document
-            assert "both would be active" in found(fenced, CUTS)["text"]
+            assert "both would be active" in fenced.finding(CUTS)["text"]
             assert "to `clients:`" not in fenced.told
             recorded(lab)
         with held(backup):
@@ -88,16 +74,16 @@ def test_no_site_is_opened_beside_a_node_that_serves_or_is_about_to(
         gone = [operator.run(*FAILOVER), operator.run(*FAILOVER, *WORD)]
 
     assert (looked.code, moved.code) == (10, 10), moved.document
-    assert found(looked, NODES)["severity"] == "error"
-    assert "london/orders-1 has another node at 127.0.0.1:" in found(moved, NODES)["text"]
+    assert looked.finding(NODES)["severity"] == "error"
+    assert "london/orders-1 has another node at 127.0.0.1:" in moved.finding(NODES)["text"]
     assert status.document["data"]["sites"]["london"]["role"] == "unknown"
     assert waiting.code == 12, waiting.document
-    assert ("by the link of paris" if by_link else "by the history, at") in found(waiting, NODES)["text"]
+    assert ("by the link of paris" if by_link else "by the history, at") in waiting.finding(NODES)["text"]
     for refused in serving[:2]:
         assert refused.code == 12, refused.document
-        assert "the link between london/orders-1 and paris is attached" in found(refused, ALIVE)["text"]
+        assert "the link between london/orders-1 and paris is attached" in refused.finding(ALIVE)["text"]
     for each in serving:
         assert "--presume-down london --reason" not in each.told
     assert not opened
     assert [each.code for each in gone] == [12, 0], [each.document for each in gone]
-    assert found(gone[1], NODES)["severity"] == "warning"
+    assert gone[1].finding(NODES)["severity"] == "warning"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dr_ctl_lab.lab.lab import Lab
-from tests.broker.driving import Operator, end_all
+from tests.broker.driving import Operator
 from tests.twin.matrix import ACCEPTED
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
@@ -26,13 +26,8 @@ def one_way(tmp_path: Path) -> Iterator[Lab]:
         yield lab
 
 
-@pytest.fixture
-def operator(one_way: Lab, tmp_path: Path) -> Iterator[Operator]:
-    yield Operator(one_way, tmp_path / "state")
-    end_all()
-
-
-def test_a_planned_move_loses_nothing_and_the_serving_site_may_be_lost(one_way: Lab, operator: Operator) -> None:
+def test_a_planned_move_loses_nothing_and_the_serving_site_may_be_lost(one_way: Lab, tmp_path: Path) -> None:
+    operator = Operator(one_way, tmp_path / "state")
     with one_way.load(RATE) as traffic:
         traffic.wait_for(5 * RATE)
         moved = operator.run("swapover", "--to", "paris", "--yes")

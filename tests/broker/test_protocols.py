@@ -16,16 +16,6 @@ pytestmark = [pytest.mark.broker, pytest.mark.deep]
 
 
 @pytest.mark.parametrize("speaks", Speaks)
-def test_clients_of_a_protocol_send_and_take_and_the_ledger_judges(lab: Lab, speaks: Speaks) -> None:
-    with lab.load(100, protocols=[speaks], odd=lab.target().odd) as traffic:
-        traffic.wait_for(60, within_s=60)
-        verdict = traffic.stop()
-
-    assert verdict.clean, verdict.told
-    assert (verdict.in_doubt, verdict.redelivered, verdict.unexpected) == (0, (), ())
-
-
-@pytest.mark.parametrize("speaks", Speaks)
 def test_messages_at_rest_move_there_and_back_compared_one_by_one(lab: Lab, operator: Operator, speaks: Speaks) -> None:
     """A copy keeps its origin over a restart of its broker: an AMQP message's annotations do not."""
     odd = [each for each in lab.target().odd if each.name != "DELAYED"]  # where one waits, counts decide

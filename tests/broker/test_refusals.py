@@ -13,7 +13,7 @@ import pytest
 from dr_ctl.stomp_io.address import Address
 from dr_ctl_lab.lab import distribution
 from dr_ctl_lab.lab.lab import Lab
-from tests.broker.driving import Operator, end_all, execute, on_queue, reset, send, state_of, until
+from tests.broker.driving import Operator, execute, on_queue, reset, send, state_of, until
 from tests.lab.holding import holding
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
@@ -106,10 +106,9 @@ def test_what_a_move_would_meet_is_refused(
         before = state_of(odd_lab) if scene is not frozen else None
         ended = Operator(odd_lab, tmp_path / "state").run("swapover", "--to", "paris", "--yes")
         after = state_of(odd_lab) if scene is not frozen else None
-    end_all()
 
     assert (ended.code, ended.document["outcome"]) == (10, "precheck_failed"), ended.document
-    named = next(each for each in ended.document["findings"] if each["id"] == finding)
+    named = ended.finding(finding)
     assert (named["severity"], bool(named["remedy"])) == ("error", True)
     assert all(word in named["text"] for word in words), named["text"]
     assert not list((tmp_path / "state").glob("runs/*")), "before the first call"

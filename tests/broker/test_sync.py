@@ -13,7 +13,7 @@ from dr_ctl.core.clock import SystemClock
 from dr_ctl.engine.runs import Runs
 from dr_ctl_lab.lab.kinds import BROKERSYNC
 from dr_ctl_lab.lab.lab import Lab
-from tests.broker.driving import Operator, end_all, until
+from tests.broker.driving import Operator, until
 from tests.twin.subject import TEXT, ClassicClient, ClassicSubject
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
@@ -94,7 +94,6 @@ def made(folder: Path, **options: Any) -> Iterator[Agent]:
     """On brokers of its own."""
     with Lab.up(folder / "lab", topology=BROKERSYNC, queues=(Q,), options=options) as lab:
         yield Agent(lab, folder / "state")
-        end_all()
 
 
 @pytest.fixture(scope="module")
@@ -104,14 +103,13 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 
 @pytest.fixture
-def agent(shared: Lab, tmp_path: Path) -> Iterator[Agent]:
+def agent(shared: Lab, tmp_path: Path) -> Agent:
     agent = Agent(shared, tmp_path / "state")
     shared.open_clients("london")
     for site in ("london", "paris"):
         agent.sites.done(site, agent.sites.queue(site, Q), "purge()")
     assert agent.run("sync", "--go-on").code == 0  # the queues were purged
-    yield agent
-    end_all()
+    return agent
 
 
 def test_a_standby_loses_what_was_consumed_and_nothing_else_whatever_was_away(agent: Agent) -> None:

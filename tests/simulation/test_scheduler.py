@@ -28,39 +28,18 @@ def simulation() -> Iterator[Simulation]:
         yield simulation
 
 
-@pytest.fixture
-def noted(simulation: Simulation) -> Callable[[str, float], Callable[[], None]]:
-    """Work that notes when it is done with a wait; `order` has what was noted."""
-    begins = simulation.monotonic()
+def test_who_waits_goes_on_by_time_and_at_one_time_by_order_and_the_wall_clock_with_it(simulation: Simulation) -> None:
+    order: list[tuple[str, float, float]] = []
+    began, at = simulation.monotonic(), simulation.now()
 
-    def after(what: str, seconds: float) -> Callable[[], None]:
-        def work() -> None:
-            system().sleep(seconds)
-            order.append((what, round(simulation.monotonic() - begins, 6)))
+    def after(what: str, seconds: float) -> None:
+        system().sleep(seconds)
+        order.append((what, simulation.monotonic() - began, (simulation.now() - at).total_seconds()))
 
-        return work
+    waits = [("slow", 86_400.0), ("first", 1.0), ("second", 1.0), ("at once", 0.0)]
+    together([partial(after, *each) for each in waits], "work", most=4)
 
-    order: list[tuple[str, float]] = []
-    after.order = order  # type: ignore[attr-defined]
-    return after
-
-
-def test_who_waits_goes_on_by_time_and_at_one_time_by_order(
-    noted: Callable[[str, float], Callable[[], None]],
-) -> None:
-    works = [noted(what, s) for what, s in (("slow", 3600.0), ("first", 1.0), ("second", 1.0), ("at once", 0.0))]
-
-    together(works, "work", most=4)
-
-    assert noted.order == [("at once", 0.0), ("first", 1.0), ("second", 1.0), ("slow", 3600.0)]  # type: ignore[attr-defined]
-
-
-def test_the_wall_clock_goes_with_it(simulation: Simulation) -> None:
-    before, began = simulation.now(), simulation.monotonic()
-
-    system().sleep(86_400.0)
-
-    assert (simulation.now() - before).total_seconds() == simulation.monotonic() - began == 86_400.0
+    assert order == [(what, s, s) for what, s in sorted(waits, key=lambda each: each[1])]
 
 
 def test_an_event_wakes_who_waits_and_a_time_limit_does(simulation: Simulation) -> None:
@@ -125,21 +104,14 @@ def test_who_gave_up_waiting_is_not_woken_out_of_the_next_wait(simulation: Simul
     assert all_ended([work], 0)
 
 
-def test_an_error_is_raised_where_the_result_is_asked_for() -> None:
-    def fails() -> None:
-        raise ValueError("no")
-
-    with simulated():
-        with pytest.raises(ValueError, match="no"):
-            beside(fails, "fails").result()
-        ignored = beside(partial(open, "/nowhere/at/all"), "away")
-        ignored.wait()
-
-
-def test_a_defect_that_nobody_asked_for_is_raised_at_the_end() -> None:
+def test_an_error_is_raised_where_the_result_is_asked_for_and_a_defect_that_nobody_asked_for_at_the_end() -> None:
     def fails() -> None:
         raise ValueError("a defect")
 
+    with simulated():
+        with pytest.raises(ValueError, match="a defect"):
+            beside(fails, "fails").result()
+        beside(partial(open, "/nowhere/at/all"), "away").wait()  # that is no defect
     with pytest.raises(ValueError, match="a defect"), simulated():
         beside(fails, "fails").wait()
 
@@ -213,41 +185,31 @@ class Interrupted(Exception):
     pass
 
 
-def test_a_signal_is_heard_in_the_middle_of_a_wait_which_goes_on(simulation: Simulation) -> None:
-    heard: list[float] = []
-    began = simulation.monotonic()
+def test_a_signal_is_heard_in_the_middle_of_a_wait_which_goes_on_or_ends_by_what_it_sets_or_raises(
+    simulation: Simulation,
+) -> None:
+    event, began, heard = system().event(), simulation.monotonic(), list[float]()
 
-    def signals() -> None:
-        system().sleep(1.0)
-        simulation._scheduler.interrupt(lambda: heard.append(simulation.monotonic() - began))
-
-    beside(signals, "signals")
-    system().sleep(5.0)
-
-    assert heard == [1.0]
-    assert simulation.monotonic() - began == 5.0
-
-
-def test_a_signal_may_end_a_wait_by_what_it_sets_or_raises(simulation: Simulation) -> None:
-    event, began = system().event(), simulation.monotonic()
+    def now() -> float:
+        return simulation.monotonic() - began
 
     def raises() -> None:
         raise Interrupted
 
     def signals() -> None:
-        for handler in (event.set, raises):
+        for handler in (lambda: heard.append(now()), event.set, raises):
             system().sleep(1.0)
             simulation._scheduler.interrupt(handler)
 
     beside(signals, "signals")
 
     assert event.wait(60.0)
-    assert simulation.monotonic() - began == 1.0
+    assert (heard, now()) == ([1.0], 2.0)
     with pytest.raises(Interrupted):
         system().sleep(60.0)
-    assert simulation.monotonic() - began == 2.0
+    assert now() == 3.0
     system().sleep(60.0)  # what was left of the other wait wakes nobody
-    assert simulation.monotonic() - began == 62.0
+    assert now() == 63.0
 
 
 def test_the_same_is_played_the_same_each_time() -> None:
@@ -297,12 +259,10 @@ def took_s(began: float) -> float:
 
 def test_a_console_answers_and_a_closed_port_refuses_at_once(twin: PlayedTwin) -> None:
     began = system().monotonic()
-
     assert look(twin) == {"Started": True}
     twin.kill("london")
     with pytest.raises(NotConnected) as refused:
         look(twin)
-
     assert refused.value.refused
     assert took_s(began) < 0.01
 
@@ -314,11 +274,7 @@ def test_a_frozen_console_is_waited_for_until_the_time_is_over_or_it_thaws(twin:
         look(twin, timeout_s=5.0)
     assert took_s(began) == pytest.approx(5.0, abs=0.01)
 
-    def thaw() -> None:
-        system().sleep(1.0)
-        twin.thaw("london")
-
-    system().start(thaw, "thaw")
+    beside(lambda: (system().sleep(1.0), twin.thaw("london")), "thaw")
     assert look(twin, timeout_s=5.0) == {"Started": True}
     assert took_s(began) == pytest.approx(6.0, abs=0.01)
 
@@ -326,10 +282,8 @@ def test_a_frozen_console_is_waited_for_until_the_time_is_over_or_it_thaws(twin:
 def test_a_black_hole_takes_as_long_as_a_connection_may(twin: PlayedTwin) -> None:
     twin.swallow("london")
     began = system().monotonic()
-
     with pytest.raises(NotConnected, match="no connection within 2 s") as silent:
         look(twin, timeout_s=5.0)
-
     assert (silent.value.refused, took_s(began)) == (False, pytest.approx(2.0, abs=0.01))
 
 
