@@ -63,35 +63,31 @@ def test_traffic_leaves_a_ledger_a_cut_link_heals_and_a_frozen_broker_runs_and_d
     tmp_path: Path,
 ) -> None:
     with Lab.up(tmp_path / "lab") as lab:
-        its_traffic_and_faults(lab, tmp_path)
+        before = {*lab.ledgers.iterdir()}
 
+        ended = Operator(lab, tmp_path).run("lab", "load", "--dir", str(lab.directory), "--rate", "100", "--for", "1s")
 
-def its_traffic_and_faults(lab: Lab, folder: Path) -> None:
-    before = {*lab.ledgers.iterdir()}
+        assert (ended.code, ended.document["data"]["clean"]) == (0, True)
+        sent = ended.document["data"]["counts"]["sent"]
+        assert 0 < sent <= 110
+        [ledger] = {*lab.ledgers.iterdir()} - before
+        assert len(ledger.read_text().splitlines()) == 3 * sent
 
-    ended = Operator(lab, folder).run("lab", "load", "--dir", str(lab.directory), "--rate", "100", "--for", "1s")
+        lab.cut("london")
+        until(lambda: lab.status().links[0].connected is False)
+        assert [link.mode for link in lab.status().links] == ["refuse", "open"]
+        lab.heal()
+        lab.wait_mirrored()
 
-    assert (ended.code, ended.document["data"]["clean"]) == (0, True)
-    sent = ended.document["data"]["counts"]["sent"]
-    assert 0 < sent <= 110
-    [ledger] = {*lab.ledgers.iterdir()} - before
-    assert len(ledger.read_text().splitlines()) == 3 * sent
-
-    lab.cut("london")
-    until(lambda: lab.status().links[0].connected is False)
-    assert [link.mode for link in lab.status().links] == ["refuse", "open"]
-    lab.heal()
-    lab.wait_mirrored()
-
-    lab.freeze("paris")
-    try:
-        until(lambda: lab.status().sites[1].frozen)
-        paris = lab.status().sites[1]
-    finally:
-        lab.thaw("paris")
-    assert (paris.running, paris.frozen, paris.answers, paris.clients_open) == (True, True, False, None)
-    until(lambda: lab.status().sites[1].answers)
-    lab.wait_mirrored()
+        lab.freeze("paris")
+        try:
+            until(lambda: lab.status().sites[1].frozen)
+            paris = lab.status().sites[1]
+        finally:
+            lab.thaw("paris")
+        assert (paris.running, paris.frozen, paris.answers, paris.clients_open) == (True, True, False, None)
+        until(lambda: lab.status().sites[1].answers)
+        lab.wait_mirrored()
 
 
 @pytest.mark.parametrize(
