@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.core.errors import BrokerError, LoginRefused, Sick, TimedOut, Unreachable
+from dr_ctl.core.errors import LoginRefused, Sick, TimedOut, Unreachable
 from dr_ctl.core.model import Finding, Role, Severity, some
 from dr_ctl.core.patience import Patience
 from dr_ctl.engine.debts import DebtKind
@@ -21,7 +21,7 @@ from dr_ctl.topologies.common.seen import Silent
 from dr_ctl.topologies.common.view import Acceptor, Config, Connection, Consumer
 from dr_ctl.topologies.mirror import procedure
 from dr_ctl.topologies.mirror.checks import of_move
-from dr_ctl.topologies.mirror.view import BrokerView, Link, MirrorSeen
+from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
 from tests.topologies.mirror import views
 from tests.topologies.mirror.views import (
     ADMIN,
@@ -43,37 +43,6 @@ from tests.topologies.mirror.views import (
 REFUSED = Unreachable("connection refused", refused=True)
 SILENT = Silent(PAIR, "paris", REFUSED)
 SERVING, STANDBY, DOWN, SICK, UNKNOWN = Role.SERVING, Role.STANDBY, Role.DOWN, Role.SICK, Role.UNKNOWN
-MORE = Config(("clients", "more"), None, None)
-
-
-@pytest.mark.parametrize(
-    ("view", "role"),
-    [
-        (broker("london"), SERVING),
-        (broker("london", serving=False), STANDBY),
-        (broker("london", acceptors=()), UNKNOWN),
-        (broker("london", serving=False, config=MORE), UNKNOWN),
-        (broker("london", config=MORE), SERVING),
-    ],
-    ids=["open", "closed", "no doors", "closed, one door missing", "open, one door missing"],
-)
-def test_a_brokers_role_is_what_its_doors_show(view: BrokerView, role: Role) -> None:
-    assert view.role is role
-
-
-@pytest.mark.parametrize(
-    ("error", "ports_refuse", "role"),
-    [
-        (REFUSED, True, DOWN),
-        (REFUSED, False, UNKNOWN),
-        (Unreachable("no route", refused=False), True, UNKNOWN),
-        (TimedOut("no answer"), True, SICK),
-        (Sick("out of memory"), True, SICK),
-        (LoginRefused("no"), True, UNKNOWN),
-    ],
-)
-def test_silence_is_down_only_where_every_port_refuses(error: BrokerError, ports_refuse: bool, role: Role) -> None:
-    assert Silent(PAIR, "paris", error, ports_refuse=ports_refuse).role is role
 
 
 @pytest.mark.parametrize(
@@ -89,62 +58,6 @@ def test_silence_is_down_only_where_every_port_refuses(error: BrokerError, ports
 )
 def test_a_sites_brokers_must_agree_or_its_role_is_unknown(first: Any, second: BrokerView, role: Role) -> None:
     assert MirrorSeen({"paris": {"orders-1": first, "orders-2": second}}).roles == {"paris": role}
-
-
-def links(*names: str, protocol: str = "AMQP") -> tuple[Link, ...]:
-    return tuple(Link(each, started=True, connected=True, protocol=protocol) for each in names)
-
-
-LYON = replace(outflow("london"), name=outflow("london").name.replace("paris", "lyon"))
-
-
-@pytest.mark.parametrize(
-    ("view", "name"),
-    [
-        (broker("london", links=links("paris")), "paris"),
-        (broker("london", links=links("paris", "lyon")), "paris"),
-        (broker("london", links=links("lyon")), "lyon"),
-        (broker("london", links=links("lyon", "nice")), None),
-        (broker("london", links=()), None),
-        (broker("london", links=links("paris", "lyon"), config=Config(("clients",), None, "lyon")), "lyon"),
-        (broker("london", links=links("paris"), config=Config(("clients",), None, "lyon")), None),
-        (broker("london", LYON, links=links("paris", "lyon")), None),  # both ship
-        (broker("london", links=links("paris", protocol="CORE")), None),
-    ],
-)
-def test_the_link_is_the_one_set_or_the_only_one_that_ships(view: BrokerView, name: str | None) -> None:
-    assert (view.broker_connection.name if view.broker_connection is not None else None) == name
-    assert view.outflow is None or name is not None or not view.links or view.config.link
-
-
-@pytest.mark.parametrize(("connected", "consumers", "attached"), [(True, 1, True), (True, 0, False), (False, 1, False)])
-def test_it_is_attached_when_it_is_connected_and_takes_from_its_outflow(
-    connected: bool, consumers: int, attached: bool
-) -> None:
-    one = (Link("paris", started=True, connected=connected, protocol="AMQP"),)
-    view = broker("london", links=one, queues=(outflow("london", consumers=consumers),))
-    assert view.link.attached is attached
-
-
-CORE_ADMIN = door("admin", ADMIN, protocols=frozenset({"CORE"}))
-
-
-@pytest.mark.parametrize(
-    ("more", "config", "names"),
-    [
-        ((), None, ["mirror"]),
-        ((door("admin", ADMIN),), None, []),
-        ((CORE_ADMIN,), None, ["mirror"]),
-        ((door("admin", ADMIN),), ("mirror",), ["mirror"]),
-        ((), ("missing",), []),
-    ],
-)
-def test_the_links_door_is_the_one_set_or_the_only_one_left(
-    more: tuple[Acceptor, ...], config: tuple[str, ...] | None, names: list[str]
-) -> None:
-    acceptors = (*doors("london", serving=True), *more)
-    view = broker("london", acceptors=acceptors, config=Config(("clients",), config, None))
-    assert [each.name for each in view.link.doors] == names
 
 
 @pytest.mark.parametrize(
@@ -168,30 +81,6 @@ def test_the_links_door_is_the_one_set_or_the_only_one_left(
 )
 def test_queues_of_clients_are_told_from_those_of_broker_and_tool(name: str, internal: bool, business: bool) -> None:
     assert queue(name, internal=internal).business is business
-
-
-@pytest.mark.parametrize(
-    ("ports", "consumed", "words"),
-    [
-        ((CLIENTS,), (), []),
-        ((MIRROR,), (), []),
-        ((None,), (), []),
-        ((ADMIN,), (), ["10.1.2.3:50412", "admin", "billing"]),
-        ((), (("orders.in", MIRROR),), []),
-        ((), (("$ACTIVEMQ_ARTEMIS_MIRROR_paris", MIRROR),), []),
-        ((), (("orders.in", CLIENTS),), []),
-    ],
-)
-def test_strangers_are_clients_on_doors_that_a_fence_leaves_open(ports: Any, consumed: Any, words: list[str]) -> None:
-    view = broker(
-        "london",
-        acceptors=(*doors("london", serving=True), door("admin", ADMIN)),
-        connections=tuple(connection(port) for port in ports),
-        consumers=tuple(consumer(name, port) for name, port in consumed),
-    )
-    told = view.fence.strangers()
-    assert len(told) == bool(words)
-    assert all(word in told[0] for word in words)
 
 
 ALIEN = replace(connection(MIRROR), protocol="AMQP", client="proton-1", remote="10.7.7.7:1")
@@ -367,7 +256,9 @@ def test_one_thing_wrong_gives_exactly_its_finding(look: MirrorSeen, finding: st
         (Unreachable("x: connection refused", refused=True), False, " is unknown"),
         (Unreachable("x: connection refused", refused=True), True, " is down"),
         (TimedOut("x: no answer"), False, ""),  # a machine that is busy is late, too
-        (LoginRefused("x: the login was refused"), False, " is unknown"),
+        (Unreachable("x: no route", refused=False), True, " is unknown"),
+        (Sick("x: out of memory"), True, " is sick"),
+        (LoginRefused("x: the login was refused"), True, " is unknown"),
     ],
 )
 def test_a_silent_broker_is_an_error_with_what_it_said(error: Any, refuse: bool, state: str) -> None:

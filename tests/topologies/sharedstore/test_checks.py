@@ -33,7 +33,7 @@ from dr_ctl.topologies.common.view import Acceptor, Config, Queue
 from dr_ctl.topologies.sharedstore import procedure
 from dr_ctl.topologies.sharedstore.access import between
 from dr_ctl.topologies.sharedstore.database import KINDS, Database, Kind, RowLock, counts, lag
-from dr_ctl.topologies.sharedstore.dsn import Dsn, NotADsn
+from dr_ctl.topologies.sharedstore.dsn import Dsn
 from dr_ctl.topologies.sharedstore.lock import FileLock, Lag, LockSeen, LockUnreadable
 from dr_ctl.topologies.sharedstore.view import BrokerView, StoreConfig, StoreSeen, beside
 from dr_ctl_lab.played import PlayedTwin
@@ -488,14 +488,6 @@ def test_nothing_of_a_broken_address_is_printed_and_it_is_a_mistake_of_the_setti
             told = f"{ended.told}{ended.err}"
             assert (ended.code, ended.document["outcome"]) == (2, "usage"), (dsn, words, told)
             assert not [each for each in SECRETS if each in told], (dsn, words, told)
-
-
-@pytest.mark.parametrize("dsn", BROKEN)
-def test_an_error_quotes_nothing(dsn: str) -> None:
-    with pytest.raises(NotADsn) as raised:
-        KINDS[Dsn.read(dsn, tuple(KINDS)).scheme].reached(Dsn.read(dsn, tuple(KINDS)))
-    assert raised.value.__context__ is None
-    assert not [each for each in SECRETS if each in str(raised.value)]
 
 
 @pytest.mark.parametrize(

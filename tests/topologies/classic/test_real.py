@@ -1,8 +1,10 @@
-"""The configuration that each page shows, pasted into the distribution's own files, makes real brokers that the
-settings of `examples/` fit."""
+"""Real Classic brokers: the configuration that each page shows fits the settings of `examples/`; what their consoles deny,
+what counters alone prove, and what STOMP carries whole."""
 
+import json
 import re
 import socket
+import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -10,11 +12,14 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from dr_ctl.stomp_io.address import Address
+from dr_ctl.stomp_io.knock import knock
 from dr_ctl_lab.lab import distribution
-from dr_ctl_lab.lab.classic.admin import CLIENTS
+from dr_ctl_lab.lab.classic.admin import CLIENTS, ClassicAdmin
 from dr_ctl_lab.lab.kinds import BROKERSYNC, FAN_OUT, KINDS, SHARED_STORE
 from dr_ctl_lab.lab.lab import Lab
-from tests.broker.driving import Operator, end_all
+from dr_ctl_lab.rehearsal import UNKNOWN
+from tests.broker.driving import Operator, changed_settings, end_all, until
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
 ROOT: Final = Path(__file__).parents[3]
@@ -215,3 +220,124 @@ def test_every_command_works_beside_them_and_one_with_a_line_break_is_in_no_list
     assert all(name in told[0] for name in ODD)
     assert UNSEEN not in told[0]
     assert ends == [0, 0]
+
+
+def test_a_policy_that_denies_what_steps_need_is_told_before_the_fence(tmp_path: Path) -> None:
+    with Lab.up(tmp_path / "lab", topology=BROKERSYNC, options={"policy": "hardened"}) as lab:
+        operator = Operator(lab, tmp_path / "state")
+        ended = operator.run("swapover", "--to", "paris", "--yes")
+        serving = operator.run("status").document["data"]["pairs"][0]["serving"]
+
+    assert (ended.code, serving) == (10, "london"), ended.told
+    for words in ("pause", "removeMatchingMessages", "jolokia-access.xml"):
+        assert words in ended.told
+
+
+def test_without_management_its_figures_are_told_and_nothing_is_moved(tmp_path: Path) -> None:
+    with Lab.up(tmp_path / "lab", topology=BROKERSYNC) as lab:
+        told = changed_settings(lab, tmp_path / "bare", without_jolokia)
+        operator, bare = Operator(lab, tmp_path / "state"), Operator(lab, tmp_path / "bare" / "state", told)
+        ClassicAdmin(lab.site("london")).stop_link("paris")
+        with lab.load(100, work_ms=50.0) as traffic:
+            traffic.wait_for(200)
+            traffic.pause_producing()
+            until(lambda: status(operator) == status(bare), why="both readers say the same")
+            seen = status(bare)
+            refused = bare.run("swapover", "--to", "paris", "--yes")
+
+    assert seen["sites"] == {"london": "serving", "paris": "standby"}
+    assert seen["to_ship"]["orders.in"] > 0
+    assert (refused.code, "DR-POLICY-003" in refused.told) == (10, True), refused.told
+
+
+def without_jolokia(told: dict[str, Any]) -> None:
+    for site in told["sites"].values():
+        for broker in site["brokers"]:
+            del broker["jolokia"]
+
+
+def status(operator: Operator) -> dict[str, Any]:
+    """Roles, and what is to be shipped by queue."""
+    told = operator.run("status").document["data"]
+    link = next(each for each in told["links"] if each["from"] == "london")
+    return {"sites": {name: each["role"] for name, each in told["sites"].items()}, "to_ship": link["queues"]}
+
+
+RATE = 60  # consumers that have one message in hand at a time keep up with it
+
+
+def send_to(lab: Lab, site: str, queue: str, ident: str) -> None:
+    """As a producer that reaches one site only."""
+    where = lab.site(site)
+    _, connection = knock(Address("127.0.0.1", where.ports["producers"]), where.app, None, timeout_s=5)
+    assert connection is not None
+    headers = {"persistent": "true", "order_id": ident, "receipt": ident}
+    connection.stomp.send(f"/queue/{queue}", "alone", headers=headers)
+    until(lambda: any(frame.cmd == "RECEIPT" for frame in connection.receive(0.1)))
+    connection.close()
+
+
+def test_without_a_store_of_ids_it_moves_there_and_back_under_load_by_counters(tmp_path: Path) -> None:
+    queues = ("orders.in", "orders.out", "facturen")
+    with Lab.up(tmp_path / "lab", topology=FAN_OUT, queues=queues) as lab:
+        told = yaml.safe_load(lab.settings_path.read_text(encoding="utf-8"))
+        del told["ids"]
+        lab.settings_path.write_text(json.dumps(told), encoding="utf-8")
+        operator = Operator(lab, tmp_path / "state")
+        with lab.load(2 * RATE) as traffic:
+            traffic.wait_for(10 * RATE, within_s=60)
+            ready = operator.run("validate", "--to", "paris")
+            there = operator.run("swapover", "--to", "paris", "--yes")
+            traffic.wait_for(traffic.counts().sent + 4 * RATE, within_s=60)
+            back = operator.run("swapover", "--to", "london", "--yes")
+            traffic.wait_for(traffic.counts().sent + RATE, within_s=60)
+            send_to(lab, "paris", "orders.in", "alone")
+            refused = operator.run("swapover", "--to", "paris", "--yes")
+            verdict = traffic.stop(drain_s=60)
+        rest = operator.run("validate", "--to", "paris")
+        [needs] = rest.document["data"]["operations"]["swapover"]["needs"]
+        moved = operator.run("swapover", "--to", "paris", "--yes", *needs.split())
+    assert [ready.code, there.code, back.code] == [0, 0, 0], (ready.told, there.told, back.told)
+    assert verdict.drained
+    assert (verdict.lost, verdict.duplicates) == ((), ())
+    assert refused.code == 10, refused.told
+    assert "a message came to one site alone since both were compared" in refused.told
+    assert moved.code == 0, moved.told
+
+
+def rows(lab: Lab, site: str, queue: str) -> dict[str, dict[str, Any]]:
+    """What the console shows of a queue's messages, but for what each broker gives its own, by the producers' id."""
+    admin = ClassicAdmin(lab.site(site))
+    listed = admin._execute(admin._queue(queue), "browse()")
+    own = {"JMSMessageID", "JMSTimestamp", "JMSXUserID", "BrokerPath", "PropertiesText"}
+    kept = [{key: value for key, value in each.items() if key not in own} for each in listed]
+    return {each["StringProperties"]["order_id"]: each for each in kept}
+
+
+def send_every_kind(lab: Lab, site: str, queue: str) -> None:
+    """As a JMS client does, which writes to one site only: the other one is lost."""
+    where = lab.site(site)
+    home = distribution.obtain(KINDS.named(FAN_OUT).distribution)
+    source = Path(__file__).with_name("Kinds.java")
+    address = f"tcp://127.0.0.1:{where.ports['openwire']}"
+    words = [address, where.admin.user, where.admin.password, queue, "order_id"]
+    classes = f"{home}/lib/*:{home}/lib/optional/*"
+    subprocess.run(["java", "-cp", classes, str(source), *words], check=True, timeout=60, capture_output=True)
+
+
+def test_a_return_copies_what_stomp_carries_whole_and_names_the_rest_before_anything_is_opened(tmp_path: Path) -> None:
+    with Lab.up(tmp_path / "lab", topology=FAN_OUT) as lab:
+        operator = Operator(lab, tmp_path / "state")
+        lab.kill("london")
+        lost = operator.run("failover", "--to", "paris", *UNKNOWN, "--yes")
+        send_every_kind(lab, "paris", "orders.in")
+        lab.start("london")
+        ended = operator.run("failback", "--to", "london", "--yes")
+        sent, copied = rows(lab, "paris", "orders.in"), rows(lab, "london", "orders.in")
+
+    assert lost.code == 0, lost.told
+    assert (ended.code, ended.document["data"]["pairs"][0]["serving"]) == (20, "paris"), ended.told
+    [finding] = [each for each in ended.document["findings"] if each["id"] == "DR-FAN-008"]
+    assert all(name in finding["text"] for name in ("empty", "map", "object", "stream", "typed"))
+    assert copied.keys() == {"bytes", "text"}
+    assert copied == {name: sent[name] for name in copied}
