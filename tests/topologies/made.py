@@ -29,3 +29,23 @@ def view(kind: type[V], site: str, **more: Any) -> V:
     usual = {"pair": PAIR, "site": site, "broker": site, "node": f"node-{site}", "version": "2.56.0"}
     nobody = dict.fromkeys(("acceptors", "queues", "connections", "consumers", "prepared"), ())
     return kind(**{**usual, "start": "1795251000000", "now_ms": 1795251263227, **nobody, **more})
+
+
+class Hand:
+    """What a run gives a driver, on a clock that only waiting moves; it keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.now_s, self.depths, self.whys, self.sampled = 0.0, list[int | None](), list[str | None](), list[Any]()
+
+    def sample(self, evidence: Any) -> None:
+        self.sampled.append(evidence)
+
+    def waiting(self, about: str, depth: int | None, why_not_moving: str | None) -> None:
+        self.depths.append(depth)
+        self.whys.append(why_not_moving)
+
+    def wait(self, seconds: float) -> None:
+        self.now_s += seconds
+
+    def monotonic(self) -> float:
+        return self.now_s

@@ -16,7 +16,6 @@ from dr_ctl.core.model import Finding, Role, Severity
 from dr_ctl.core.patience import Patience
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.goals import ALL, Goal
-from dr_ctl.engine.lease import LockDocument
 from dr_ctl.engine.plan import Ask, Call
 from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import CUT_OFF, RunbookStep
@@ -145,26 +144,6 @@ def test_a_queue_is_served_where_its_door_its_roles_and_its_pause_let_clients_in
     view: BrokerView, orders: bool | None, role: Role
 ) -> None:
     assert (view.units.get("orders"), view.role) == (orders, role)
-
-
-def test_a_pause_or_a_right_closes_a_queue_only_where_it_is_its_gate() -> None:
-    # Whose roles no settings name are never called kept out.
-    assert PARIS.kept_out("orders")
-    assert not replace(PARIS, config=Config(("clients",), ("bridge",), None)).kept_out("orders")
-    # A pause that a run will lift closes nothing.
-    lock = LockDocument(7, "a run", paused={"a run": ("orders",)})
-    paused = shut(LONDON, "orders", by_role=False, by_pause=True)
-    by_run = replace(paused, documents={"dr-ctl.lock.london.7": lock.to_text()})
-    assert (by_run.gated("orders"), by_run.units["orders"], by_run.paused) == (False, True, ("orders",))
-    # Of two queues at an address one that delivers keeps it open.
-    more = queue("orders.all", address="orders")
-    two = replace(paused, queues=(*PARIS.queues, more))
-    assert not two.gated("orders")
-    assert replace(two, queues=(*PARIS.queues, replace(more, paused=True))).gated("orders")
-    # What no queue takes is not called paused; the pauses of a closed queue are its gate and no leftover.
-    assert not replace(PARIS, queues=()).gated("orders")
-    assert PARIS.paused == ()
-    assert replace(PARIS, queues=(*PARIS.queues, queue("loose", paused=True))).paused == ("loose",)
 
 
 @pytest.mark.parametrize(

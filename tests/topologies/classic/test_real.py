@@ -1,5 +1,5 @@
-"""Real Classic brokers: the configuration that each page shows fits the settings of `examples/`; what their consoles deny,
-what counters alone prove, and what STOMP carries whole."""
+"""Real Classic brokers: what each page shows fits the settings of `examples/`; what their consoles deny, what counters
+alone prove, and what STOMP carries whole."""
 
 import json
 import re

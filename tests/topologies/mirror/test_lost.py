@@ -30,6 +30,7 @@ from dr_ctl.topologies.mirror.links import Flows, Mender, Movement, PairWait, un
 from dr_ctl.topologies.mirror.look import Flow
 from dr_ctl.topologies.mirror.patience import MirrorPatience
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
+from tests.topologies import made
 from tests.topologies.mirror.views import PAIR, at_both, consumer, door, doors, queue, seen, with_queue
 
 REFUSED = Unreachable("london: connection refused", refused=True)
@@ -251,29 +252,18 @@ def flow(outflow: int = 0, added: int = 0, *, attached: bool = True, pending: in
     )
 
 
-class World:
-    """Stands for tools, observer, hand and broker, on a clock that only waiting moves."""
+class World(made.Hand):
+    """Stands for tools, observer, hand and broker."""
 
     patience, waits = Patience(), MirrorPatience()
     site, restarts = "london", 0
 
     def __init__(self) -> None:
-        self.now_s, self.observer, self.told = 0.0, self, list[Any]()
+        super().__init__()
+        self.observer = self
 
     def together(self, ask: Callable[[Any], Any], of: Sequence[Any]) -> list[Any]:
         return [ask(each) for each in of]
-
-    def waiting(self, about: str, depth: int | None, why_not_moving: str | None) -> None:
-        self.told.append(depth)
-
-    def sample(self, evidence: Any) -> None:
-        """Of each poll."""
-
-    def wait(self, seconds: float) -> None:
-        self.now_s += seconds
-
-    def monotonic(self) -> float:
-        return self.now_s
 
     def notice(self, text: str) -> None:
         assert "restarting it" in text
@@ -334,7 +324,7 @@ def test_a_pair_that_has_ended_is_not_asked_any_more_and_what_a_silent_broker_ho
 
     waits = [UntilEmpty((broker("london", pair), broker("paris", pair)), world, world) for pair in "ab"]
     assert until_all(world, waits, world, "under way", 1.0) is None
-    assert (asked.count("a"), world.told) == (2, [None, 10, 10, 0])
+    assert (asked.count("a"), world.depths) == (2, [None, 10, 10, 0])
 
 
 def tended(mender: Mender, world: Any, at_s: float, london: Flow) -> None:

@@ -1,7 +1,7 @@
 """The wait at the gate, and parity: both sites hold the same, by counts and by the messages' identity."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -22,30 +22,11 @@ from dr_ctl.topologies.mirror.access import Observer
 from dr_ctl.topologies.mirror.parity import Difference
 from dr_ctl.topologies.mirror.verifier import MirrorVerifier
 from dr_ctl.topologies.mirror.view import BrokerView
+from tests.topologies import made
 from tests.topologies.mirror.pair import broker_of
 from tests.topologies.mirror.views import PAIR, broker, outflow, queue, with_queue
 
 Look = BrokerView | TimedOut
-
-
-@dataclass
-class Hand:
-    """What a run gives a driver, on a clock that only waiting moves."""
-
-    now_s: float = 0.0
-    told: list[str | None] = field(default_factory=list)
-
-    def sample(self, evidence: Mapping[str, Any]) -> None:
-        assert set(evidence) == {"london", "paris"}
-
-    def waiting(self, about: str, depth: int, why_not_moving: str | None) -> None:
-        self.told.append(why_not_moving)
-
-    def wait(self, seconds: float) -> None:
-        self.now_s += seconds
-
-    def monotonic(self) -> float:
-        return self.now_s
 
 
 def _message(born: str, number: int) -> dict[str, Any]:
@@ -101,7 +82,7 @@ class Gate:
         drain = Drain.model_validate({"poll": f"{1000 * more['poll']:g}ms"})
         self.london = Scripted("london", london)
         self.paris = Scripted("paris", paris, more.get("browsed", (1, 2, 3)), more.get("unnamed", 0))
-        self.hand = Hand()
+        self.hand = made.Hand()
         observer = SimpleNamespace(
             brokers={"london": {PAIR: self.london}, "paris": {PAIR: self.paris}},
             queues=Queues(),
@@ -114,6 +95,7 @@ class Gate:
         step = PlannedStep(8, "verify", "paris", "", limits={"within": 10.0, "stable": more.get("stable", 3)})
         ask = Ask("swapover", "paris", accept_difference=more.get("accepted", {}))
         self.outcome: Outcome = verifying.verify(step, Move(ask, "london", {}), cast("Any", self.hand))
+        assert all({*each} == {"london", "paris"} for each in self.hand.sampled)
 
 
 HELD = [Sample(-1.0 + number / 10, LONDON, PARIS) for number in range(3)]
@@ -160,7 +142,7 @@ def test_one_bad_sample_begins_the_window_anew(bad: Look, told: str) -> None:
     gate = Gate([LONDON], [PARIS, PARIS, bad, PARIS], poll=1.0)
     assert isinstance(gate.outcome, Done)
     assert gate.paris.taken == 6
-    assert any(told in each for each in gate.hand.told if each is not None)
+    assert any(told in each for each in gate.hand.whys if each is not None)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +158,7 @@ def test_a_gate_that_does_not_open_in_time_says_what_kept_it_shut(looks: list[Lo
     assert isinstance(gate.outcome, Refused)
     assert gate.outcome.code is ExitCode.DRAIN_TIMEOUT
     assert gate.outcome.text.startswith("the gate did not open in time")
-    assert any(why in told for told in gate.hand.told if told is not None)
+    assert any(why in told for told in gate.hand.whys if told is not None)
     assert gate.hand.now_s == pytest.approx(11.0)
 
 
