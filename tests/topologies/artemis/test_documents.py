@@ -17,20 +17,18 @@ from dr_ctl.engine.lease import Forbidden
 from dr_ctl.jolokia.client import Answer
 from dr_ctl.jolokia.errors import BadValue, OperationFailed
 from dr_ctl.jolokia.values import Fields
-from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.bridging import others
 from dr_ctl.topologies.artemis.checks import of_both
-from dr_ctl.topologies.artemis.document_queue import CREATE_QUEUE, IN_USER
+from dr_ctl.topologies.artemis.document_queue import IN_USER
 from dr_ctl.topologies.artemis.documents import Documents
 from dr_ctl.topologies.artemis.group import Group, must_be_active, read
 from dr_ctl.topologies.common.debts import debts_of, document, is_debt, owe
 from dr_ctl.topologies.common.names import numbered
 from dr_ctl.topologies.common.view import Connection, Queue
-from dr_ctl.topologies.console.requests import change
 from dr_ctl.topologies.mirror.access import Access
 from dr_ctl.topologies.mirror.view import BrokerView
 from tests.topologies.mirror.pair import Management, _Direct, failed
-from tests.topologies.mirror.views import PAIR, broker, queue
+from tests.topologies.mirror.views import broker, queue
 
 
 def documents(broker: Management) -> Documents:
@@ -140,25 +138,6 @@ dr-ctl.debt.paris.taxes.london dr-ctl.debt.paris.fence.london.twice orders.in"""
 def test_what_is_named_otherwise_is_no_debt_and_keeps_nobody_from_looking(name: str) -> None:
     assert not is_debt(name)
     assert debts_of({name: "{}", NAME: "{}"}) == debts_of({NAME: "{}"})
-
-
-def test_a_debt_is_one_call_that_writes_it_down_by_the_brokers_clock() -> None:
-    [call] = owe(PARIS, DebtKind.QUARANTINE, "london", lasting=True)
-
-    assert (call.site, call.unit, change(call).bean) == ("paris", PAIR, beans.server("broker-paris"))
-    assert (change(call).operation, change(call).arguments[1], call.when, call.at_most) == (CREATE_QUEUE, True, None, 1)
-    told = json.loads(str(change(call).arguments[0]))
-    # Internal: it never reaches the peer. Durable, and never removed by itself: it outlives a restart.
-    assert told == {
-        "name": NAME,
-        "address": NAME,
-        "routing-type": "ANYCAST",
-        "durable": True,
-        "internal": True,
-        "auto-delete": False,
-        "user": told["user"],
-    }
-    assert json.loads(told["user"]) == {"since": "2026-11-21T08:54:23.227Z", "lasting": True}
 
 
 @pytest.mark.parametrize("text", ["", '{"since": "x", "lasting": false}'])

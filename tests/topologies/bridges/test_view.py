@@ -24,7 +24,6 @@ from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.bridges import procedure
 from dr_ctl.topologies.bridges.access import Roles
 from dr_ctl.topologies.bridges.barrier import IdBarrier
-from dr_ctl.topologies.bridges.calls import closes, opens
 from dr_ctl.topologies.bridges.checks import SKIPS_PER_S, of_broker, of_move
 from dr_ctl.topologies.bridges.delayed import _latest_s
 from dr_ctl.topologies.bridges.look import joined
@@ -227,14 +226,6 @@ def test_what_cannot_be_read_is_not_zero() -> None:
 def test_a_bridge_is_attached_where_it_is_started_connected_and_consumes(view: BrokerView, attached: bool) -> None:
     assert view.link.attached is attached
     assert ("london: the bridge of orders is not connected" in view.link.unsettled()) is not attached
-
-
-def test_what_closes_a_queue_is_seen_to_hold_once_it_is_closed() -> None:
-    assert opens(LONDON, ["orders"]) == []
-    for call in closes(LONDON, ["orders"]):
-        assert LONDON.holds(call) is (call.goal is Goal.CUT)
-        there = {name: str(each).replace("london", "paris") for name, each in call.request.items() if name == "bean"}
-        assert PARIS.holds(replace(call, request={**call.request, **there}))
 
 
 def test_a_divert_is_known_by_its_filter_where_all_bridges_are_gone_and_its_buffer_has_a_name_of_its_own() -> None:
@@ -609,30 +600,3 @@ def test_a_fence_by_itself_pays_its_debt_where_it_is_of_all(london: BrokerView, 
     draft = drafted("fence", "fence", seen(london, owes), **more)
     written = [call.goal for call in (*draft.calls, *draft.inverse) if call.goal in (Goal.STRIKE, Goal.WRITE)]
     assert written == ([Goal.STRIKE, Goal.WRITE] if pays else [])
-
-
-def test_an_activation_opens_a_door_that_is_closed_and_leaves_it_open() -> None:
-    draft = drafted("activate", "swapover", seen(LONDON, away(PARIS)))
-    assert told(draft.calls)[-1] == ("paris", Goal.OPEN, "clients")
-    assert "clients" not in [call.thing for call in draft.inverse]
-
-
-def test_a_return_starts_what_is_stopped_shuts_its_doors_again_and_holds_what_is_delivered() -> None:
-    stopped = (bridge("paris", "orders", started=False),)
-    part = shut(broker("paris", closed=False), "audit")
-    paris = with_flow(part, "orders", lambda each: replace(each, bridges=stopped))
-    draft = drafted("reinstate", "reinstate", seen(away(LONDON), paris), "london")
-
-    parts = {name: told(tuple(each for each in draft.calls if each.part == name)) for name in ("hold", "deliver")}
-    assert parts == {"hold": [("paris", Goal.PAUSE, "orders")], "deliver": [("paris", Goal.RESUME, "orders")]}
-    let_in = {("london", Goal.LINK_UP, "clients"), ("paris", Goal.LINK_UP, "bridge.mirror.london.orders")}
-    assert let_in <= {*told(tuple(each for each in draft.calls if each.part == "let in"))}
-    assert told(draft.inverse) == [*parts["deliver"], ("london", Goal.LINK_DOWN, "clients")]
-
-
-def test_a_wait_may_restart_the_bridges_of_what_moves_and_of_the_ids_only() -> None:
-    draft = drafted("drain", "swapover", units=("orders",))
-    names = {call.thing for call in draft.calls}
-    assert names == {"bridge.mirror.paris.orders", "bridge.mirror.paris.notification.ids"}
-    assert all(call.when is not None for call in draft.calls)
-    assert {call.goal for call in draft.inverse} == {Goal.LINK_UP}

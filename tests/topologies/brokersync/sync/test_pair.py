@@ -18,7 +18,7 @@ from dr_ctl.topologies.brokersync.sync.keeper import PairsKeeper
 from dr_ctl.topologies.brokersync.sync.pair import LOST_S, Pair
 from dr_ctl.topologies.brokersync.sync.ports import Count, Glance, Listed, There
 from dr_ctl.topologies.brokersync.sync.queue import AT_MOST, Queue
-from dr_ctl.topologies.common.consumed import Announced, Consumed, NoEvidence, Whole, Word
+from dr_ctl.topologies.common.consumed import Consumed, Whole, Word
 from tests.topologies.brokersync.sync.fakes import Q, Sites, Time
 
 
@@ -467,12 +467,6 @@ def test_what_a_browse_was_shown_hides_no_purge() -> None:
     assert account.vanished(Counters(5, 0, 300, 0)) == 5
 
 
-def test_what_somebody_answers_for_is_not_told_again() -> None:
-    account = Account()
-    account.accept([PURGED_HELD])
-    assert account.vanished(PURGED_HELD) == 0
-
-
 steps = st.lists(st.tuples(st.sampled_from(["take", "ack", "leave"]), st.integers(1, 50)), max_size=40)
 
 
@@ -539,15 +533,6 @@ def test_what_never_arrives_asks_for_a_comparison_and_is_then_counted() -> None:
     assert (waiting.absent, len(waiting), waiting.overdue) == (3, 2, False)
 
 
-def test_a_call_that_failed_leaves_its_batch_the_next_one() -> None:
-    waiting = Waiting()
-    waits(waiting, 3)
-    batch = waiting.due(0.0)
-    assert batch is not None
-    waiting.give_back(batch)
-    assert waiting.due(0.0) is batch
-
-
 @given(st.lists(st.tuples(st.integers(1, 1200), st.integers(0, 600)), max_size=20))
 def test_every_id_is_deleted_or_waits(steps: list[tuple[int, int]]) -> None:
     waiting, added, now = Waiting(), 0, 0.0
@@ -558,15 +543,6 @@ def test_every_id_is_deleted_or_waits(steps: list[tuple[int, int]]) -> None:
         if (batch := waiting.due(now)) is not None:
             waiting.answered(batch, removed, now)
     assert waiting.deleted + len(waiting) == added
-
-
-def test_nothing_waits_without_evidence() -> None:
-    waiting = Waiting()
-    with pytest.raises(NoEvidence):
-        waiting.add(ids(3), Announced(ids(3), "first", 2, "first"))
-    with pytest.raises(NoEvidence):
-        waiting.add(ids(3), Announced(ids(3), "first", 3, "second"))
-    assert len(waiting) == 0
 
 
 def test_what_an_earlier_start_confirmed_is_not_let_go() -> None:
