@@ -600,3 +600,11 @@ def test_a_fence_by_itself_pays_its_debt_where_it_is_of_all(london: BrokerView, 
     draft = drafted("fence", "fence", seen(london, owes), **more)
     written = [call.goal for call in (*draft.calls, *draft.inverse) if call.goal in (Goal.STRIKE, Goal.WRITE)]
     assert written == ([Goal.STRIKE, Goal.WRITE] if pays else [])
+
+
+def test_a_wait_may_restart_the_bridges_of_what_moves_and_of_the_ids_only() -> None:
+    draft = drafted("drain", "swapover", units=("orders",))
+    names = {call.thing for call in draft.calls}
+    assert names == {"bridge.mirror.paris.orders", "bridge.mirror.paris.notification.ids"}
+    assert all(call.when is not None for call in draft.calls)
+    assert {call.goal for call in draft.inverse} == {Goal.LINK_UP}

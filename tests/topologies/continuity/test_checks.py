@@ -618,6 +618,12 @@ def test_a_plugin_that_has_not_started_is_shown_with_no_figure_at_all() -> None:
     assert (silent.link.residue, silent.link.stake(None).lost) == (None, None)
 
 
+def test_a_closed_site_tells_of_lost_acknowledgements_by_what_lies_at_the_other() -> None:
+    london = broker("london", flow("orders", to_ship=3), depths={"orders": 10}, active=False)
+    paris = broker("paris", flow("orders", staged=20))
+    assert london.link.stake(paris).duplicates == 13
+
+
 def site(name: str, *flows: Flow) -> SiteView:
     told = broker(name, *flows, active=False)
     theirs = [queue for each in flows for queue in (each.out_mirror, each.out_acks, each.in_mirror, each.in_acks)]
