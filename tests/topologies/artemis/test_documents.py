@@ -3,7 +3,6 @@
 import json
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -22,7 +21,7 @@ from dr_ctl.topologies.artemis.checks import of_both
 from dr_ctl.topologies.artemis.document_queue import IN_USER
 from dr_ctl.topologies.artemis.documents import Documents
 from dr_ctl.topologies.artemis.group import Group, must_be_active, read
-from dr_ctl.topologies.common.debts import debts_of, document, is_debt, owe
+from dr_ctl.topologies.common.debts import debts_of, document, is_debt
 from dr_ctl.topologies.common.names import numbered
 from dr_ctl.topologies.common.view import Connection, Queue
 from dr_ctl.topologies.mirror.access import Access
@@ -108,7 +107,6 @@ def test_only_documents_of_the_kind_are_numbered_whatever_the_site_is_called() -
 
 
 SITES = st.from_regex(r"[a-z][a-z0-9-]*", fullmatch=True)
-PARIS = broker("paris")
 NAME = "dr-ctl.debt.paris.quarantine.london"
 
 
@@ -138,12 +136,6 @@ dr-ctl.debt.paris.taxes.london dr-ctl.debt.paris.fence.london.twice orders.in"""
 def test_what_is_named_otherwise_is_no_debt_and_keeps_nobody_from_looking(name: str) -> None:
     assert not is_debt(name)
     assert debts_of({name: "{}", NAME: "{}"}) == debts_of({NAME: "{}"})
-
-
-@pytest.mark.parametrize("text", ["", '{"since": "x", "lasting": false}'])
-def test_one_that_stands_is_not_written_again(text: str) -> None:
-    standing = replace(PARIS, documents={NAME: text})
-    assert (owe(standing, DebtKind.QUARANTINE, "london"), len(owe(standing, DebtKind.FENCE, "london"))) == ((), 1)
 
 
 URL = "http://h1:8161/console/jolokia"

@@ -418,23 +418,13 @@ def multicast(routing: str | None = "STRIP", speaks: str = "CORE", unrouted: int
     return replace(told, acceptors=doors, unrouted={"mirror.orders": unrouted})
 
 
-def without_bridges(view: BrokerView) -> BrokerView:
-    """As a broker is whose peer refused one of them: all are gone, the buffers are there."""
-    assert view.ids is not None
-    flows = tuple(replace(each, bridges=()) for each in view.flows)
-    return replace(view, flows=flows, ids=replace(view.ids, bridges=()))
-
-
 UNROUTED = {"mirror.orders": 3}
 DEEP = with_queue(replace(LONDON, unrouted=UNROUTED), "orders", depth=COMPARED + 1)
 UNSHIPPED = replace(LONDON, ids=flow("london", IDS, bridges=(bridge("london", IDS, started=False),)))
 MISSING = replace(PARIS, queues=PARIS.queues[1:])
 LEAVES, TAKES = "`--accept-difference orders=3`", "is paused there, and clients may send to it"
 ONE = [
-    (without_bridges(LONDON), PARIS, "DR-BRIDGE-002 error", "AMQ224058"),
     (replace(LONDON, ids=None), PARIS, "DR-BRIDGE-003 error", "would come twice"),
-    (bridged(started=False), PARIS, "DR-BRIDGE-004 warning", "bridge.mirror.paris.orders is stopped"),
-    (bridged(connected=False), PARIS, "DR-LINK-004 warning", "not connected"),
     (orders(buffer=buffer("london", "orders", paused=True)), PARIS, "DR-LINK-005 error", "is paused"),
     (replace(LONDON, queues=(*LONDON.queues, queue("loose"))), PARIS, "DR-BRIDGE-005 warning", "copies loose"),
     (orders(buffer=None), PARIS, "DR-BRIDGE-006 error", "where no queue is"),

@@ -3,22 +3,20 @@
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from dr_ctl.core.model import Role
 from dr_ctl.core.patience import Patience
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done, Outcome, Refused, Unknown
 from dr_ctl.jolokia import beans
 from dr_ctl.settings.loader import load
-from dr_ctl.topologies.topology import PartState, WorkloadSeen
+from dr_ctl.topologies.topology import WorkloadSeen
 from dr_ctl.topologies.workloads.calls import call
-from dr_ctl.topologies.workloads.checks import as_they_are
 from dr_ctl.topologies.workloads.patience import WorkloadPatience
 from dr_ctl.topologies.workloads.sites import WorkloadSites
 from tests.jolokia.console import Console, Handler, closed_port, console, send, silence, value
@@ -327,13 +325,3 @@ def _answering(status: int, body: str) -> Iterator[str]:
     with console(send(status, body)) as server:
         server.RequestHandlerClass = _Plain
         yield f"http://127.0.0.1:{server.server_port}"
-
-
-LONDON_SERVES = {"london": Role.SERVING, "paris": Role.STANDBY}
-RUNS = WorkloadSeen("london", "billing", "command", singleton=True, parts={"billing": PartState.RUNNING})
-RESTS = WorkloadSeen("paris", "billing", "command", singleton=True, parts={"billing": PartState.STOPPED})
-
-
-def test_what_runs_only_beside_a_lost_site_is_misplaced_nowhere() -> None:
-    seen = [replace(RUNS, site="paris", alone=True, singleton=False), replace(RESTS, site="london", alone=True)]
-    assert list(as_they_are(LONDON_SERVES, seen)) == []
