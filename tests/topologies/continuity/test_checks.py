@@ -1,7 +1,5 @@
 """What a look makes of the plugin's answers, what speaks against a move, and what must be removed before it: by id."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from datetime import UTC, datetime
