@@ -1,11 +1,10 @@
 """The adversary of `adversary.py` on each topology: for a moment always, for longer at night, for hours before a
 release. `DR_CTL_SEEDS=7,8` takes other seeds, `DR_CTL_STEPS=200` longer scripts, `DR_CTL_SCRIPT=FILE` the steps of a
-file; `DR_CTL_SHRINK=1` tries shorter scripts that fail alike."""
+file."""
 
 import json
 import os
 import random
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -208,53 +207,17 @@ def besieged(stage: Stage, typed: Callable[..., Ended], folder: Path) -> Iterato
             end_all()
 
 
-def alike(one: Found, other: Found) -> bool:
-    return re.sub(r"\d+", "", str(one))[:30] == re.sub(r"\d+", "", str(other))[:30]
-
-
-def shorter(steps: Sequence[str], found: Found, play: Callable[[Sequence[str]], None]) -> tuple[Sequence[str], Found]:
-    """Leave out as much as can be left out while the end is alike."""
-    size = len(steps) // 2
-    while size:
-        for at in range(0, len(steps), size):
-            fewer = [*steps[:at], *steps[at + size :]]
-            try:
-                play(fewer)
-            except Found as again:
-                if alike(again, found):
-                    steps, found = fewer, again
-                    break
-        else:
-            size //= 2
-    return steps, found
-
-
-def judged(steps: Sequence[str], play: Callable[[Sequence[str]], None]) -> None:
-    path = os.environ.get("DR_CTL_SCRIPT")
-    if path is not None:
-        told = Path(path).read_text("utf-8").splitlines()
-        steps = [line.partition("  #")[0] for line in told if line.strip()]
-    try:
-        play(steps)
-    except Found as found:
-        if "DR_CTL_SHRINK" not in os.environ:
-            raise
-        raise shorter(steps, found, play)[1] from None
-
-
 @pytest.mark.parametrize(("topology", "seed", "steps"), CASES)
 def test_an_adversary_finds_nothing_on_a_twin(
     topology: str, seed: int, steps: int, tmp_path: Path, typed: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hurry(monkeypatch)
-    count = iter(range(1000))
-
-    def play(told: Sequence[str]) -> None:
-        folder = tmp_path / f"play {next(count)}"
-        with besieged(PlayedTwin.up(folder / "twin", topology=topology), typed, folder / "siege") as siege:
-            siege.play(told)
-
-    judged(script(topology, seed, steps), play)
+    told = script(topology, seed, steps)
+    if (path := os.environ.get("DR_CTL_SCRIPT")) is not None:
+        lines = Path(path).read_text("utf-8").splitlines()
+        told = [line.partition("  #")[0] for line in lines if line.strip()]
+    with besieged(PlayedTwin.up(tmp_path / "twin", topology=topology), typed, tmp_path / "siege") as siege:
+        siege.play(told)
 
 
 @pytest.mark.broker
