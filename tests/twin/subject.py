@@ -578,8 +578,8 @@ class StoreSubject(ClassicSubject):
             return False
 
     def stop(self, site: str) -> None:
-        """Whoever asks for that is hardly ever answered."""
-        with suppress(requests.ConnectionError):
+        """Whoever asks for that is hardly ever answered, or not to the end."""
+        with suppress(requests.RequestException):
             self.execute(site, self.server(site), "stop()")
 
     def locked(self) -> bool:

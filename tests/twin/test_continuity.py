@@ -122,17 +122,6 @@ def test_clients_are_out_until_they_are_greeted_and_what_was_held_back_is_delive
 
 
 @pytest.mark.usefixtures("three")
-def test_a_console_that_is_slower_than_the_first_look_of_a_drain_is_given_more_time(
-    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    impatient(monkeypatch, PluginPatience, look_s=0.05)
-    done(dr_ctl("fence", "london", "--yes"))
-    twin.host("paris").faults.add(Fault(FaultKind.LATE, When(changing=False), times=None, seconds=0.3))
-
-    done(dr_ctl("drain", "--to", "paris", "--yes"))
-
-
-@pytest.mark.usefixtures("three")
 def test_what_is_compared_by_count_only_is_refused_or_accepted_by_name_and_said_so(
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -169,23 +169,6 @@ def test_what_is_done_with_is_told_by_the_id_of_its_copy(pair: ClassicSubject) -
         assert pair.shows("london", "DLQ", queue=DLQ) == {"DLQ": True}
 
 
-def test_who_subscribes_late_hears_nothing_of_before(pair: ClassicSubject) -> None:
-    with pair.client("london") as client:
-        client.send(IN)
-        client.subscribe(IN)
-        client.ack(client.message())
-        until(lambda: pair.depth("london", IN) == 0)
-        with pair.client("london", "sync") as agent:
-            agent.subscribe(f"{CONSUMED}>", ack="auto")
-            agent.nothing_for(0.3)
-            client.send(OUT, "one")
-            client.subscribe(OUT, "t")
-            [sent] = pair.ids("london", OUT)
-            client.ack(client.message())
-
-            assert {agent.consumed(OUT), agent.consumed(f"{OUT}.to-paris")} == {sent}
-
-
 def test_what_a_client_holds_counts_and_comes_again_when_it_is_gone(pair: ClassicSubject) -> None:
     pair.send(3)
     with pair.client("london") as client:

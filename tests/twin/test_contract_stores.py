@@ -107,19 +107,10 @@ def test_what_is_written_is_read_by_number_and_of_its_kind_alone(shelf: Shelf) -
     store.delete("lockout", 4)
 
 
-def test_where_nothing_was_written_there_is_nothing_but_the_clock(shelf: Shelf) -> None:
-    before_ms, found = shelf.way().read(LOCK)
-    after_ms, _ = shelf.way().read(LOCK)
+def test_files_are_for_one_user_alone(tmp_path: Path) -> None:
+    files(tmp_path / "documents").way().create(LOCK, 1, "mine")
 
-    assert found == []
-    assert 0 < before_ms <= after_ms
-
-
-def test_a_second_creation_is_refused_and_changes_nothing(shelf: Shelf) -> None:
-    assert shelf.way().create(LOCK, 1, "mine") is True
-    assert shelf.way().create(LOCK, 1, "yours") is False
-
-    assert shelf.way().read(LOCK)[1] == [(1, "mine")]
+    assert {path.stat().st_mode & 0o77 for path in tmp_path.rglob("*")} == {0}
 
 
 def test_of_several_that_create_at_the_same_moment_one_gets_it(shelf: Shelf) -> None:
@@ -144,27 +135,23 @@ def test_of_several_that_create_at_the_same_moment_one_gets_it(shelf: Shelf) -> 
     assert set(seen) == {str(winner) * 5_000}
 
 
-def test_one_that_is_there_is_written_anew_and_one_that_is_gone_is_not_created(shelf: Shelf) -> None:
-    store = shelf.way()
-    store.create(LOCK, 1, "before")
-
+def test_one_is_created_once_written_anew_and_removed(shelf: Shelf) -> None:
+    store, (before_ms, found) = shelf.way(), shelf.way().read(LOCK)
+    # Whether one may be created is said without trying.
+    assert (found, "on this machine" in (store.why_forbidden() or "on this machine")) == ([], True)
+    assert [store.create(LOCK, 1, text) for text in ("mine", "yours")] == [True, False]
+    assert store.create(LOCK, 2, "stays") is True
     store.update(LOCK, 1, "after")
     with pytest.raises(BrokerError):
-        store.update(LOCK, 2, "never written")
+        store.update(LOCK, 3, "never written")
 
-    assert shelf.way().read(LOCK)[1] == [(1, "after")]
-
-
-def test_one_that_is_removed_is_gone_and_its_number_free(shelf: Shelf) -> None:
-    store = shelf.way()
-    store.create(LOCK, 1, "mine")
-    store.create(LOCK, 2, "stays")
+    after_ms, found = shelf.way().read(LOCK)
+    assert (found, 0 < before_ms <= after_ms) == ([(1, "after"), (2, "stays")], True)
 
     store.delete(LOCK, 1)
     assert shelf.way().read(LOCK)[1] == [(2, "stays")]
     with pytest.raises(BrokerError):
         shelf.way().delete(LOCK, 1)
-
     assert shelf.way().create(LOCK, 1, "another's") is True
 
 
@@ -218,13 +205,6 @@ def test_what_others_have_put_there_is_no_crash_and_keeps_nobody_out_who_could_n
     else:
         assert [each.epoch for each in look.documents] == [1]
         assert (look.taken, next_epoch([look])) == ({2, 7}, 3)
-
-
-def test_whether_one_may_be_created_is_said_without_trying(shelf: Shelf) -> None:
-    why = shelf.way().why_forbidden()
-
-    assert why is None or "on this machine" in why
-    assert shelf.way().read(LOCK)[1] == []
 
 
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)

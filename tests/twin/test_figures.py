@@ -82,17 +82,6 @@ def test_no_series_comes_or_goes_whatever_becomes_of_the_sites(
         assert math.isnan(value(lost, name, site="london", pair=pair)), name
 
 
-def test_what_nobody_has_read_is_not_a_number(shows: Shows) -> None:
-    """No estimate was made, nothing was rehearsed, no run is open."""
-    shown = shows()
-
-    unread = {name for (name, _), value in shown.items() if math.isnan(value)}
-    times = {f"dr_ctl_{of}_timestamp_seconds" for of in ("estimate", "rehearsal", "open_run_start")}
-    assert {"dr_ctl_estimate_loss_messages", "dr_ctl_agent_healthy", *times} <= unread
-    assert value(shown, "dr_ctl_open_run") == 0
-    assert value(shown, "dr_ctl_estimate_verdict", verdict="unknown") == 1
-
-
 def test_a_rehearsal_and_an_objective_are_shown(twin: PlayedTwin, dr_ctl: Command, shows: Shows) -> None:
     with edited(twin) as told:
         told["objectives"] = {"recovery": "30s", "loss": {"messages": 250}}

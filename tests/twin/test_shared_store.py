@@ -2,15 +2,11 @@
 that dies as soon as it was given up, a site that is not there to take it."""
 
 import subprocess
-from pathlib import Path
 
 import pytest
 
-from dr_ctl.core.errors import Between
 from dr_ctl.engine.goals import Goal
-from dr_ctl.topologies.sharedstore.access import Access
 from dr_ctl.topologies.sharedstore.acts import activate
-from dr_ctl.topologies.sharedstore.view import BrokerView
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.classic.sharedstore.broker import SharedStoreBroker
 from dr_ctl_lab.twin.kinds import SHARED_STORE
@@ -132,35 +128,3 @@ def test_two_dead_processes_are_no_answer_and_the_command_that_is_named_starts_o
     assert told["text"].count("its process does not run") == 2
     subprocess.run(["/bin/sh", "-c", told["remedy"].split("`")[1]], check=True, timeout=30)
     until(lambda: serving(twin) == ("london",))
-
-
-def test_while_a_broker_takes_the_store_nobody_is_told_to_fail_over(
-    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    impatient(monkeypatch, store_starts_s=0.2)
-    look = Access._look
-
-    def starting(access: Access, timeout_s: float) -> BrokerView:
-        if access.site == "london":
-            raise Between("london/orders-1 is starting or ending")
-        return look(access, timeout_s)
-
-    monkeypatch.setattr(Access, "_look", starting)
-
-    shown = dr_ctl("status")
-
-    assert shown.rows("DR-SITE-001")[0]["remedy"] == "Look again in a moment."
-    assert "failover" not in shown.told
-
-
-def test_what_is_kept_under_state_is_for_one_user_alone(
-    dr_ctl: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    state = tmp_path / "deep" / "state"
-    monkeypatch.setenv("DR_CTL_STATE_DIR", str(state))
-
-    done(dr_ctl(*SWAPOVER))
-
-    folders = [each for each in (state, *state.rglob("*")) if each.is_dir()]
-    assert [each for each in folders if each.stat().st_mode & 0o777 != 0o700] == []
-    assert any(each.name == "documents" for each in folders)
