@@ -38,7 +38,7 @@ one works for no lost site while the other is silent: one_way; work 10 4; failed
     paris 17; finds_only DR-AGENT-005
 a refused login ends it as wrong settings do: work 3 1; refused london.agent; refused paris.agent; refused london;
     refused paris
-no look complains of one that works: work 3 0; beside looks_without DR-AGENT-008; agent 3s; looked
+no look complains of one that works: work 3 0; beside looks_without DR-AGENT-008; agent 3s
 one of the other direction does not count what was deleted and browsed there before: at_london_alone; lost_and_back;
     run 0 reinstate london; agent 3s; primary paris; phase held; lie 10 5; run 0 status; finds DR-SYNC-007 5 message(s)
 """
@@ -60,8 +60,8 @@ a swapover never removes what only the target had: work 20 18; moved_aside 10; o
 nor where copies go one way, unless a person says so: one_way; work 20 18; moved_aside 10; open_for_a_while 5;
     run 20 swapover --to paris; lie 2 15; run 0 swapover --to paris --accept-difference {IN}=5 --accept-difference
     aside=10; lie 2 7
-deep queues of equal depth are compared by id: send london {DEEP}; beside nack 60; agent 6s; deleted 60; retry_dead;
-    take london 60; lie {DEEP - 60} {DEEP - 60}; run 20 swapover --to paris; lie {DEEP - 60} {DEEP - 60};
+deep queues of equal depth are compared by id: send london {DEEP}; beside take london 60 NACK; agent 6s; deleted 60;
+    retry_dead; take london 60; lie {DEEP - 60} {DEEP - 60}; run 20 swapover --to paris; lie {DEEP - 60} {DEEP - 60};
     finds DR-PARITY-004 60 message(s)
 a queue too deep for the time of a drain is told before the fence and in the end: send london {DEEP};
     run 0 swapover --to paris --dry-run --timeout 1s; finds DR-SYNC-006 up to {DEEP} may come twice;
@@ -69,9 +69,9 @@ a queue too deep for the time of a drain is told before the fence and in the end
 what a run browsed and removed is no evidence for the next: send london {DEEP}; take london 4; run 0 fence london;
     run 0 drain --to paris; run 0 unfence london; lie {DEEP - 4} {DEEP - 4}; removed 4; run 10 swapover --to paris;
     lie {DEEP - 8} {DEEP - 4}; finds DR-SYNC-004 4 message(s)
-a failovers price counts what the target lacks and what nothing copies: ships_nothing; send london 20; purge_copies;
-    send_plain 30; monitored 3s; kill london; run 11 failover --to paris --accept-loss 0; price 50 0; lost {IN} 20;
-    lost plain.q 30
+a failovers price counts what the target lacks and what nothing copies: ships_nothing; send london 20;
+    purge {IN}.to-paris; send london 30 plain.q; monitored 3s; kill london; run 11 failover --to paris --accept-loss 0;
+    price 50 0; lost {IN} 20; lost plain.q 30
 a person keeps aside what nothing proves and puts it back where clients get it: at_london_alone; lost_and_back;
     run 0 reinstate london; run 0 {SETTLE} london --dry-run; offers_alone; run 2 {SETTLE} london;
     run 10 {SETTLE} paris --reason CHG-1; lie 10 5; run 0 {SETTLE} london --reason CHG-1; lie 5 5; run 0 status;
@@ -94,8 +94,7 @@ class Story(stories.Story):
         super().__init__(twin, dr_ctl)
         without_agents(twin)
         self.pair, self.patch, self._capture = ClassicSubject(twin), patch, capture
-        self._stepped = SyncAgent.step
-        self._looked = False
+        self._stepped, self._begun = SyncAgent.step, [True]
 
     lines: list[dict[str, Any]]
     alone: list[str]
@@ -120,6 +119,7 @@ class Story(stories.Story):
     def agent(self, lasting: str) -> None:
         code, last = self.follow(lasting)
         self.ended = Ended(code, last, "")
+        assert self._begun, "nothing happened beside it"
 
     def beside(self, step: str) -> None:
         """Something happens beside the next agent, once it has compared both sites."""
@@ -133,6 +133,7 @@ class Story(stories.Story):
                 self.play(step)
             return standing
 
+        self._begun = begun
         self.patch.setattr(SyncAgent, "step", stepping)
 
     def deleted(self, count: str) -> None:
@@ -152,20 +153,14 @@ class Story(stories.Story):
         right = path.read_text(encoding="utf-8")
         path.write_text("not this one", encoding="utf-8")
         code, last = self.follow("5s")
-        assert (code, [each["id"] for each in last["findings"]], "refused" in last["summary"]) == (
-            *(2, ["DR-AGENT-009"]),
-            True,
-        ), last
+        ended = Ended(code, last, "")
+        assert (code, ended.ids, "refused" in last["summary"]) == (2, ["DR-AGENT-009"], True), last
         self.play("paris 3")
         path.write_text(right, encoding="utf-8")
 
     def looks_without(self, ident: str) -> None:
         for each in LOOKS:
             assert ident not in self._dr_ctl(*each.split()).told
-        self._looked = True
-
-    def looked(self, _: str) -> None:
-        assert self._looked
 
     # what happens
 
@@ -175,8 +170,8 @@ class Story(stories.Story):
         self.take(f"london {consumed}")
         until(lambda: self.pair.depth("paris", IN) == sent)
 
-    def send(self, rest: str, queue: str = IN) -> None:
-        site, count = rest.split()
+    def send(self, rest: str) -> None:
+        site, count, queue = f"{rest} {IN}".split()[:3]
         with self.pair.client(site) as client:
             headers = {"destination": f"/queue/{queue}", "persistent": "true"}
             for _ in range(int(count) - 1):
@@ -185,38 +180,26 @@ class Story(stories.Story):
         if self.pair.bridges(site):
             self.pair.settled()
 
-    def send_plain(self, count: str) -> None:
-        self.send(f"london {count}", "plain.q")
-
-    def take(self, rest: str, word: str = "ACK") -> None:
-        site, count = rest.split()
+    def take(self, rest: str) -> None:
+        site, count, word = f"{rest} ACK".split()[:3]
         with self.pair.client(site) as client:
             client.subscribe(IN, **{"activemq.prefetchSize": "1"})
             for _ in range(int(count)):
                 client.confirmed(word, id=client.message().headers["ack"])
 
-    def nack(self, count: str) -> None:
-        self.take(f"london {count}", "NACK")
-
-    def _at(self, site: str, operation: str, *words: Any, queue: str = IN) -> Any:
-        return self.pair.done(site, self.pair.queue(site, queue), operation, *words)
-
-    def purge(self, _: str) -> None:
-        self._at("london", "purge()")
-
-    def purge_copies(self, _: str) -> None:
-        self._at("london", "purge()", queue=self.pair.copied("london"))
+    def purge(self, queue: str) -> None:
+        self.pair.on("london", "purge()", queue=queue or IN)
 
     def removed(self, count: str) -> None:
         asked = ",".join(f"'{each}'" for each in self.pair.ids("london")[: int(count)])
-        self._at("london", f"removeMatchingMessages({TEXT})", f"JMSMessageID IN ({asked})")
+        self.pair.on("london", f"removeMatchingMessages({TEXT})", f"JMSMessageID IN ({asked})")
 
     def moved_aside(self, count: str) -> None:
         """London's counters cover so many more than Paris lacks."""
-        self._at("paris", f"moveMatchingMessagesTo({TEXT},{TEXT},int)", "", "aside", int(count))
+        self.pair.on("paris", f"moveMatchingMessagesTo({TEXT},{TEXT},int)", "", "aside", int(count))
 
     def retry_dead(self, _: str) -> None:
-        self._at("london", "retryMessages()", queue=DLQ)
+        self.pair.on("london", "retryMessages()", queue=DLQ)
         self.pair.settled()
 
     def ships_nothing(self, _: str) -> None:
@@ -250,7 +233,7 @@ class Story(stories.Story):
         self.alone = sorted({*self.pair.ids("london")} - {*self.pair.ids("paris")})
 
     def clients_work(self, _: str) -> None:
-        self.play("take london 30; nack 5")
+        self.play("take london 30; take london 5 NACK")
 
     def lost_and_back(self, _: str) -> None:
         self.patch.setattr(SyncAgent, "step", self._stepped)
@@ -273,13 +256,16 @@ class Story(stories.Story):
     # what is so then
 
     def finds_only(self, ids: str) -> None:
-        assert {each["id"] for each in self.ended.document["findings"]} == {*ids.split()}
+        assert {*self.ended.ids} == {*ids.split()}
+
+    def _depths(self) -> list[int]:
+        return [self.pair.depth(site, IN) for site in ("london", "paris")]
 
     def lie(self, rest: str) -> None:
-        assert [self.pair.depth(site, IN) for site in ("london", "paris")] == [int(each) for each in rest.split()]
+        assert self._depths() == [*map(int, rest.split())]
 
     def comes_to(self, rest: str) -> None:
-        until(lambda: [self.pair.depth(site, IN) for site in ("london", "paris")] == [*map(int, rest.split())])
+        until(lambda: self._depths() == [*map(int, rest.split())])
 
     def lying(self, site: str) -> list[str]:
         """How many: `paris 17`."""
@@ -326,7 +312,7 @@ def test_every_look_says_that_the_agent_is_gone_or_held_and_what_it_said(story: 
     path.write_text(json.dumps(json.loads(path.read_text()) | {"phase": "held", "at": "2026-11-23T00:00:00.000Z"}))
 
     for each in LOOKS:
-        found = story._dr_ctl(*each.split()).document["findings"]
-        gone, held = (row["text"] for row in found if row["id"] == "DR-AGENT-008")
+        shown = story._dr_ctl(*each.split())
+        gone, held = shown.texts("DR-AGENT-008")
         assert ("is gone since 2026-11-23" in gone, "10 message(s) left" in held) == (True, True)
-        assert "10 message(s) left" in next(row["text"] for row in found if row["id"] == "DR-AGENT-001")
+        assert "10 message(s) left" in shown.texts("DR-AGENT-001")[0]

@@ -1,6 +1,6 @@
-"""The shortest stories of what the adversary of `test_adversary.py` found; what befalls a run beside what the record plays:
-somebody who opens a site, and clients who work at one that an interrupted run has opened; and a fence that outlasts a
-restart: the clients' role is kept out, and let in wherever the site serves again."""
+"""The shortest stories of what the adversary found; what befalls a run beside what the record plays: somebody who opens
+a site, and clients who work at one that an interrupted run has opened; and a fence that outlasts a restart: the
+clients' role is kept out, and let in wherever the site serves again."""
 
 import json
 import os

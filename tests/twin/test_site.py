@@ -1,5 +1,4 @@
-"""Twins come and go: kinds are registered by one line and loaded when named, and nothing is left of one, neither
-threads nor ports nor files; what names and filters mean there; its time, and the demo on it."""
+"""Twins come and go, and nothing is left of one, neither threads nor ports nor files; and the demo on it."""
 
 import contextlib
 import io
@@ -14,9 +13,7 @@ from typing import Any
 import pytest
 
 from dr_ctl.cli.app import run
-from dr_ctl.core.errors import UsageError
 from dr_ctl_lab import demonstration
-from dr_ctl_lab.twin.kinds import KINDS
 from dr_ctl_lab.twin.site import Twin
 from tests.twin.conftest import LATER
 
@@ -29,6 +26,7 @@ def test_nothing_is_left_of_it(tmp_path: Path) -> None:
         with Twin.up(tmp_path / "twin") as twin:
             for broker in (twin.host(site).broker for site in twin.sites):
                 ports.extend([broker.console_port, *(door.port for door in broker.acceptors.values())])
+            assert {path.name for path in twin.directory.rglob("*") if path.stat().st_mode & 0o77} <= {"twin"}
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -38,30 +36,6 @@ def test_nothing_is_left_of_it(tmp_path: Path) -> None:
     for port in ports:
         with socket.socket() as sock:
             sock.bind(("127.0.0.1", port))
-
-
-def test_a_twin_is_made_of_no_other_and_of_no_folder_that_is_used(tmp_path: Path) -> None:
-    (tmp_path / "mine").touch()
-
-    with pytest.raises(UsageError, match="no twin is made of pigeons") as caught:
-        KINDS.named("pigeons")
-    with pytest.raises(UsageError, match="is not empty"):
-        Twin.up(tmp_path)
-
-    assert caught.value.remedy.startswith("There are artemis-mirror, artemis-continuity, artemis-bridges, classic-")
-    assert (tmp_path / "mine").exists()
-
-
-def test_secrets_are_their_owners_and_a_pair_of_several_has_names_of_its_own(tmp_path: Path) -> None:
-    with Twin.up(tmp_path / "twin", pairs=("orders-1", "orders-2"), serving=None) as twin:
-        modes = {path.name: path.stat().st_mode & 0o77 for path in twin.directory.rglob("*")}
-        names = {twin.host(site, pair).broker.name for site in twin.sites for pair in twin.pairs}
-        twin.kill("london", "orders-2")
-        alive = {name: told["alive"] for name, told in twin.settable().items()}
-
-    assert {name for name, mode in modes.items() if mode and name != "twin"} == set()
-    assert names == {"london-orders-1", "london-orders-2", "paris-orders-1", "paris-orders-2"}
-    assert [name for name, lives in alive.items() if not lives] == ["london/orders-2"]
 
 
 class InThisProcess(demonstration._Teller):
@@ -84,11 +58,8 @@ def test_the_demo_runs_on_a_twin_where_there_is_no_java(
 ) -> None:
     (tmp_path / "bin").mkdir()
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    for name, value in {
-        "PATH": "bin",
-        "DR_CTL_CONFIG": "demo/twin/dr-ctl.yaml",
-        "DR_CTL_STATE_DIR": "demo/state",
-    }.items():
+    environment = {"PATH": "bin", "DR_CTL_CONFIG": "demo/twin/dr-ctl.yaml", "DR_CTL_STATE_DIR": "demo/state"}
+    for name, value in environment.items():
         monkeypatch.setenv(name, str(tmp_path / value))
     for name, less in {"_Teller": InThisProcess, "RECORD_ON_TWIN_S": 0.5, "EVERY_S": 0.1, "AFTER": 150}.items():
         monkeypatch.setattr(demonstration, name, less)
