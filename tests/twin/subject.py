@@ -58,7 +58,6 @@ FENCED = ["amq,bridge", *["amq"] * 9]
 # Of Classic.
 DLQ = "ActiveMQ.DLQ"
 TAKES_S = 60.0
-CONSUMED = "/topic/ActiveMQ.Advisory.MessageConsumed.Queue."
 
 
 class Client:
@@ -124,11 +123,6 @@ class ClassicClient(Client):
     def subscribe(self, queue: str, ident: str = "s", **headers: str) -> None:
         to = queue if queue.startswith("/") else f"/queue/{queue}"
         self.confirmed("SUBSCRIBE", id=ident, destination=to, **{"ack": "client-individual", **headers})
-
-    def consumed(self, queue: str) -> str:
-        """Hear that a message of that queue was consumed: which one."""
-        said = self.frame("MESSAGE", lambda one: one.headers.get("orignalDestination") == f"queue://{queue}")
-        return str(said.headers["orignalMessageId"])
 
 
 class Asked:
@@ -561,7 +555,7 @@ class StoreSubject(ClassicSubject):
         if self.answers("paris"):
             self.stop("paris")
             until(lambda: self.answers("london"), within_s=TAKES_S)
-            until(lambda: not self.runs("paris"), within_s=TAKES_S)
+            self.gone("paris")
             self.stage.start("paris")
         self.done("london", self.connector("london", "stomp"), "start()")
         until(lambda: self.knocks("london") is Connected)
@@ -592,6 +586,9 @@ class StoreSubject(ClassicSubject):
         code = subprocess.run(words, cwd=self.stage.directory, timeout=10, check=False).returncode
         assert code in (0, 3)
         return code == 0
+
+    def gone(self, site: str) -> None:
+        until(lambda: not self.runs(site), within_s=TAKES_S)
 
     def taken(self, site: str) -> None:
         until(lambda: self.knocks(site) is Connected and self.answers(site), within_s=TAKES_S)

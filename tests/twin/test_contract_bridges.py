@@ -7,21 +7,7 @@ import pytest
 
 from dr_ctl.stomp_io.connection import ConnectionLost
 from dr_ctl_lab.twin.kinds import BRIDGES
-from tests.twin.subject import (
-    ADD,
-    CUT,
-    FENCED,
-    IDS,
-    IN,
-    ORIGIN,
-    OUT,
-    REMOVE,
-    SITES,
-    TEXT,
-    BridgesSubject,
-    comes,
-    until,
-)
+from tests.twin.subject import ADD, CUT, FENCED, IDS, IN, ORIGIN, OUT, REMOVE, SITES, TEXT, BridgesSubject, comes
 
 TOPOLOGY = BRIDGES
 AT_REST, IDLE = {"MessageCount": 0, "ConsumerCount": 1}, {"ConsumerCount": 1}
@@ -94,7 +80,7 @@ def test_a_copy_says_where_it_was_born_and_goes_no_further(pair: BridgesSubject)
     assert there["LongProperties"] == {"_AMQ_ORIG_MESSAGE_ID": int(here["messageID"])}
     told = {"_AMQ_ORIG_QUEUE": f"divert.{IN}", "_AMQ_ORIG_ADDRESS": IN, ORIGIN: "london", "order_id": "a"}
     assert told.items() <= there["StringProperties"].items()
-    until(pair.even)
+    comes(pair.even, True)
     assert (pair.depth("london", IN), pair.depth("paris", IN)) == (2, 1)
 
 

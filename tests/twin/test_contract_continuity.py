@@ -9,7 +9,6 @@ from dr_ctl.stomp_io.address import Login
 from dr_ctl.stomp_io.answers import Closed, Connected
 from dr_ctl.stomp_io.client import greet
 from dr_ctl.topologies.artemis import beans
-from dr_ctl.topologies.artemis.document_queue import UPDATE_FILTERED
 from dr_ctl.topologies.continuity import copies
 from dr_ctl_lab.lab.kinds import CONTINUITY
 from tests.twin.subject import ACTIVATE, DEACTIVATE, ID, IN, OUT, QUEUES, SITES, TEXT, PluginSubject, until
@@ -17,7 +16,6 @@ from tests.twin.subject import ACTIVATE, DEACTIVATE, ID, IN, OUT, QUEUES, SITES,
 TOPOLOGY = CONTINUITY
 
 NO_BEAN, ILLEGAL = "javax.management.InstanceNotFoundException", "java.lang.IllegalArgumentException"
-NO_QUEUE = "org.apache.activemq.artemis.api.core.ActiveMQNonExistentQueueException"
 DESTROY = f"destroyQueue({TEXT},boolean)"
 REMOVE = f"removeMessages({TEXT})"
 STAGED, SHIPPED, COMMANDS = f"{IN}.in.mirror", f"{IN}.out.mirror", "continuity.cmd.out"
@@ -52,30 +50,6 @@ def test_the_whole_look_of_the_product_reads_the_same_things(pair: PluginSubject
             # What delivers is no consumer while the site does not.
             assert (flow.in_mirror.consumers, flow.target_bridge.started) == (int(view is london), view is london)
     assert london.node != paris.node
-
-
-def test_the_plugin_has_moved_the_beans_of_its_own(pair: PluginSubject) -> None:
-    server = pair.server("london")
-    flow = f'broker="london",component=continuity,flow="{IN}",name="continuity.service"'
-
-    def searched(pattern: str) -> list[str]:
-        found: list[str] = pair.ask("london", type="search", mbean=pattern)["value"]
-        return found
-
-    for kind in ("out.mirror", "out.acks", "in.mirror", "in.acks"):
-        queue, routing = f"{IN}.{kind}", "multicast" if kind.startswith("out") else "anycast"
-        name = f'{beans.DOMAIN}:address="{queue}",{flow},queue="{queue}",routing-type="{routing}",subcomponent=flows'
-        found = searched(f'{server},queue="{queue}",*')
-        assert found == [f"{name},subsubcomponent=addresses,subsubsubcomponent=queues"]
-    for kind in ("out.mirror", "out.acks", "in.mirror"):
-        name = f'{beans.DOMAIN}:bridge="{IN}.{kind}.bridge",{flow},subcomponent=flows,subsubcomponent=bridges'
-        assert pair.bridge("london", f"{IN}.{kind}.bridge") == name
-    assert pair.at("london", COMMANDS) == (
-        f'{beans.DOMAIN}:address="{COMMANDS}",broker="london",component=continuity,name="continuity.service",'
-        f'queue="{COMMANDS}",routing-type="multicast",subcomponent=addresses,subsubcomponent=queues'
-    )
-    assert searched(f"{server},component=bridges,name=*") == []
-    assert len(searched(f"{pair.service('london')},subcomponent=flows,flow=*")) == len(pair.view("london").flows)
 
 
 def test_what_is_not_there_is_forbidden_unless_all_of_it_is_asked_for(pair: PluginSubject) -> None:
@@ -122,27 +96,6 @@ def test_a_wrong_login_gets_nothing_however_often(pair: PluginSubject) -> None:
         told = pair.post("london", {"type": "version"}, login)
         assert (told.status_code, told.text) == (403, "")
     assert pair.ask("london", type="version")["value"]["agent"] == "1.3.7"
-
-
-def test_a_document_is_created_once_changed_and_removed_and_is_no_flow(pair: PluginSubject) -> None:
-    name, address = "dr-ctl.contract.london.1", "dr-ctl.contract.london.continuity.cmd"
-    flows, told = len(pair.view("london").flows), (name, "ANYCAST", "dr_ctl_says = 'new'", 0, False, False, *[None] * 6)
-
-    first = pair.write("london", name, "dr_ctl_says = 'one ''two'''", address)
-    again = pair.write("london", name, "dr_ctl_says = 'another'", address)
-
-    try:
-        assert first["status"] == 200
-        text = f"AMQ229019: Queue {name} already exists on address {address}"
-        assert again == failed("java.lang.IllegalStateException", text, 500)
-        assert pair.view("london").documents == {name: "one 'two'"}
-        assert pair.call("london", UPDATE_FILTERED, *told)["status"] == 200
-        assert [pair.view(site).documents for site in SITES] == [{name: "new"}, {}]
-        assert len(pair.view("london").flows) == flows
-    finally:
-        assert pair.call("london", DESTROY, name, True)["status"] == 200
-    gone = failed(NO_QUEUE, f"AMQ229017: Queue {name} does not exist", 500)
-    assert pair.call("london", DESTROY, name, True) == pair.call("london", UPDATE_FILTERED, *told) == gone
 
 
 def test_the_listings_tell_clients_bridges_and_receivers(pair: PluginSubject) -> None:

@@ -24,8 +24,7 @@ pytestmark = ON_THE_WIRE_TOO
 
 ILLEGAL, NUMBER = "java.lang.IllegalArgumentException", "java.lang.NumberFormatException"
 NO_BEAN, GONE = (f"javax.management.{kind}NotFoundException" for kind in ("Instance", "Attribute"))
-NO_QUEUE = "org.apache.activemq.artemis.api.core.ActiveMQNonExistentQueueException"
-CREATE, CREATE_OR, UPDATE = f"createQueue({TEXT})", f"createQueue({TEXT},boolean)", f"updateQueue({TEXT})"
+CREATE = f"createQueue({TEXT})"
 FORCE = f"destroyQueue({TEXT},boolean)"
 LIMIT = f"addAddressSettings({TEXT},{TEXT})"
 STOP, START = (f"{verb}BrokerConnection({TEXT})" for verb in ("stop", "start"))
@@ -120,35 +119,6 @@ def test_what_keeps_clients_out_behind_open_doors_is_read(subject: Subject) -> N
     assert 0 < figures["DiskStoreUsage"] < 1
     assert 0 < figures["MaxDiskUsage"] <= 100
     assert figures["AddressMemoryUsage"] < figures["GlobalMaxSize"]
-
-
-def test_a_document_is_created_once_changed_and_removed(subject: Subject) -> None:
-    name, address = "dr-ctl.contract.london.1", "dr-ctl.contract.london"
-    told = {"name": name, "address": address, "routing-type": "ANYCAST", "durable": True, "internal": True}
-    told |= {"user": '{"run": 1}', "max-consumers": 0}
-    other = json.dumps({**told, "user": "another"})
-
-    def call(operation: str, *words: Any) -> dict[str, Any]:
-        return subject.call("london", operation, *words)
-
-    made = json.loads(call(CREATE, json.dumps(told))["value"])
-    again, strict, tolerant = call(CREATE, other), call(CREATE_OR, other, False), call(CREATE_OR, other, True)
-
-    assert (made["name"], made["user"], made["internal"]) == (name, '{"run": 1}', True)
-    text = f"AMQ229019: Queue {name} already exists on address {address}"
-    assert again == strict == failed("java.lang.IllegalStateException", text, 500)
-    assert (tolerant["status"], subject.view("london").documents) == (200, {name: '{"run": 1}'})
-    assert json.loads(call(UPDATE, json.dumps({**told, "user": "new"}))["value"])["user"]
-    assert (subject.view("london").documents, subject.view("paris").documents) == ({name: "new"}, {})
-
-    assert subject.destroy("london", name) == {"value": None, "status": 200}
-
-    gone = failed(NO_QUEUE, f"AMQ229017: Queue {name} does not exist", 500)
-    assert [subject.destroy("london", name), call(UPDATE, json.dumps(told)), call(FORCE, name, True)] == [gone] * 3
-    assert subject.view("london").documents == {}
-    # Its address stays; the peer never had it.
-    there = [subject.ask(site, type="search", mbean=f"{subject.address(site, address)},*")["value"] for site in SITES]
-    assert there == [[f'{beans.DOMAIN}:address="{address}",broker="london",component=addresses'], []]
 
 
 def test_a_business_queue_comes_and_goes_at_both_sites_and_leaves_its_address(subject: Subject) -> None:
@@ -400,28 +370,6 @@ def test_an_acknowledgement_leaves_at_both_sites_and_a_nack_is_taken_for_one(sub
         comes(lambda: subject.depth("paris", IN), 0)
         assert subject.depth("london", IN) == 0
         assert [subject.counters(site, IN) for site in SITES] == [(1, 1, 0), (1, 1, 0)]
-
-
-def test_a_message_says_what_it_was_sent_with_and_where_it_was_born(subject: Subject) -> None:
-    with subject.client("london") as client:
-        client.send(IN, "the body", order_id="a:b")
-        client.subscribe(IN)
-        here = client.message()
-    comes(lambda: subject.depth("paris", IN), 1)
-    subject.stage.close_clients("london")
-    subject.stage.open_clients("paris")
-    with subject.client("paris") as client:
-        client.subscribe(IN)
-        there = client.message()
-
-    sent = {"destination": IN, "order_id": "a:b", "persistent": "true", "priority": "4", "receipt": "r"}
-    for message in (here, there):
-        assert sent.items() <= message.headers.items()
-        assert message.body in ("the body", b"the body")
-    assert "x-opt-amq-bkr-id" not in here.headers
-    assert there.headers["x-opt-amq-bkr-id"] == subject.view("london").node
-    assert there.headers["x-opt-amq-mr-id"] == here.headers["message-id"].partition(",")[2]
-    assert here.headers["ack"] == here.headers["message-id"]
 
 
 def test_what_a_client_does_not_finish_comes_again_at_its_place(subject: Subject) -> None:

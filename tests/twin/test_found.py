@@ -188,30 +188,6 @@ def test_a_site_that_somebody_opened_meanwhile_stays_the_only_one(
     assert ended.code != 0 or repair == "resume" or serving(twin) == ("london",), ended.document
 
 
-@pytest.mark.parametrize("topology", [BRIDGES])
-def test_a_client_that_comes_while_an_activation_is_undone_is_not_left_at_a_closed_queue(
-    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is let in to one queue before the other one is not opened, and would wait there for ever."""
-    twin.host("paris").faults.add(Fault(FaultKind.IDLE, When(operation="removeSecuritySettings", after=1), times=None))
-    clients = list[Client]()
-
-    def comes() -> None:
-        if not clients:
-            clients.append(Client(twin.site("paris"), {}))
-            clients[0].subscribe("orders.in")
-
-    at_calls(monkeypatch, Goal.SHUT_OUT, comes, at="paris", first=True)
-
-    ended = dr_ctl(*TO_PARIS, "--yes")
-
-    assert (ended.code, ended.document["data"]["undone"]) == (20, True), ended.document
-    left = list(twin.host("paris").broker.queues["orders.in"].takers)
-    [client] = clients
-    client.connection.close()
-    assert (left, serving(twin)) == ([], ("london",))
-
-
 @pytest.mark.parametrize("words", [("resume",), ("fence", "london")], ids=["resume", "fence"])
 @pytest.mark.parametrize("operation", ["swapover", "failover"])
 def test_a_site_that_opens_again_beside_the_one_of_a_run_that_died_is_closed_by_what_status_names(
@@ -369,3 +345,27 @@ def test_what_management_gave_is_given_back_where_the_file_gives_clients_nothing
 
         assert kept(twin, to) == given
         assert [works(twin, site) for site in ("london", "paris")] == [to == "london", to == "paris"]
+
+
+@pytest.mark.parametrize("topology", [BRIDGES])
+def test_a_client_that_comes_while_an_activation_is_undone_is_not_left_at_a_closed_queue(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is let in to one queue before the other one is not opened, and would wait there for ever."""
+    twin.host("paris").faults.add(Fault(FaultKind.IDLE, When(operation="removeSecuritySettings", after=1), times=None))
+    clients = list[Client]()
+
+    def comes() -> None:
+        if not clients:
+            clients.append(Client(twin.site("paris"), {}))
+            clients[0].subscribe("orders.in")
+
+    at_calls(monkeypatch, Goal.SHUT_OUT, comes, at="paris", first=True)
+
+    ended = dr_ctl(*TO_PARIS, "--yes")
+
+    assert (ended.code, ended.document["data"]["undone"]) == (20, True), ended.document
+    left = list(twin.host("paris").broker.queues["orders.in"].takers)
+    [client] = clients
+    client.connection.close()
+    assert (left, serving(twin)) == ([], ("london",))

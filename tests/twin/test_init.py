@@ -48,17 +48,23 @@ def brokers(path: Path) -> dict[str, dict[str, Any]]:
     return {site: each["brokers"][0] for site, each in document["sites"].items()}
 
 
-def begun(
-    stage: PlayedTwin | Lab, command: Command, folder: Path, patch: pytest.MonkeyPatch, *more: str
-) -> tuple[Any, Path]:
-    """Ask for settings of that stage, with its own logins."""
-    words, out = [], folder / "begun.yaml"
-    for site, broker in brokers(stage.settings_path).items():
-        secret = (stage.settings_path.parent / broker["password"]["file"]).read_text(encoding="utf-8").strip()
-        patch.setenv(f"{site.upper()}_PASSWORD", secret)
-        words.append(f"{site}={broker['jolokia']}")
-    username = brokers(stage.settings_path)["london"]["username"]
-    return command("init", *words, "--username", username, "--out", str(out), *more), out
+Begun = Callable[..., tuple[Ended, Path]]
+
+
+@pytest.fixture
+def begun(inside: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Begun:
+    """Asks for settings of a stage, with its own logins."""
+
+    def asked(stage: PlayedTwin | Lab, *more: str) -> tuple[Ended, Path]:
+        words, out = [], tmp_path / "begun.yaml"
+        for site, broker in brokers(stage.settings_path).items():
+            secret = (stage.settings_path.parent / broker["password"]["file"]).read_text(encoding="utf-8").strip()
+            monkeypatch.setenv(f"{site.upper()}_PASSWORD", secret)
+            words.append(f"{site}={broker['jolokia']}")
+        username = brokers(stage.settings_path)["london"]["username"]
+        return inside("init", *words, "--username", username, "--out", str(out), *more), out
+
+    return asked
 
 
 def judged(stage: PlayedTwin | Lab, ended: Any, out: Path) -> None:
@@ -85,88 +91,59 @@ def judged(stage: PlayedTwin | Lab, ended: Any, out: Path) -> None:
     assert ended.document["data"]["validate"]["exit_code"] is not None
 
 
-def test_what_brokers_say_is_written_down(
-    stage: PlayedTwin, inside: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    judged(stage, *begun(stage, inside, tmp_path, monkeypatch))
+def test_what_brokers_say_is_written_down(stage: PlayedTwin, begun: Begun) -> None:
+    judged(stage, *begun(stage))
 
     assert stage.changes() == []
 
 
 @pytest.mark.parametrize("stage", [MIRROR], indirect=True)
-def test_a_door_of_the_link_that_clients_may_use_too_is_told_with_one_for_the_link_alone(
-    stage: PlayedTwin, inside: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_door_of_the_link_that_clients_may_use_too_is_told(stage: PlayedTwin, begun: Begun) -> None:
     """`amqp` is what the broker's own configuration calls the acceptor of AMQP clients."""
     for site in stage.sites:
         stage.host(site).broker.acceptors["mirror"].name = "amqp"
 
-    ended, out = begun(stage, inside, tmp_path, monkeypatch)
+    ended, out = begun(stage)
 
     assert [broker["mirror"] for broker in brokers(out).values()] == [["amqp"], ["amqp"]]
-    told = [each for each in ended.document["findings"] if each["id"] == "DR-INIT-003"]
+    told = ended.rows("DR-INIT-003")
     assert [each["text"].partition(" was")[0] for each in told] == ["london: amqp", "paris: amqp"]
-    assert all('<acceptor name="mirror">tcp://' in each["remedy"] for each in told)
-    assert all("put amqp under `clients:`" in each["remedy"] for each in told)
+    for words in ('<acceptor name="mirror">tcp://', "put amqp under `clients:`"):
+        assert all(words in each["remedy"] for each in told)
 
 
 @pytest.mark.broker
 @pytest.mark.deep
 @pytest.mark.parametrize("real", REAL, indirect=True)
-def test_what_real_brokers_say_is_written_down(
-    real: Lab, inside: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    judged(real, *begun(real, inside, tmp_path, monkeypatch))
-
-
-def a_file_is_there(twin: PlayedTwin, out: Path, _: pytest.MonkeyPatch) -> tuple[str, ...]:
-    del twin
-    out.write_text("mine\n", encoding="utf-8")
-    return ()
-
-
-def its_password_is_wrong(twin: PlayedTwin, _: Path, patch: pytest.MonkeyPatch) -> tuple[str, ...]:
-    for site in twin.sites:
-        path = twin.settings_path.parent / brokers(twin.settings_path)[site]["password"]["file"]
-        path.write_text("wrong", encoding="utf-8")
-    return ()
-
-
-def one_is_down(twin: PlayedTwin, _: Path, patch: pytest.MonkeyPatch) -> tuple[str, ...]:
-    twin.kill("paris")
-    return ()
-
-
-def another_topology(twin: PlayedTwin, _: Path, patch: pytest.MonkeyPatch) -> tuple[str, ...]:
-    return ("--topology", CONTINUITY)
+def test_what_real_brokers_say_is_written_down(real: Lab, begun: Begun) -> None:
+    judged(real, *begun(real))
 
 
 @pytest.mark.parametrize(
     ("but", "code", "ident", "remedy"),
     [
-        (a_file_is_there, 2, "DR-USAGE", ""),
-        (its_password_is_wrong, 22, "DR-INIT-001", ""),
-        (one_is_down, 22, "DR-INIT-001", "Start the broker of http://127.0.0.1:"),
-        (another_topology, 22, "DR-INIT-001", "Leave `--topology` out"),
+        ("a file is there", 2, "DR-USAGE", ""),
+        ("a wrong password", 22, "DR-INIT-001", ""),
+        ("one is down", 22, "DR-INIT-001", "Start the broker of http://127.0.0.1:"),
+        ("another topology", 22, "DR-INIT-001", "Leave `--topology` out"),
     ],
 )
 def test_what_cannot_be_told_writes_nothing(
-    twin: PlayedTwin,
-    inside: Command,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    but: Callable[[PlayedTwin, Path, pytest.MonkeyPatch], tuple[str, ...]],
-    code: int,
-    ident: str,
-    remedy: str,
+    twin: PlayedTwin, begun: Begun, tmp_path: Path, but: str, code: int, ident: str, remedy: str
 ) -> None:
-    more = but(twin, tmp_path / "begun.yaml", monkeypatch)
+    out = tmp_path / "begun.yaml"
+    if but == "a file is there":
+        out.write_text("mine\n", encoding="utf-8")
+    for broker in brokers(twin.settings_path).values() if but == "a wrong password" else ():
+        (twin.settings_path.parent / broker["password"]["file"]).write_text("wrong", encoding="utf-8")
+    if but == "one is down":
+        twin.kill("paris")
 
-    ended, out = begun(twin, inside, tmp_path, monkeypatch, *more)
+    ended, _ = begun(twin, *(("--topology", CONTINUITY) if but == "another topology" else ()))
 
     first = ended.document["findings"][0]
     assert (ended.code, first["id"], remedy in first["remedy"]) == (code, ident, True), ended.document
-    assert (out.read_text(encoding="utf-8") if out.exists() else None) == ("mine\n" if but is a_file_is_there else None)
+    assert (out.read_text(encoding="utf-8") if out.exists() else None) == ("mine\n" if code == 2 else None)
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,11 @@
 """Every remedy that is a command is run in the situation that prints it: it parses, makes nothing worse, and the next
 look has no new error."""
 
+import itertools
 import re
 import shlex
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -114,28 +114,26 @@ OF = {MIRROR: ANY | BOTH_OPEN, CONTINUITY: ANY, BRIDGES: SITUATIONS}
 AT_ONCE = ((MIRROR, "both open"), (MIRROR, "failed over"), (BRIDGES, "queue fenced"))
 
 
-@dataclass
-class Stage:
-    """Twins in one situation, each made anew: a remedy may change all of it."""
+Staged = Callable[[str, str], AbstractContextManager[PlayedTwin]]
 
-    folder: Path
-    dr_ctl: Command
-    patch: pytest.MonkeyPatch
-    topology: str
-    situation: str
-    made: int = 0
+
+@pytest.fixture
+def staged(tmp_path: Path, inside: Command, monkeypatch: pytest.MonkeyPatch) -> Staged:
+    """Twins in one situation, each made anew: a remedy may change all of it."""
+    made = itertools.count()
 
     @contextmanager
-    def twin(self) -> Iterator[PlayedTwin]:
-        self.made += 1
-        place = self.folder / str(self.made)
+    def stage(topology: str, situation: str) -> Iterator[PlayedTwin]:
+        place = tmp_path / f"stage {next(made)}"
         place.mkdir()
-        with PlayedTwin.up(place / "twin", topology=self.topology) as twin:
+        with PlayedTwin.up(place / "twin", topology=topology) as twin:
             hurry(twin, place / "runbooks")
-            self.patch.setenv("DR_CTL_CONFIG", str(twin.settings_path))
-            self.patch.setenv("DR_CTL_STATE_DIR", str(place / "state"))
-            SITUATIONS[self.situation](twin, self.dr_ctl)
+            monkeypatch.setenv("DR_CTL_CONFIG", str(twin.settings_path))
+            monkeypatch.setenv("DR_CTL_STATE_DIR", str(place / "state"))
+            SITUATIONS[situation](twin, inside)
             yield twin
+
+    return stage
 
 
 def hurry(stage: Any, folder: Path) -> None:
@@ -166,14 +164,13 @@ def errors(dr_ctl: Command) -> set[str]:
     ],
 )
 def test_a_remedy_that_is_run_makes_nothing_worse(
-    tmp_path: Path, inside: Command, monkeypatch: pytest.MonkeyPatch, topology: str, situation: str
+    staged: Staged, inside: Command, monkeypatch: pytest.MonkeyPatch, topology: str, situation: str
 ) -> None:
     if topology == CONTINUITY:
         prompt(monkeypatch)
     impatient(monkeypatch, rates_s=0.01, link_attach_s=0.5, catch_up_s=0.5)
-    stage = Stage(tmp_path, inside, monkeypatch, topology, situation)
     named: dict[str, str] = {}
-    with stage.twin(), quick(monkeypatch):
+    with staged(topology, situation), quick(monkeypatch):
         for look in LOOKS:
             dry = () if look.startswith(("status", "validate", "verify")) else ("--dry-run",)
             named |= dict.fromkeys(remedies(inside(*look.split(), *dry)), look)
@@ -181,7 +178,7 @@ def test_a_remedy_that_is_run_makes_nothing_worse(
     for words, printed_by in named.items():
         for site in SITES if "SITE" in words.split() else ("",):  # words that stand for something a person replaces
             command = [{**WORDS, "SITE": site}.get(word, word) for word in shlex.split(words)]
-            with stage.twin() as twin, quick(monkeypatch):
+            with staged(topology, situation) as twin, quick(monkeypatch):
                 helps(twin, inside, command, printed_by)
 
 
