@@ -184,13 +184,3 @@ def test_the_tasks_of_a_playbook_judge_what_the_commands_answer(dr_ctl: Shell, s
         assert not language.compile_expression(str(task["failed_when"]))(**facts), ended.out
         changed.append(bool(language.compile_expression(str(task["changed_when"]))(**facts)))
     assert changed == [False, True, False, False, False, False]
-
-
-@pytest.mark.parametrize("unit", sorted(each for each in EXAMPLES.iterdir() if each.suffix in (".service", ".timer")))
-def test_a_unit_is_made_of_sections_and_keys(unit: Path) -> None:
-    rows = unit.read_text(encoding="utf-8").splitlines()
-
-    heads = [row for row in rows if row.startswith("[")]
-    assert heads[0] == "[Unit]"
-    assert set(heads) <= {"[Unit]", "[Service]", "[Timer]", "[Install]"}
-    assert all(not row or row[0] in "#[" or "=" in row for row in rows)

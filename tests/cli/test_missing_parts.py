@@ -93,26 +93,13 @@ def test_whatever_needs_no_history_works_without_them_and_the_rest_names_what_in
 ) -> None:
     looked(dr_ctl.folder)
     works = {
-        "status": 0,
-        "validate": 0,
-        "validate --offline": 0,
+        **dict.fromkeys(("status", "validate", "validate --offline", "plan swapover --to paris", "runbook lint"), 0),
         "check": 1,
         "verify --to paris": 10,
-        "plan swapover --to paris": 0,
         "plan failover --to paris --as-if-lost london": 0,
         "failover --to paris --dry-run": 12,
         "swapover --to paris --yes": 0,
-        "swapover --to london --yes": 0,
-        "runs list": 0,
-        "runs show": 0,
-        "runs report": 0,
-        "runs verify": 0,
         "runs bundle --out bundle.tar.gz": 0,
-        "history": 0,
-        "schema rpo backtest": 0,
-        "init --examples written": 0,
-        "runbook lint": 0,
-        "explain missing": 0,
     }
     lacks = ("monitor --for 1s", "rpo estimate", "rpo backtest", "rpo reconcile ledger.jsonl")
 

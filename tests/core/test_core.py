@@ -44,33 +44,20 @@ def test_a_moment_is_written_in_utc_with_milliseconds(at: datetime, written: str
     assert stamp(at) == written
 
 
-def test_the_machines_clock_is_in_utc_and_only_grows() -> None:
-    clock = SystemClock()
-
-    first, second = clock.monotonic(), clock.monotonic()
-
-    assert clock.now().utcoffset() == timedelta(0)
-    assert second >= first
-
-
-def test_a_c_library_that_has_no_such_options_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("ARROW_DEFAULT_MEMORY_POOL", raising=False)
-    monkeypatch.setattr(ctypes, "CDLL", lambda _: SimpleNamespace())
-
-    memory.give_back()
-
-    assert os.environ.pop("ARROW_DEFAULT_MEMORY_POOL") == "system"
-
-
-def test_what_a_person_has_set_for_arrow_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ARROW_DEFAULT_MEMORY_POOL", "mimalloc")
+@pytest.mark.parametrize(("before", "pool"), [(None, "system"), ("mimalloc", "mimalloc")])
+def test_what_a_person_has_set_for_arrow_stays_and_a_c_library_that_has_no_such_options_too(
+    monkeypatch: pytest.MonkeyPatch, before: str | None, pool: str
+) -> None:
+    monkeypatch.setenv("ARROW_DEFAULT_MEMORY_POOL", before or "")
+    if before is None:
+        monkeypatch.delenv("ARROW_DEFAULT_MEMORY_POOL")
     told: list[tuple[int, int]] = []
-    monkeypatch.setattr(ctypes, "CDLL", lambda _: SimpleNamespace(mallopt=lambda *option: told.append(option)))
+    libraries = SimpleNamespace(mallopt=lambda *option: told.append(option)), SimpleNamespace()
+    for library in libraries:
+        monkeypatch.setattr(ctypes, "CDLL", lambda _, library=library: library)
+        memory.give_back()
 
-    memory.give_back()
-
-    assert os.environ["ARROW_DEFAULT_MEMORY_POOL"] == "mimalloc"
-    assert len(told) == 3
+    assert (os.environ["ARROW_DEFAULT_MEMORY_POOL"], len(told)) == (pool, 3)
 
 
 def test_a_process_lives_until_it_has_ended() -> None:
@@ -93,16 +80,11 @@ def test_the_same_state_on_two_machines_is_two(tmp_path: Path, monkeypatch: pyte
 
     assert found[0] != found[1] == found[2]
     assert "one" not in found[0]
+    monkeypatch.setattr(machine, "BOOT", tmp_path / "nothing")
+    assert machine.boot_id() == ""
     kept.rename(tmp_path / "before")
     kept.write_bytes((tmp_path / "before").read_bytes())
     assert Runs(tmp_path / "state", SystemClock()).identity() != found[2]
-
-
-def test_a_system_that_does_not_say_has_no_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "MACHINE", tmp_path / "nothing")
-    monkeypatch.setattr(machine, "BOOT", tmp_path / "nothing")
-
-    assert (machine.machine_id(), machine.boot_id()) == ("", "")
 
 
 def test_time_goes_on_while_the_machine_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,19 +118,13 @@ def test_a_line_stays_one_and_can_be_written(text: str) -> None:
     assert len(shown.splitlines()) <= 1
     assert shown.encode("utf-8").decode("utf-8") == shown
     assert not [each for each in shown if unicodedata.category(each).startswith("C") and each.isascii()]
-
-
-def test_a_break_inside_a_line_of_a_page_is_no_new_line() -> None:
     assert page(["one\ntwo", "three"]) == "one\\ntwo\nthree"
 
 
 def test_work_gives_its_result_or_raises_what_ended_it() -> None:
-    def fails() -> int:
-        raise ValueError("no")
-
     assert beside(lambda: 3, "three").result() == 3
     with pytest.raises(ValueError, match="no"):
-        beside(fails, "fails").result()
+        beside(lambda: int("no"), "fails").result()
 
 
 def test_who_waits_for_a_while_is_told_whether_it_has_ended() -> None:
@@ -162,25 +138,20 @@ def test_who_waits_for_a_while_is_told_whether_it_has_ended() -> None:
     assert all_ended([work], 0)
 
 
-def test_all_is_done_at_the_same_time_and_in_order() -> None:
-    both = threading.Barrier(2)
+def test_all_is_done_at_the_same_time_and_in_order_and_the_first_error_is_raised_once_all_have_ended() -> None:
+    both, done = threading.Barrier(2), []
 
     def meet(number: int) -> int:
         both.wait(10)  # nobody passes alone
         return number
-
-    assert together([partial(meet, number) for number in range(4)], "meet", most=2) == [0, 1, 2, 3]
-    assert together([], "nothing", most=2) == []
-
-
-def test_the_first_error_is_raised_once_all_have_ended() -> None:
-    done = []
 
     def work(number: int) -> None:
         done.append(number)
         if number:
             raise ValueError(str(number))
 
+    assert together([partial(meet, number) for number in range(4)], "meet", most=2) == [0, 1, 2, 3]
+    assert together([], "nothing", most=2) == []
     with pytest.raises(ValueError, match="1"):
         together([partial(work, number) for number in range(3)], "work", most=2)
     assert sorted(done) == [0, 1, 2]

@@ -92,12 +92,16 @@ def test_one_that_takes_too_long_is_ended_with_all_that_it_started(tmp_path: Pat
     assert time.monotonic() - began < 5
     child = int((tmp_path / "child").read_text(encoding="utf-8"))
     until = time.monotonic() + 5
-    while Path(f"/proc/{child}").exists() and time.monotonic() < until:
-        if (Path(f"/proc/{child}") / "stat").read_text(encoding="utf-8").split()[2] == "Z":
-            break
+    while (state := alive(child)) and time.monotonic() < until:
         time.sleep(0.01)
-    else:
-        assert not Path(f"/proc/{child}").exists()
+    assert not state
+
+
+def alive(child: int) -> bool:
+    try:
+        return (Path(f"/proc/{child}") / "stat").read_text(encoding="utf-8").split()[2] not in "ZX"
+    except OSError:
+        return False
 
 
 def test_one_that_the_settings_do_not_have_is_refused(tmp_path: Path) -> None:
@@ -145,7 +149,7 @@ def test_one_that_leaves_a_daemon_with_its_output_is_over_when_it_is_and_the_dae
     try:
         assert outcome == Done("hook tell succeeded", {"exit_code": 0, "said": "started\n"})
         assert time.monotonic() - began < 10
-        assert (Path(f"/proc/{child}") / "stat").read_text(encoding="utf-8").split()[2] not in "ZX"
+        assert alive(child)
     finally:
         os.kill(child, signal.SIGKILL)
 
