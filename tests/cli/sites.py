@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +14,9 @@ from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin import console
 from dr_ctl_lab.twin.console import ADMIN, Console
 from dr_ctl_lab.twin.jolokia import Answer, Management, Request, answer, failed
-from dr_ctl_lab.twin.messages import Message
 from dr_ctl_lab.twin.mirror.broker import MirrorBroker
 from tests.broker.recorder import LOCKING
+from tests.twin.matrix import put, take
 from tests.twin.subject import until
 
 if TYPE_CHECKING:
@@ -32,8 +31,7 @@ NOT_NOW = failed("java.lang.IllegalStateException", "not now", 500)
 
 class Site:
     """One broker of a twin. `before_change` and `after_change` are called with the operation of each request that
-    changes something. `instead` has other answers:
-    to a verb, a verb and the name of what it is for, a kind of request; `document` is all about a lock or a receipt."""
+    changes something; `instead` has other answers to a verb."""
 
     def __init__(self, twin: PlayedTwin, name: str) -> None:
         self.twin, self.name, self.host = twin, name, twin.host(name)
@@ -51,13 +49,9 @@ class Site:
 
     def answer(self, request: Request) -> Answer:
         """Answer one request, with what the test has to say about it."""
-        own = request.operation in LOCKING
-        name = re.search(r'name="([^"]*)"', request.bean)
-        said = ("document" if own else request.verb, f"{request.verb} {name[1] if name else ''}", request.kind)
-        for each in said:
-            if each in self.instead:
-                return self.instead[each]
-        if own or not request.changes:
+        if request.verb in self.instead:
+            return self.instead[request.verb]
+        if request.operation in LOCKING or not request.changes:
             return answer(self.host.management, request)
         self.before_change(request.operation)
         told = answer(self.host.management, request)
@@ -124,18 +118,10 @@ class Site:
             self.broker.queues[name].paused = paused
 
     def put(self, queue: str, count: int = 1) -> None:
-        """Messages as clients send them; the door may be closed."""
-        with self.twin.still():
-            for number in range(count):
-                told = {"headers": {}, "timestamp_ms": self.broker.now_ms(), "text": True}
-                self.broker.route(Message(self.broker.next_number(), queue, f"message {number}".encode(), **told))
+        put(self.twin, self.name, queue, count)
 
-    def take(self, queue: str, count: int = 1) -> None:
-        """The first messages of a queue, as clients take them."""
-        with self.twin.still():
-            held = self.broker.queues[queue]
-            for message in list(held.messages.values())[:count]:
-                self.broker.remove(held, message)
+    def take(self, queue: str) -> None:
+        take(self.twin, self.name, queue)
 
 
 class Sites:
@@ -192,12 +178,11 @@ class Sites:
         broker = self.london.broker
         self.twin.cut("london")
         until(lambda: not broker.attached)
-        with self.twin.still():
-            queue = broker.queues["orders.in"]
-            self.london.take("orders.in")
-            before = set(queue.messages)
-            self.london.put("orders.in", 2)
-            self.lost_ids = [f"{broker.node}:{number}" for number in queue.messages if number not in before]
+        messages = broker.queues["orders.in"].messages
+        self.london.take("orders.in")
+        before = set(messages)
+        self.london.put("orders.in", 2)
+        self.lost_ids = [f"{broker.node}:{number}" for number in messages if number not in before]
         self.twin.kill("london")
         until(lambda: not self.paris.broker.attached)
         self.forget()
