@@ -83,14 +83,6 @@ def on_disk(folder: Path, site: str = "london") -> list[str]:
     return [row["name"] for row in sorted(rows, key=lambda row: row["ts"]) if row["kind"] == "site"]
 
 
-def test_looks_that_change_nothing_are_gathered(tmp_path: Path, monitor: Monitor) -> None:
-    for _ in range(3):
-        monitor.sample()
-
-    assert on_disk(tmp_path) == []
-    assert (monitor.looks, monitor.rows) == (3, 18)
-
-
 def test_how_old_the_oldest_is_stands_where_the_broker_tells(
     tmp_path: Path, monitor: Monitor, watched: Watched
 ) -> None:
@@ -216,20 +208,6 @@ def test_looks_at_everything_take_a_twentieth_of_the_time(
     board.shown = shown(monitor, monitor.sample())
     assert registry_of(board).get_sample_value("dr_ctl_monitor_look_seconds") == took_s
     assert (board.shown.good_for_s, board.ready) == (60.0, True)
-
-
-def test_the_last_minute_is_on_disk_within_a_second_and_whole(tmp_path: Path, glanced: tuple[Monitor, Glanced]) -> None:
-    monitor, topology = glanced
-    for _ in range(15):
-        monitor.sample()
-        monitor.wait(None)
-
-    rows = tail_rows(tmp_path / "history")
-    whole = sorted({row["ts"] for row in rows if row["kind"] == "queue"})
-    assert len(topology.looks) - 4 <= len(whole) <= len(topology.looks)
-    kept = rows_of(tmp_path.glob("history/date=*/site=london/2*.parquet"))
-    assert sum(row["kind"] == "queue" for row in kept) == pytest.approx(12, abs=1)
-    assert sum(row["kind"] == "mixed" for row in kept) == pytest.approx(240, abs=4)
 
 
 def test_what_the_files_left_out_is_in_them_once_a_site_is_silent(

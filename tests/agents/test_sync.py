@@ -9,9 +9,8 @@ from typing import Any
 from urllib.error import HTTPError
 
 import pytest
-from prometheus_client import generate_latest
 
-from dr_ctl.agents.exposing import UNKNOWN, Board, Metric, Shown, exposing, registry_of
+from dr_ctl.agents.exposing import Metric, Shown, exposing
 from dr_ctl.agents.sync import Phase, SyncAgent
 from dr_ctl.core.clock import SystemClock
 from dr_ctl.core.errors import UsageError
@@ -138,29 +137,6 @@ def test_there_is_one_agent_for_a_state(notes: Notes) -> None:
         pass
     with notes.only_agent():
         pass
-
-
-def test_figures_are_in_the_format_of_prometheus() -> None:
-    board = Board()
-    board.shown = Shown(
-        True,
-        {},
-        [
-            Metric("dr_ctl_sync_deleted_total", "copies deleted", 7, (("queue", 'say "hi"'),)),
-            Metric("dr_ctl_sync_held", "1 while held", UNKNOWN),
-            Metric("dr_ctl_sync_deleted_total", "copies deleted", 1_000_001, (("queue", "b"),)),
-        ],
-    )
-
-    assert generate_latest(registry_of(board)).decode().splitlines() == [
-        "# HELP dr_ctl_sync_deleted_total copies deleted",
-        "# TYPE dr_ctl_sync_deleted_total counter",
-        'dr_ctl_sync_deleted_total{queue="say \\"hi\\""} 7.0',
-        'dr_ctl_sync_deleted_total{queue="b"} 1.000001e+06',
-        "# HELP dr_ctl_sync_held 1 while held",
-        "# TYPE dr_ctl_sync_held gauge",
-        "dr_ctl_sync_held NaN",
-    ]
 
 
 def test_figures_and_health_are_served(free_port: int) -> None:

@@ -18,17 +18,8 @@ from dr_ctl.engine.states import StepEvent
 NAME = "20261121T020000Z-swapover-paris-7f3a"
 NASTY = 'orders.<script>alert("ü")</script>&\'Größe'
 VERBS = (
-    "observe",
-    "check",
-    "estimate",
-    "catch-up",
-    "quiesce",
-    "fence",
-    "drain",
-    "verify",
-    "point-of-no-return",
-    "activate",
-    "probe",
+    *("observe", "check", "estimate", "catch-up", "quiesce", "fence", "drain", "verify"),
+    *("point-of-no-return", "activate", "probe"),
 )
 _SITES = {"quiesce": "london", "fence": "london", "catch-up": "london", "drain": "paris", "verify": "paris"}
 _SITES |= {"activate": "paris", "probe": "paris"}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.scenarios.runner import parse, play, written
+from tests.scenarios.runner import play, written
 from tests.scenarios.stage import Unmet
 
 FOLDER = Path(__file__).parent
@@ -27,39 +27,30 @@ def test_it_is_as_written(path: Path, request: pytest.FixtureRequest) -> None:
     ("text", "why"),
     [
         ("", ":1: the first line says"),
-        ("$ dr-ctl status\n", ":1: the first line says"),
-        ("# It is quiet.\nput 3 orders.in at london\n", "no command is typed"),
-        ("# It is quiet.\n> ok\n", ":2: belongs to no command"),
-        ("# It is quiet.\n\n    ok\n", ":3: belongs to no file"),
+        ("$ dr-ctl status", ":1: the first line says"),
+        ("# It is quiet.\nput 3 orders.in at london", "no command is typed"),
+        ("# It is quiet.\n> ok", ":2: belongs to no command"),
+        ("# It is quiet.\n\n    ok", ":3: belongs to no file"),
+        *(
+            (f"# It is quiet.\n{line}\n$ dr-ctl status", why)
+            for line, why in (
+                ("london burns", ":2: london burns: no line of a scenario"),
+                ("lose rome", "rome"),
+                ("london refuses stop clients", "has not happened by the end"),
+                ("fault at london: error at stop clients", "has not happened by the end"),
+                ("answer paris", "has not happened by the end"),
+                ("before paris start clients: lose london", "has not happened by the end"),
+            )
+        ),
     ],
 )
-def test_a_file_that_does_not_parse_is_told_with_its_line(tmp_path: Path, text: str, why: str) -> None:
+def test_a_file_that_does_not_parse_and_what_does_not_come_about_is_told_with_its_line(
+    tmp_path: Path, text: str, why: str
+) -> None:
     path = tmp_path / "one.txt"
     path.write_text(text, encoding="utf-8")
 
-    with pytest.raises(Unmet) as told:
-        parse(path)
-
-    assert f"{path}:" in str(told.value)
-    assert why in str(told.value)
-
-
-@pytest.mark.parametrize(
-    ("line", "why"),
-    [
-        ("london burns", ":2: london burns: no line of a scenario"),
-        ("lose rome", "rome"),
-        ("london refuses stop clients", "has not happened by the end"),
-        ("fault at london: error at stop clients", "has not happened by the end"),
-        ("answer paris", "has not happened by the end"),
-        ("before paris start clients: lose london", "has not happened by the end"),
-    ],
-)
-def test_what_does_not_come_about_is_told(tmp_path: Path, line: str, why: str) -> None:
-    path = tmp_path / "one.txt"
-    path.write_text(f"# It is quiet.\n{line}\n$ dr-ctl status\n", encoding="utf-8")
-
-    with pytest.raises(Unmet, match=str(path)) as told:
+    with pytest.raises(Unmet, match=f"{path}:") as told:
         play(path)
 
     assert why in str(told.value)
