@@ -1,21 +1,47 @@
-"""What a scenario cannot say of a move: files, locks, torn journals, full disks, the way out."""
+"""What a scenario cannot say of a move: files, locks, torn journals, full disks; of a lost site: clocks, its price."""
 
 import errno
 import fcntl
 import json
 import os
+import re
+import socket
 import stat
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from dr_ctl.application.auto_reinstate import reinstatable
+from dr_ctl.application.price import FailoverPrice
+from dr_ctl.cli.asking import moment
+from dr_ctl.core.clock import SystemClock, stamp
+from dr_ctl.core.errors import Unreachable
+from dr_ctl.core.system import system
+from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.runbook import shipped
-from tests.cli.conftest import Shell, Terminal, begun, swapover
+from dr_ctl.rpo.history import row
+from dr_ctl.rpo.history.files import write
+from dr_ctl.rpo.history.row import Row
+from dr_ctl.settings.loader import load
+from dr_ctl.topologies.common.debts import document
+from dr_ctl.topologies.common.seen import Silent
+from dr_ctl.topologies.mirror.view import BrokerView
+from tests.cli.conftest import ACCEPTED, Shell, Terminal, begun, failover, swapover
 from tests.cli.sites import Sites
 from tests.report.scribe import NAME
+from tests.rpo.fifo import at
+from tests.rpo.files import FixedClock
+from tests.rpo.test_bounds import STEADY, came
+from tests.topologies.mirror.views import PAIR, at_both, broker, seen
+from tests.twin.subject import until
 
 
 def test_what_it_wrote_is_the_owners_alone(dr_ctl: Shell, sites: Sites) -> None:
@@ -193,3 +219,248 @@ def test_the_lock_keeps_the_end_of_the_journal_and_the_journal_the_lock(dr_ctl: 
     for run, reason in ((ended.document["run"], None), (broken.document["run"], "that host burnt down")):
         told = dr_ctl.journal(run)[0]["evidence"]["by"]["lock"]
         assert (told["at"], told["reason"]) == (["london/orders-1", "paris/orders-1"], reason)
+
+
+DOUBLES = ("--accept-duplicates", "1000000")
+PRESUMED = ("--presume-down", "london", "--reason", "so")
+
+
+def test_a_site_whose_link_has_never_mirrored_anything_can_serve(
+    dr_ctl: Shell, sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sites.lose()
+    monkeypatch.setattr(BrokerView, "outflow", property(lambda _: None))
+
+    ready = dr_ctl("validate", "--for", "failover", "--json")
+    ended = failover(dr_ctl, "--yes", *ACCEPTED)
+
+    assert "refused without --accept-loss unknown --accept-duplicates unknown: an unknown" in ready.document["summary"]
+    assert (ready.code, ended.code, sites.paris.open) == (10, 0, True), ended.document
+
+
+@pytest.mark.wire
+def test_a_door_of_a_lost_site_that_the_survivor_knows_of_is_a_sign_of_life(dr_ctl: Shell, sites: Sites) -> None:
+    """Neither the console of London nor the address where a client is greeted answers."""
+    sites.lose()
+    greeted = "stomp://{}:{}".format(*sites.paris.host.stomp)
+    with socket.create_server(("127.0.0.1", 0)) as another, socket.create_server(("127.0.0.1", 0)) as refusing:
+        # At London's host something takes connections where the client acceptor of Paris has its port.
+        sites.paris.broker.acceptors["clients"].port = another.getsockname()[1]
+        sites.greeted(london=f"stomp://localhost:{refusing.getsockname()[1]}", paris=greeted)
+        refusing.close()
+
+        ended = failover(dr_ctl, "--yes", *ACCEPTED)
+
+    assert (ended.code, ended.ids[0], sites.changes) == (10, "DR-ALIVE-002", []), ended.document
+    assert "connections are taken at localhost:" in ended.document["summary"]
+    assert failover(dr_ctl, "--dry-run", *ACCEPTED).code == 0
+
+
+@pytest.mark.wire
+def test_a_site_that_is_back_before_the_doors_open_is_seen_whatever_was_spent(
+    dr_ctl: Shell, sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    books = dr_ctl.folder / "runbooks"
+    books.mkdir()
+    book = (shipped() / "failover.yaml").read_text(encoding="utf-8")
+    (books / "failover.yaml").write_text(book.replace("lost: 5s", "lost: 50ms"), encoding="utf-8")
+    named, found = threading.Event(), socket.getaddrinfo
+
+    def resolve(host: Any, *more: Any, **others: Any) -> Any:
+        if host == "london.test":
+            named.wait()
+        return found("127.0.0.1" if host == "london.test" else host, *more, **others)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    sites.settings(london=sites.london.url.replace("127.0.0.1", "london.test"), runbooks=str(books))
+    sites.paris.before_change = lambda _: named.set()
+    for site in ("london", "paris"):
+        sites.twin.cut(site)
+    until(lambda: not (sites.london.broker.attached or sites.paris.broker.attached))
+
+    ended = failover(dr_ctl, "--yes", *ACCEPTED, *PRESUMED)
+
+    assert ended.code == 20, ended.document
+    assert "london is open: a second site is never opened" in ended.document["summary"]
+    assert (sites.london.open, sites.paris.open) == (True, False)
+
+
+@pytest.mark.parametrize("is_looked_at", [True, False])
+def test_what_a_lost_site_brought_is_counted_by_its_identity_or_not_at_all(
+    dr_ctl: Shell, sites: Sites, monkeypatch: pytest.MonkeyPatch, is_looked_at: bool
+) -> None:
+    sites.lose()
+    assert failover(dr_ctl, "--yes", *ACCEPTED).code == 0
+    sites.come_back()
+    if not is_looked_at:
+        monkeypatch.setattr("dr_ctl.topologies.mirror.parity.ORIGINS_UP_TO", 0)
+
+    run = dr_ctl("reinstate", "london", "--yes", "--json").document["run"]
+
+    told = {each["step"]: each["evidence"] for each in dr_ctl.journal(run) if each["outcome"] == "succeeded"}
+    if not is_looked_at:
+        assert told["05-reconcile"]["recovered"] is None
+        assert "not looked at one by one: orders.in" in told["05-reconcile"]["text"]
+        return
+    # A broker that starts tells its peer each address and each queue again: they are no acknowledgements.
+    assert (told["03-residue"]["messages"], told["03-residue"]["acknowledgements"]) == (2, 1)
+    assert (told["05-reconcile"]["recovered"], told["05-reconcile"]["ids"]) == (2, {"orders.in": sites.lost_ids})
+    assert (told["05-reconcile"]["acknowledgements_without_message"], told["05-reconcile"]["left_over"]) == (0, [])
+
+
+@pytest.fixture
+def since(dr_ctl: Shell, sites: Sites) -> datetime:
+    """Looks at ten messages a second, the last one ten minutes ago, with seven to ship; then silence."""
+    last = system().now().replace(microsecond=0) - timedelta(minutes=10)
+    rows = []
+    for second, depth, added in ((-10, 0, 0), (-5, 3, 50), (0, 7, 100)):
+        at = last + timedelta(seconds=second)
+        rows.append(Row(site="london", ts=at, pair="orders-1", kind="site", name="serving", took_ms=0))
+        counted = {"depth": depth, "delivering": 0, "added": added, "removed": added - depth}
+        rows.append(Row(site="london", ts=at, pair="orders-1", kind="mixed", name="*", start="1", **counted))
+    write(rows, dr_ctl.folder / "history")
+    sites.lose(shown=False)
+    return last
+
+
+SURE = ("--presume-down", "london", "--reason", "power was cut")
+
+
+def test_a_word_on_its_end_makes_the_bound_finite_and_stands_in_the_journal(dr_ctl: Shell, since: datetime) -> None:
+    """Nobody saw the site down, and somebody knows when its service ended."""
+    word = (since + timedelta(seconds=3)).isoformat()
+
+    refused = failover(dr_ctl, "--yes", "--accept-loss", "107", *DOUBLES, *SURE)
+    served = failover(dr_ctl, "--yes", "--accept-loss", "107", *DOUBLES, *SURE, "--silent-since", word)
+
+    assert refused.code == 11
+    [finding] = [each for each in refused.document["findings"] if each["id"] == "DR-LOSS-001"]
+    assert "= 7 neither shipped nor consumed at the reading of" in finding["text"]
+    assert "above what was accepted. Whoever owns that limit decides" in finding["remedy"]
+    assert "--silent-since T --reason TEXT" in finding["remedy"]
+    quoted, until = re.findall(r"--accept-loss (\d+) \(good until ([^)]+)\)", finding["remedy"])[0]
+    assert int(quoted) > refused.document["data"]["bounds"]["lost"]["at_most"] + 10 * 300
+    assert datetime.fromisoformat(until) > system().now() + timedelta(minutes=4)
+    ended_by = re.findall(r"With 107 accepted london must have ended by (\S+):", finding["remedy"])[0]
+    assert since + timedelta(seconds=4.8) <= datetime.fromisoformat(ended_by) <= since + timedelta(seconds=5)
+    bounds = served.document["data"]["bounds"]
+    assert (served.code, bounds["lost"]["at_most"]) == (0, 107)
+    assert bounds["because"].startswith("likely 9, at most 107, because 107 = 7 neither shipped")
+    assert re.search(r"without that word at most \d{4,}$", bounds["because"])
+    plan = json.loads((dr_ctl.state / "runs" / served.document["run"] / "plan.json").read_text("utf-8"))
+    assert plan["ask"]["silent_since"] == stamp(since + timedelta(seconds=3))
+
+
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)])
+def test_a_moment_before_a_look_that_saw_the_site_serve_is_refused_with_both(
+    dr_ctl: Shell, since: datetime, sites: Sites, dry: tuple[str, ...]
+) -> None:
+    word = since - timedelta(seconds=1)
+
+    ended = failover(dr_ctl, "--yes", *dry, *SURE, *ACCEPTED, "--silent-since", word.isoformat())
+
+    assert (ended.code, ended.ids[0], sites.changes) == (10, "DR-LOSS-004", [])
+    assert f"was seen to serve at {stamp(since)}, after {stamp(word)}" in ended.document["summary"]
+
+
+def test_a_clock_behind_the_brokers_shrinks_no_bound_and_is_said(
+    dr_ctl: Shell, since: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SystemClock, "now", lambda self: system().now() - timedelta(seconds=50))
+    enough = ("--yes", "--accept-loss", "100000", *DOUBLES, *SURE)
+
+    refused = failover(dr_ctl, "--yes", *ACCEPTED, "--dry-run", *SURE)
+    ended = failover(dr_ctl, *enough, "--dry-run")
+
+    passed_s = int((system().now() - since).total_seconds())
+    assert ended.code == 0, ended.document
+    assert ended.document["data"]["bounds"]["lost"]["at_most"] >= 7 + 10 * (passed_s - 5)
+    assert refused.code == 11  # what is known is not accepted as unknown
+    assert "`unknown` accepts only what is not" in refused.document["findings"][0]["remedy"]
+    assert "DR-LOSS-003" in failover(dr_ctl, *enough).ids
+
+
+@pytest.mark.parametrize(
+    ("given", "means"),
+    [
+        ("09:15", "2026-11-21T09:15:00.000Z"),
+        ("09:15:30Z", "2026-11-21T09:15:30.000Z"),
+        ("12:30", "2026-11-20T12:30:00.000Z"),  # of the day before: today that is still to come
+        ("09:15+02:00", "2026-11-21T07:15:00.000Z"),
+        ("2026-11-21T09:15", "2026-11-21T09:15:00.000Z"),
+        ("10m", "2026-11-21T11:50:00.000Z"),
+    ],
+)
+def test_a_moment_is_typed_as_a_clock_shows_it_and_is_utc(given: str, means: str) -> None:
+    noon: Any = SimpleNamespace(clock=FixedClock(datetime(2026, 11, 21, 12, tzinfo=UTC)))
+
+    at = moment(noon, "--silent-since", given)
+
+    assert at is not None
+    assert stamp(at) == means
+
+
+def owing(site: str, *, epoch: int, serving: bool = True, about: str | None = None) -> BrokerView:
+    about = about or ("london" if site == "paris" else None)
+    kept = {document(DebtKind.FENCE, about, site): "{}"} if about else {}
+    view = broker(site, serving=serving)
+    return replace(view, documents={**kept, f"dr-ctl.lock.{site}.{epoch}": "{}"})
+
+
+@pytest.mark.parametrize(
+    ("london", "paris", "sites_to_pay"),
+    [
+        (owing("london", epoch=3, serving=False), owing("paris", epoch=4), ("london",)),
+        (owing("london", epoch=4, serving=True), owing("paris", epoch=4), ("london",)),
+        (owing("london", epoch=5, serving=False), owing("paris", epoch=4), ()),
+        (owing("london", epoch=3, serving=False), owing("paris", epoch=4, serving=False), ()),
+        (owing("london", epoch=5, about="paris"), owing("paris", epoch=6), ()),
+    ],
+    ids=["closed", "open", "an older epoch", "nobody serves", "lost in turn"],
+)
+def test_only_what_a_person_need_not_decide_is_reinstatable(
+    london: BrokerView, paris: BrokerView, sites_to_pay: tuple[str, ...]
+) -> None:
+    assert reinstatable(seen(london, paris)) == sites_to_pay
+
+
+def test_sites_that_were_renamed_while_something_is_owed_get_their_names_back(dr_ctl: Shell, sites: Sites) -> None:
+    sites.lose()
+    assert failover(dr_ctl, "--yes", *ACCEPTED).code == 0
+    path = dr_ctl.folder / "dr-ctl.yaml"
+    told = path.read_text(encoding="utf-8")
+    path.write_text(told.replace("  london:", "  oxford:").replace("  paris:", "  lyon:"), encoding="utf-8")
+    sites.come_back()
+    changes = list(sites.changes)
+
+    status, refused = dr_ctl("status", "--json"), dr_ctl("reinstate", "oxford", "--yes", "--json")
+    dr_ctl("monitor", "--for", "50ms", "--auto-reinstate", "--quiet")
+
+    assert (status.code, "DR-STATE-002" in status.ids) == (0, True)
+    assert (refused.code, refused.ids[0], sites.changes) == (10, "DR-STATE-002", changes)
+    assert dr_ctl("fence", "oxford", "--dry-run").code == 0
+    path.write_text(told, encoding="utf-8")
+    assert dr_ctl("reinstate", "london", "--yes").code == 0
+    assert dr_ctl("status", "--json").document["debts"] == []
+
+
+PARIS = at_both("orders.in", depth=4)[1]
+REFUSED = Silent(PAIR, "london", Unreachable("refused", refused=True), ports_refuse=True)
+AWAY = Silent(PAIR, "london", Unreachable("no route", refused=False))
+
+
+def test_a_site_that_was_down_and_is_not_seen_any_more_may_have_lived_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = Shell(tmp_path, capsys).settings()
+    began = row.moment(PARIS.now_ms * 1000)
+    write([replace(each, ts=began + (each.ts - at(0))) for each in STEADY], tmp_path / "history")
+    clock = FixedClock(began)
+    price = FailoverPrice(load(path), "london", clock)
+    told = []
+    for second, view in ((12, REFUSED), (14, REFUSED), (16, AWAY), (18, REFUSED)):
+        clock.moment = began + timedelta(seconds=second)
+        price.saw(seen(view, PARIS))
+        told.append(price.bounds()["lost"]["at_most"])  # type: ignore[call-overload, index]
+
+    assert told == [7 + came(2), 7 + came(2), 7 + came(6), 7 + came(8)]

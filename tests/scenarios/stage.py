@@ -214,9 +214,6 @@ class Stage:
         told = {"name": queue, "address": queue, "routing-type": "ANYCAST", "durable": True}
         self._broker(place).create_queue(told, here_only=True)
 
-    def remove_queue(self, queue: str, place: str) -> None:
-        self._broker(place).destroy_queue(queue, here_only=True)
-
     def pause(self, queue: str, place: str) -> None:
         self._broker(place).queues[queue].paused = True
 
@@ -411,7 +408,10 @@ _SAID: Final[Sequence[tuple[str, Callable[..., object]]]] = (
     (rf"put (?P<count>\d+) (?P<queue>\S+) at {_AT}", Stage.put),
     (rf"take (?P<count>\d+) (?P<queue>\S+) at {_AT}", Stage.take),
     (rf"queue (?P<queue>.+) at {_AT} alone", Stage.make_queue),
-    (rf"remove (?P<queue>.+) at {_AT} alone", Stage.remove_queue),
+    (
+        rf"remove (?P<queue>.+) at {_AT} alone",
+        lambda stage, queue, place: stage.host(place).broker.destroy_queue(queue, here_only=True),
+    ),
     (rf"pause (?P<queue>.+) at {_AT}", Stage.pause),
     (rf"open (?P<door>\S+) at {_AT}", lambda stage, door, place: stage.door(door, place, True)),
     (rf"close (?P<door>\S+) at {_AT}", lambda stage, door, place: stage.door(door, place, False)),
