@@ -89,9 +89,7 @@ def on_disk(folder: Path, site: str = "london") -> list[str]:
     return [row["name"] for row in sorted(rows, key=lambda row: row["ts"]) if row["kind"] == "site"]
 
 
-def test_how_old_the_oldest_is_stands_where_the_broker_tells(
-    tmp_path: Path, monitor: Monitor, watched: Watched
-) -> None:
+def test_how_old_the_oldest_is_stands_where_brokers_tell(tmp_path: Path, monitor: Monitor, watched: Watched) -> None:
     [outflow] = [queue for queue in LONDON.queues if queue.internal]
     for oldest_ms in (None, 1500):
         watched.view = with_queue(LONDON, replace(outflow, depth=5, added=5, oldest_ms=oldest_ms))
@@ -216,9 +214,7 @@ def test_looks_at_everything_take_a_twentieth_of_the_time(
     assert (board.shown.good_for_s, board.ready) == (60.0, True)
 
 
-def test_what_the_files_left_out_is_in_them_once_a_site_is_silent(
-    tmp_path: Path, glanced: tuple[Monitor, Glanced]
-) -> None:
+def test_what_files_left_out_is_in_them_once_a_site_is_silent(tmp_path: Path, glanced: tuple[Monitor, Glanced]) -> None:
     monitor, topology = glanced
     for _ in range(15):
         monitor.sample()
@@ -255,9 +251,7 @@ def tail_rows(history: Path) -> list[dict[str, Any]]:
     return [row for tail in Sources(history).tails("london") for row in tail.rows().to_pylist()]
 
 
-def test_a_change_between_two_looks_is_on_disk_at_once_and_looked_at_whole(
-    tmp_path: Path, glanced: tuple[Monitor, Glanced]
-) -> None:
+def test_a_change_between_two_looks_is_on_disk_at_once(tmp_path: Path, glanced: tuple[Monitor, Glanced]) -> None:
     monitor, topology = glanced
     monitor.sample()
     topology.view = REFUSED
@@ -329,9 +323,7 @@ def test_a_death_that_a_full_disk_does_not_take_is_on_disk_once_it_can(
     assert on_disk(tmp_path) == ["serving", *["down"] * (monitor.looks - 1)]
 
 
-def test_what_a_disk_does_not_take_at_the_end_either_is_said_to_be_lost(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_a_disk_does_not_take_in_the_end_is_lost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shell = Shell(tmp_path, capsys)
     urls = ("http://127.0.0.1:1/console/jolokia", "http://127.0.0.1:2/console/jolokia")
     (tmp_path / "history").write_text("a file where the history should be")

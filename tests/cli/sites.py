@@ -31,7 +31,7 @@ NOT_NOW = failed("java.lang.IllegalStateException", "not now", 500)
 
 class Site:
     """One broker of a twin. `before_change` and `after_change` are called with the operation of each request that
-    changes something; `instead` has other answers to a verb."""
+    changes something; `instead` has other answers to a kind of request."""
 
     def __init__(self, twin: PlayedTwin, name: str) -> None:
         self.twin, self.name, self.host = twin, name, twin.host(name)
@@ -49,8 +49,8 @@ class Site:
 
     def answer(self, request: Request) -> Answer:
         """Answer one request, with what the test has to say about it."""
-        if request.verb in self.instead:
-            return self.instead[request.verb]
+        if request.kind in self.instead:
+            return self.instead[request.kind]
         if request.operation in LOCKING or not request.changes:
             return answer(self.host.management, request)
         self.before_change(request.operation)

@@ -206,7 +206,7 @@ def test_it_is_used_in_a_whole_run_and_neither_kept_nor_bundled(
     assert document["findings"] == []
 
 
-def test_it_is_not_told_where_a_broker_answers_with_an_error_or_not_at_all(
+def test_it_is_not_told_where_brokers_answer_with_errors_or_not_at_all(
     dr_ctl: Shell, sites: Sites, nobody: str
 ) -> None:
     sites.password(WORD)

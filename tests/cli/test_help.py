@@ -62,9 +62,7 @@ def test_what_help_says_of_an_added_command_is_what_it_says_itself(dr_ctl: Shell
     assert TEXTS[name] in shown
 
 
-def test_without_the_package_that_adds_them_its_commands_are_unknown(
-    dr_ctl: Shell, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_their_package_added_commands_are_unknown(dr_ctl: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: ())
 
     ended = dr_ctl("lab", "status", "--json")

@@ -92,7 +92,7 @@ SITUATIONS: dict[str, Callable[[Sites], object]] = {
 
 @pytest.mark.parametrize("to", ["london", "paris"])
 @pytest.mark.parametrize("situation", SITUATIONS)
-def test_a_dry_run_with_what_it_needs_answers_what_the_verdict_says(
+def test_a_dry_run_with_what_it_needs_answers_as_the_verdict(
     dr_ctl: Shell, sites: Sites, situation: str, to: str
 ) -> None:
     SITUATIONS[situation](sites)
@@ -121,7 +121,7 @@ def test_every_check_has_a_name_a_verdict_its_evidence_and_its_age(dr_ctl: Shell
     assert dr_ctl("--verbose", "validate", "--json").document["data"].keys() == ended.document["data"].keys()
 
 
-def test_what_was_not_read_is_said_and_never_ready_and_what_fails_names_its_finding(
+def test_what_was_not_read_is_never_ready_and_what_fails_names_its_finding(
     dr_ctl: Shell, sites: Sites, nobody: str
 ) -> None:
     dr_ctl.settings(*sites.urls.values())
@@ -277,9 +277,7 @@ def test_a_failover_is_ready_where_a_monitor_looks_and_its_price_is_allowed(dr_c
 
 
 @pytest.mark.parametrize(("minutes", "is_told"), [(10, False), (18, True), (92 * 24 * 60, True)])
-def test_an_estimate_that_a_run_would_not_take_is_told_as_old(
-    dr_ctl: Shell, sites: Sites, minutes: float, is_told: bool
-) -> None:
+def test_an_estimate_that_no_run_would_take_is_old(dr_ctl: Shell, sites: Sites, minutes: float, is_told: bool) -> None:
     looked(dr_ctl.folder)
     keep(dr_ctl, minutes_ago=minutes)
 

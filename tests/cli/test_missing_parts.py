@@ -88,7 +88,7 @@ def test_schemas_examples_and_past_runs_are_shown_without_them(dr_ctl: Shell, no
 
 @pytest.mark.wire
 @pytest.mark.deep
-def test_whatever_needs_no_history_works_without_them_and_the_rest_names_what_installs_them(
+def test_all_that_needs_no_history_works_without_them_and_the_rest_names_the_remedy(
     dr_ctl: Shell, sites: Sites
 ) -> None:
     looked(dr_ctl.folder)
@@ -159,9 +159,7 @@ def test_without_java_a_lab_names_what_installs_it_and_the_twin(
     assert "--on twin" in lab.document["findings"][0]["remedy"]
 
 
-def test_without_maven_what_it_fetches_is_named_with_what_installs_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_maven_what_it_fetches_is_named_and_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
 
     with pytest.raises(Exception, match="it fetches a broker, which is not in the cache") as fault:

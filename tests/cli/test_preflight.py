@@ -171,9 +171,7 @@ def test_what_a_stored_estimate_found_is_told_with_it(dr_ctl: Shell, sites: Site
 @pytest.mark.wire
 @pytest.mark.spark
 @pytest.mark.deep
-def test_a_swapover_whose_spark_hangs_ends_it_before_it_quiesces(
-    dr_ctl: Shell, sites: Sites, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_swapover_ends_a_spark_that_hangs_first(dr_ctl: Shell, sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(dr_ctl.folder / "scratch"))
     (dr_ctl.folder / "scratch").mkdir()
     write(history("london"), dr_ctl.folder / "history")
@@ -297,7 +295,7 @@ SEEN: dict[str, Any] = {"loss": {"p99": 9}, "age_s": {"p99": 1.5}}
          "objectives: not known"),
     ],
 )  # fmt: skip
-def test_what_is_said_of_the_objectives(
+def test_the_words_on_objectives(
     verdict: str | None, total: dict[str, Any], limits: Objectives | None, text: str
 ) -> None:
     told = {"verdict": verdict, "total": total, "classes": [{"queues": ["audit.#"], **total}]}

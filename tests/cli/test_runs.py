@@ -234,9 +234,7 @@ def test_a_damaged_line_is_not_passed_over(dr_ctl: Shell, folder: Path) -> None:
     assert "line 4 is not a journal line" in ended.out
 
 
-def test_the_page_of_a_failover_with_a_loss_is_amber_and_its_outage_is_no_longer_than_was_seen(
-    dr_ctl: Shell, sites: Sites
-) -> None:
+def test_the_page_of_a_failover_with_a_loss_is_amber_and_its_outage_as_was_seen(dr_ctl: Shell, sites: Sites) -> None:
     sites.lose()
 
     ended = failover(dr_ctl, "--yes", *ACCEPTED)
@@ -307,9 +305,7 @@ def test_who_serves_after_a_fence_is_what_its_result_says(
 
 
 @pytest.mark.parametrize(("lost", "at_least"), [("down", 12.0), ("unknown", None)])
-def test_a_failover_was_out_since_the_site_was_seen_to_serve_no_more(
-    dr_ctl: Shell, lost: str, at_least: float | None
-) -> None:
+def test_a_failover_was_out_since_the_site_was_seen_down(dr_ctl: Shell, lost: str, at_least: float | None) -> None:
     """One that gave no answer was not seen to."""
     dr_ctl.settings()
     failed_over(dr_ctl.run())

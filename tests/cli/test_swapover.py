@@ -80,7 +80,7 @@ def test_what_clients_hold_is_not_told_by_a_sum(
     assert sites.settable == before
 
 
-def test_a_dry_run_shows_the_very_plan_and_looking_leaves_no_trace(
+def test_looking_leaves_no_trace_and_a_dry_run_shows(
     dr_ctl: Shell, sites: Sites, person: Callable[[str], Terminal]
 ) -> None:
     person("").at_question = pytest.fail
@@ -225,7 +225,7 @@ DOUBLES = ("--accept-duplicates", "1000000")
 PRESUMED = ("--presume-down", "london", "--reason", "so")
 
 
-def test_a_site_whose_link_has_never_mirrored_anything_can_serve(
+def test_a_site_whose_link_never_mirrored_can_serve(
     dr_ctl: Shell, sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sites.lose()
@@ -363,7 +363,7 @@ def test_a_moment_before_a_look_that_saw_the_site_serve_is_refused_with_both(
     assert f"was seen to serve at {stamp(since)}, after {stamp(word)}" in ended.document["summary"]
 
 
-def test_a_clock_behind_the_brokers_shrinks_no_bound_and_is_said(
+def test_a_clock_behind_the_brokers_shrinks_no_bound(
     dr_ctl: Shell, since: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(SystemClock, "now", lambda self: system().now() - timedelta(seconds=50))
@@ -418,7 +418,7 @@ def owing(site: str, *, epoch: int, serving: bool = True, about: str | None = No
     ],
     ids=["closed", "open", "an older epoch", "nobody serves", "lost in turn"],
 )
-def test_only_what_a_person_need_not_decide_is_reinstatable(
+def test_what_nobody_need_decide_is_reinstatable(
     london: BrokerView, paris: BrokerView, sites_to_pay: tuple[str, ...]
 ) -> None:
     assert reinstatable(seen(london, paris)) == sites_to_pay
@@ -449,9 +449,7 @@ REFUSED = Silent(PAIR, "london", Unreachable("refused", refused=True), ports_ref
 AWAY = Silent(PAIR, "london", Unreachable("no route", refused=False))
 
 
-def test_a_site_that_was_down_and_is_not_seen_any_more_may_have_lived_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_site_that_was_down_and_is_unseen_may_have_lived(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = Shell(tmp_path, capsys).settings()
     began = row.moment(PARIS.now_ms * 1000)
     write([replace(each, ts=began + (each.ts - at(0))) for each in STEADY], tmp_path / "history")

@@ -141,9 +141,7 @@ class TestEdited:
             self.dr_ctl("validate")  # looks at brokers that are not there, and learns where they are now
         assert self.runs() == 1
 
-    def test_a_run_of_a_pair_that_was_renamed_is_gone_on_with_under_its_old_name_alone(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_run_of_a_pair_that_was_renamed_goes_on_under_its_old_name(self, monkeypatch: pytest.MonkeyPatch) -> None:
         dr_ctl, orders = self.dr_ctl, self.both.orders
         assert dr_ctl("swapover", "--to", "london", "--yes").code == 0
         monkeypatch.setenv("DR_CTL_STATE_DIR", str(dr_ctl.state))
@@ -163,7 +161,7 @@ class TestEdited:
         assert dr_ctl("abort", "--yes").code == 0
         assert orders.london.open
 
-    def test_where_every_address_has_changed_the_runs_of_that_name_are_told_and_the_remedies_lead_to_either(
+    def test_where_every_address_has_changed_the_runs_of_that_name_are_told_with_the_ways_to_either(
         self,
     ) -> None:
         ended = self.edited(london=LONDON, paris=PARIS)

@@ -158,9 +158,7 @@ def test_all_is_done_at_the_same_time_and_in_order_and_the_first_error_is_raised
 
 
 @pytest.mark.parametrize(("error", "is_told"), [(ValueError("a defect"), True), (OSError("away"), False)])
-def test_a_defect_that_nobody_asks_for_is_told(
-    error: Exception, is_told: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_defect_nobody_asks_for_is_told(error: Exception, is_told: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[BaseException | None] = []
     monkeypatch.setattr(threading, "excepthook", lambda args: told.append(args.exc_value))
 

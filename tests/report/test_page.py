@@ -465,9 +465,7 @@ def measured(page: Page) -> list[tuple[str, str, str, str]]:
         ("failover", 11, "loss_refused", None, "Not failed over from london to paris: refused: more may be lost"),
     ],
 )
-def test_the_headline_says_what_happened(
-    tmp_path: Path, operation: str, code: int, outcome: str, undone: bool | None, says: str
-) -> None:
+def test_the_headline(tmp_path: Path, operation: str, code: int, outcome: str, undone: bool | None, says: str) -> None:
     more = {} if undone is None else {"undone": undone}
     run = Scribe(tmp_path).begin(plan(ask=Ask(operation, "paris"))).end(code, outcome, "so it ended", **more)
     assert page_of(run).verdict.words.startswith(says)
@@ -510,9 +508,7 @@ def test_a_failover_by_what_looks_tell(
          ("at most 0", "not known", "cannot tell; a person accepted unknown", "open")),
     ],
 )  # fmt: skip
-def test_a_loss_against_what_is_allowed(
-    tmp_path: Path, lost: dict[str, Any], accepted: Any, said: tuple[str, ...]
-) -> None:
+def test_a_loss_against_its_limit(tmp_path: Path, lost: dict[str, Any], accepted: Any, said: tuple[str, ...]) -> None:
     run = Scribe(tmp_path).begin(plan(ask=Ask("failover", "paris", accept_loss=accepted)))
     page = page_of(run.end(0, "ok", "paris serves", bounds={"lost": lost, "duplicates": {"at_most": 3}}))
     assert measured(page)[-2:] == [said, ("none is set", "at most 3", "no objective", "info")]
@@ -699,9 +695,7 @@ def test_a_year_in_which_all_went_well(shelf: Shelf) -> None:
         (lambda shelf: shelf.rehearsal(9, "stranded", 23), Tone.OWED, "1 run or rehearsal did not end well"),
     ],
 )
-def test_the_worst_that_is_known_decides(
-    shelf: Shelf, happens: Callable[[Shelf], None], tone: Tone, words: str
-) -> None:
+def test_the_worst_known_decides(shelf: Shelf, happens: Callable[[Shelf], None], tone: Tone, words: str) -> None:
     shelf.move(30)
     happens(shelf)
     page = shelf.page()
@@ -761,9 +755,7 @@ def test_a_record_that_was_altered_is_told_before_all_else(shelf: Shelf) -> None
 
 
 @pytest.mark.parametrize(("ended", "says"), [(True, "The record of 1 run was altered"), (False, "What came of 1 run")])
-def test_a_run_of_whose_journal_no_line_can_be_read_is_not_one_that_never_began(
-    shelf: Shelf, ended: bool, says: str
-) -> None:
+def test_a_run_whose_journal_cannot_be_read_is_not_one_that_never_began(shelf: Shelf, ended: bool, says: str) -> None:
     shelf.move(20)
     files = shelf.move(9)
     files.journal.write_bytes(files.journal.read_bytes()[:40])
@@ -788,9 +780,7 @@ def test_evidence_that_cannot_be_read_hides_no_other(shelf: Shelf) -> None:
     )
 
 
-def test_the_page_is_well_formed_loads_nothing_and_leads_to_the_reports(
-    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_index_is_well_formed_and_leads_to_the_reports(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(scribe.ADA, "about", {**ABOUT, "name": NASTY})
     run = shelf.scribe(9, NASTY.replace("/", "_"))
     run.end(0, "ok", NASTY)

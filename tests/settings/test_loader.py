@@ -137,7 +137,7 @@ def test_a_history_may_lie_in_a_store_with_its_last_hours_here_too(tmp_path: Pat
     assert history.folder is None
 
 
-def test_a_store_that_this_pyarrow_cannot_read_is_refused_with_its_place(
+def test_a_store_that_pyarrow_cannot_read_is_told_with_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(fs, "GcsFileSystem")
@@ -417,9 +417,7 @@ def folders(monkeypatch: pytest.MonkeyPatch) -> str:
     )
 
 
-def test_a_topology_that_is_registered_has_settings_of_its_own_and_what_is_wrong_with_them_is_told(
-    tmp_path: Path, folders: str
-) -> None:
+def test_a_topology_that_is_registered_has_settings_of_its_own_and_their_mistakes(tmp_path: Path, folders: str) -> None:
     file = tmp_path / "dr-ctl.yaml"
     file.write_text(folders)
     assert load(file).broker("there", "a", FolderBroker).folder == "./there"
@@ -526,9 +524,7 @@ def settings(folder: Path, store: dict[str, Any], **broker: str) -> Settings:
         ({"lock": "lock"}, {"broker": "orders-london"}, "names of their own"),
     ],
 )
-def test_what_contradicts_itself_is_told(
-    tmp_path: Path, store: dict[str, Any], broker: dict[str, str], why: str
-) -> None:
+def test_a_contradiction_is_told(tmp_path: Path, store: dict[str, Any], broker: dict[str, str], why: str) -> None:
     with pytest.raises(SettingsError, match=why):
         settings(tmp_path, store, **broker)
 
@@ -548,9 +544,7 @@ PROMOTES = "  - verify: {to: target}\n  - hook: promote"
         ("  - verify: {to: target}\n  - hook: other", "activate without hook promote"),
     ],
 )
-def test_a_replica_is_promoted_after_it_has_all_and_before_a_broker_starts_on_it(
-    tmp_path: Path, lines: str, why: str
-) -> None:
+def test_a_replica_is_promoted_once_it_has_all_and_before_a_broker_starts(tmp_path: Path, lines: str, why: str) -> None:
     store = settings(tmp_path, BY_DATABASE)
     book = (ROOT / "runbooks" / "swapover.yaml").read_text("utf-8")
     verify = next(line for line in book.splitlines() if "verify:" in line)
@@ -579,7 +573,7 @@ def with_stores(folder: Path, *stores: str) -> Path:
     return file
 
 
-def test_each_site_has_an_id_store_of_its_own_or_a_table_and_one_for_both_would_always_agree_with_itself(
+def test_each_site_has_an_id_store_or_a_table_of_its_own_one_would_agree_with_itself(
     tmp_path: Path,
 ) -> None:
     assert load(with_stores(tmp_path, "{sqlite: london.db}", "{sqlite: paris.db}"))

@@ -87,7 +87,7 @@ NAME = TEXT.filter(bool)
 
 
 @given(st.lists(st.tuples(st.dictionaries(NAME, TEXT, max_size=3), TEXT), min_size=1, max_size=4), st.data())
-def test_frames_come_back_whole_however_the_bytes_are_cut(
+def test_frames_come_back_whole_however_bytes_are_cut(
     told: list[tuple[dict[str, str], str]], data: st.DataObject
 ) -> None:
     stream = b"\n".join(encode("MESSAGE", headers, body) for headers, body in told)
