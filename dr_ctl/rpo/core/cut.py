@@ -8,7 +8,7 @@ looks among which the clock was put back.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final, Self
 
 import numpy as np
@@ -64,81 +64,6 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Outflows:
-    """The looks at all outflows, by outflow (`flow`, a place in `keys`: pair and name) and time.
-
-    `goes_on`: the series goes on from the look before; `fresh`: earlier looks do not count. Things in it were sent
-    after `oldest_us`; `is_floor` where no cut was known so far, or since the clock was put back: things may be older.
-    """
-
-    keys: tuple[tuple[str, str], ...]
-    flow: Ints
-    us: Ints
-    role: Ints
-    link: Flags
-    is_mixed: Flags
-    goes_on: Flags
-    fresh: Flags
-    series: Ints
-    sends: Side
-    acks: Side
-    oldest_us: Ints
-    is_floor: Flags
-    times: Ints  # moments at which something was looked at
-    _places: Ints
-
-    @classmethod
-    def of(cls, rows: Columns) -> Self:
-        """Take the rows of outflows and sites; others do not matter."""
-        told = _Told.of(rows)
-        us = told.us
-        fresh, begins, was_put_back = _series(told)
-        series: Ints = np.cumsum(begins)
-        moments = np.searchsorted(told.times, us), len(told.times)
-        sent = acked = _side(told.sends, us, series, begins, *moments)
-        if not all(np.array_equal(*both) for both in zip(told.sends, told.acks, strict=True)):
-            acked = _side(told.acks, us, series, begins, *moments)
-        known = last_true(sent.cut_us != NA, fresh)
-        places = np.arange(len(us))
-        first = np.maximum.accumulate(np.where(fresh, places, 0)) if len(us) else places
-        return cls(
-            keys=told.keys,
-            flow=told.flow,
-            us=us,
-            role=told.role,
-            link=told.link,
-            is_mixed=told.is_mixed,
-            goes_on=~begins,
-            fresh=fresh,
-            series=series,
-            sends=sent,
-            acks=acked,
-            oldest_us=np.where(known >= 0, sent.cut_us[np.maximum(known, 0)], us[first]) if len(us) else us,
-            is_floor=(known < 0) | (known < last_true(was_put_back, fresh)),
-            times=told.times,
-            _places=told.places,
-        )
-
-    def at(self, flow: Ints, moment: Ints) -> Ints:
-        """The places of the looks at these outflows at these moments (places in `times`); -1 where there is none."""
-        key = np.where((flow >= 0) & (moment >= 0), flow * len(self.times) + moment, -1)
-        return place_of(self._places, key)
-
-    def after(self, flow: Ints, us: Ints) -> Ints:
-        """The place behind the last look at these outflows not after these moments."""
-        if not len(self.us):
-            return np.zeros(len(us), np.int64)
-        first = int(self.us.min())
-        span = int(max(self.us.max(), us.max(initial=first))) - first + 1
-        return np.searchsorted(self.flow * span + self.us - first, flow * span + us - first, "right")
-
-    @property
-    def ends(self) -> Ints:
-        """The place of the last look at each outflow."""
-        return np.searchsorted(self.flow, np.arange(len(self.keys)), "right") - 1
-
-
-@dataclass(frozen=True, slots=True)
 class _Told:
     """Rows by look at each outflow, both directions side by side."""
 
@@ -150,9 +75,9 @@ class _Told:
     is_mixed: Flags
     start: Ints
     is_twice: Flags  # two rows of one look differ
-    sends: list[Ints]  # depth, added, shipped
-    acks: list[Ints]
-    times: Ints
+    sent: list[Ints]  # depth, added, shipped
+    acked: list[Ints]
+    times: Ints  # moments at which something was looked at
     places: Ints
 
     @classmethod
@@ -182,11 +107,71 @@ class _Told:
             is_mixed=is_mixed[kept],
             start=start[kept],
             is_twice=(most > least)[kept],
-            sends=[each[kept] for each in sends],
-            acks=[each[kept] for each in acks],
+            sent=[each[kept] for each in sends],
+            acked=[each[kept] for each in acks],
             times=times,
             places=places[kept],
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Outflows(_Told):
+    """The looks at all outflows, by outflow (`flow`, a place in `keys`: pair and name) and time.
+
+    `goes_on`: the series goes on from the look before; `fresh`: earlier looks do not count. Things in it were sent
+    after `oldest_us`; `is_floor` where no cut was known so far, or since the clock was put back: things may be older.
+    """
+
+    goes_on: Flags
+    fresh: Flags
+    series: Ints
+    sends: Side
+    acks: Side
+    oldest_us: Ints
+    is_floor: Flags
+
+    @classmethod
+    def of(cls, rows: Columns) -> Self:
+        """Take the rows of outflows and sites; others do not matter."""
+        told = _Told.of(rows)
+        us = told.us
+        fresh, begins, was_put_back = _series(told)
+        series: Ints = np.cumsum(begins)
+        moments = np.searchsorted(told.times, us), len(told.times)
+        sends = acks = _side(told.sent, us, series, begins, *moments)
+        if not all(np.array_equal(*both) for both in zip(told.sent, told.acked, strict=True)):
+            acks = _side(told.acked, us, series, begins, *moments)
+        known = last_true(sends.cut_us != NA, fresh)
+        places = np.arange(len(us))
+        first = np.maximum.accumulate(np.where(fresh, places, 0)) if len(us) else places
+        return cls(
+            **{each.name: getattr(told, each.name) for each in fields(told)},
+            goes_on=~begins,
+            fresh=fresh,
+            series=series,
+            sends=sends,
+            acks=acks,
+            oldest_us=np.where(known >= 0, sends.cut_us[np.maximum(known, 0)], us[first]) if len(us) else us,
+            is_floor=(known < 0) | (known < last_true(was_put_back, fresh)),
+        )
+
+    def at(self, flow: Ints, moment: Ints) -> Ints:
+        """The places of the looks at these outflows at these moments (places in `times`); -1 where there is none."""
+        key = np.where((flow >= 0) & (moment >= 0), flow * len(self.times) + moment, -1)
+        return place_of(self.places, key)
+
+    def after(self, flow: Ints, us: Ints) -> Ints:
+        """The place behind the last look at these outflows not after these moments."""
+        if not len(self.us):
+            return np.zeros(len(us), np.int64)
+        first = int(self.us.min())
+        span = int(max(self.us.max(), us.max(initial=first))) - first + 1
+        return np.searchsorted(self.flow * span + self.us - first, flow * span + us - first, "right")
+
+    @property
+    def ends(self) -> Ints:
+        """The place of the last look at each outflow."""
+        return np.searchsorted(self.flow, np.arange(len(self.keys)), "right") - 1
 
 
 def _read(told: Columns, kinds: tuple[int, ...], at: Ints, count: int) -> list[Ints]:
@@ -240,7 +225,7 @@ def _series(told: _Told) -> tuple[Flags, Flags, Flags]:
     count = len(flow)
     fresh, fell, comes = np.ones(count, bool), np.zeros(count, bool), np.zeros(count, bool)
     fresh[1:] = (flow[1:] != flow[:-1]) | (us[1:] - us[:-1] > AWAY_US)
-    for counter in (*told.sends[1:], *told.acks[1:]):
+    for counter in (*told.sent[1:], *told.acked[1:]):
         fell[1:] |= (counter[1:] < counter[:-1]) & (counter[1:] != NA)
         comes[1:] |= (counter[1:] == NA) != (counter[:-1] == NA)
     is_new = fresh.copy()

@@ -146,30 +146,13 @@ def needs(table: pa.Table, hour_us: int, orders: Orders, from_us: int) -> Ints |
     flows = Outflows.of(rows)
     if from_us > orders.begin_us and not is_cut(flows, hour_us, from_us):
         return None
-    return needed(whole(rows), flows, hour_us - AWAY_US)
-
-
-def whole(rows: Columns) -> tuple[Ints, Ints]:
-    """When queues were looked at: a number for each pair, and the moment."""
-    at = np.flatnonzero(rows.kind == QUEUE)
-    if not len(at):
-        return at, at
-    times, moment = np.unique(rows.us[at], return_inverse=True)
-    both = np.unique(rows.pair[at] * len(times) + moment)
-    return both // len(times), times[both % len(times)]
-
-
-def needed(moments: tuple[Ints, Ints], flows: Outflows, near_us: int) -> Ints:
-    """Of the past the looks that cut history for a look from then on, those after these, and one now and then."""
-    recent = flows.us >= near_us
+    near_us = hour_us - AWAY_US
+    recent, asked = flows.us >= near_us, (rows.kind == QUEUE) & (rows.us < near_us)
     cuts = [side.cut_us[recent & (side.cut_us != NA) & (side.cut_us < near_us)] for side in (flows.sends, flows.acks)]
     cut_us = np.unique(np.concatenate(cuts))
     found = [cut_us[:0]]
-    for pair in np.unique(moments[0]).tolist():
-        times = moments[1][moments[0] == pair]
-        times = times[times < near_us]
-        if not len(times):
-            continue
+    for pair in np.unique(rows.pair[asked]).tolist():  # the looks that cut, those after these, and one now and then
+        times = np.unique(rows.us[asked & (rows.pair == pair)])
         at = np.searchsorted(times, cut_us, "right") - 1
         seldom = np.flatnonzero(np.diff(times // SELDOM_US, prepend=-1))
         found.append(times[np.clip(np.concatenate([at, at + 1, seldom, [len(times) - 1]]), 0, len(times) - 1)])

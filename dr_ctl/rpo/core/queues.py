@@ -12,7 +12,7 @@ what the queue held is the bound of loss. Likely figures are of the looks themse
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Self
 
 import numpy as np
@@ -302,9 +302,8 @@ def _last(q: _Looks, flows: Outflows, cut: _Cut, acked: _Cut) -> OfQueues:
     np.maximum.at(newest, flow, q.place)
     row = np.flatnonzero(q.place == newest[flow])
     found = _between(q, flows, cut, acked, row, row)
-    told = {each.name: getattr(found, each.name) for each in fields(OfQueues)}
     known = np.ones(len(row), bool)
-    return OfQueues(**{**told, "place": flow[row], "loss_known": known, "wide": known.astype(np.int64)})
+    return replace(found, place=flow[row], loss_known=known, wide=known.astype(np.int64))
 
 
 def _between(q: _Looks, flows: Outflows, cut: _Cut, acked: _Cut, b: Ints, e: Ints) -> OfQueues:

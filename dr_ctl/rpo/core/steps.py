@@ -3,7 +3,7 @@ at the last looks, of each and in total."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Final, Self
 
 import numpy as np
@@ -76,9 +76,7 @@ class Steps:
     def clipped(self, from_us: int, to_us: int) -> Self:
         """Cut it to that time."""
         some = self.take(np.flatnonzero((self.end > from_us) & (self.begin < to_us)))
-        told = {each.name: getattr(some, each.name) for each in fields(self)}
-        begin, end = np.maximum(some.begin, from_us), np.minimum(some.end, to_us)
-        return type(self)(**{**told, "begin": begin, "end": end})
+        return replace(some, begin=np.maximum(some.begin, from_us), end=np.minimum(some.end, to_us))
 
 
 class Course:
@@ -179,10 +177,7 @@ class Course:
         )
         since = flows.us - np.where(flows.sends.likely_us == NA, flows.oldest_us, flows.sends.likely_us)
         age_ms = np.minimum(np.where(loss > 0, -(-since // 1000), loss), self._aged(found.age_ms))
-        told = {each.name: getattr(found, each.name) for each in fields(found)}
-        return Figures(
-            **{**told, "loss": loss, "duplicates": duplicates, "age_ms": np.where(alone, age_ms, found.age_ms)}
-        )
+        return replace(found, loss=loss, duplicates=duplicates, age_ms=np.where(alone, age_ms, found.age_ms))
 
     def _shared(self, figure: Ints, most: Ints) -> Ints:
         """A figure where it was not told: the part of the most that it was where told last with something there."""
