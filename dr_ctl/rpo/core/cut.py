@@ -23,6 +23,7 @@ from dr_ctl.rpo.core.columns import (
     Columns,
     Flags,
     Ints,
+    begins_of,
     last_true,
     place_of,
 )
@@ -186,10 +187,8 @@ def _read(told: Columns, kinds: tuple[int, ...], at: Ints, count: int) -> list[I
 
 def _missed(flow: Ints, us: Ints, known: Flags) -> Flags:
     """Looks that did not get at a side which was read not long before or after: the side is not an empty one there."""
-    new = np.ones(len(flow), bool)
-    new[1:] = flow[1:] != flow[:-1]
-    ends = np.ones(len(flow), bool)
-    ends[:-1] = new[1:]
+    new = begins_of(flow)
+    ends = np.append(new[1:], True)[: len(flow)]
     before, after = last_true(known, new), len(flow) - 1 - last_true(known[::-1], ends[::-1])[::-1]
     since = np.where(before >= 0, us - us[np.maximum(before, 0)], AWAY_US + 1) if len(us) else us
     until = np.where(after < len(flow), us[np.minimum(after, len(flow) - 1)] - us, AWAY_US + 1) if len(us) else us

@@ -7,7 +7,7 @@ from typing import Final, Self
 
 import numpy as np
 
-from dr_ctl.rpo.core.columns import NA, SITE, Columns, Flags, Ints, last_true
+from dr_ctl.rpo.core.columns import NA, SITE, Columns, Flags, Ints, begins_of, last_true
 from dr_ctl.rpo.core.cut import AWAY_US, DOWN, NO_ROLE, STANDBY, Outflows, roles_of
 from dr_ctl.rpo.core.steps import Figures, Steps
 
@@ -28,8 +28,7 @@ class Silence:
         of_site = rows.take(np.flatnonzero(rows.kind == SITE))
         order = np.lexsort((of_site.us, of_site.pair))
         pair, us, role = of_site.pair[order], of_site.us[order], roles_of(rows.words)[of_site.name[order]]
-        new = np.ones(len(pair), bool)
-        new[1:] = pair[1:] != pair[:-1]
+        new = begins_of(pair)
         known = last_true(role != NO_ROLE, new)
         role = np.where(known >= 0, role[np.maximum(known, 0)], NO_ROLE) if len(role) else role
         looked: dict[int, Ints] = {}

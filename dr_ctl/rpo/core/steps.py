@@ -8,7 +8,7 @@ from typing import Final, Self
 
 import numpy as np
 
-from dr_ctl.rpo.core.columns import NA, Flags, Floats, Ints, last_true
+from dr_ctl.rpo.core.columns import NA, Flags, Floats, Ints, begins_of, last_true
 from dr_ctl.rpo.core.cut import AWAY_US, DOWN, STANDBY, Outflows
 from dr_ctl.rpo.core.queues import Queues
 from dr_ctl.rpo.core.rates import Drained, drain_ms
@@ -95,9 +95,8 @@ class Course:
         self.rates = self.drained[0].by_flow(count), self.drained[1].by_flow(count)
         self.gap_us, self.spacing_us = self._usual()
         # Looks at an outflow alone, between or soon after looks at its queues.
-        begins = np.ones(len(flows.us), bool)
-        begins[self.last] = False
-        newest = last_true(self.read, begins)
+        self._begins = begins_of(flows.flow)
+        newest = last_true(self.read, self._begins)
         self.full = np.maximum(newest, 0)
         self.alone = ~self.read & (newest >= 0) & (flows.us - flows.us[self.full] <= AWAY_US)
         self.put = np.zeros(len(flows.us))
@@ -181,9 +180,7 @@ class Course:
 
     def _shared(self, figure: Ints, most: Ints) -> Ints:
         """A figure where it was not told: the part of the most that it was where told last with something there."""
-        begins = np.ones(len(most), bool)
-        begins[self.last] = False
-        last = last_true(~self.alone & (figure != NA) & (most > 0), begins)
+        last = last_true(~self.alone & (figure != NA) & (most > 0), self._begins)
         at = np.maximum(last, 0)
         share = np.where(last >= 0, figure[at] / np.maximum(1, most[at]), 1.0)
         found: Ints = np.where(most == NA, NA, np.rint(np.maximum(most, 0) * share)).astype(np.int64)
@@ -191,9 +188,7 @@ class Course:
 
     def _aged(self, age_ms: Ints) -> Ints:
         """An age where it was not told: no older than what was oldest where it was told last has become."""
-        begins = np.ones(len(age_ms), bool)
-        begins[self.last] = False
-        last = last_true(~self.alone & (age_ms != NA), begins)
+        last = last_true(~self.alone & (age_ms != NA), self._begins)
         at = np.maximum(last, 0)
         found: Ints = np.where(last >= 0, age_ms[at] - (-(self.flows.us - self.flows.us[at]) // 1000), -NA)
         return found

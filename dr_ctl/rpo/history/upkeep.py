@@ -165,12 +165,13 @@ class Upkeep:
 
     def _join_hour(self, store: Store, folder: str, hour: str, names: list[str]) -> bool:
         files = [Source(store, name) for name in names]
-        joined = {name for file in files for name in _parts(file)}
+        footers = [_footer(file) for file in files]
+        joined = {name for names, _ in footers for name in names}
         if left := [file for file in files if file.base in joined]:
             for file in left:
                 store.remove(file.name)
             return True
-        fit = [file for file in files if _is_ours(file)]
+        fit = [file for file, (_, is_ours) in zip(files, footers, strict=True) if is_ours]
         if len(fit) < 2:  # noqa: PLR2004 - one alone needs no other
             return False
         name = f"{folder}/{name_of(min(filter(None, (begun(file.base) for file in fit))))}"
@@ -230,27 +231,15 @@ def _days(there: Iterable[str]) -> dict[str, _Hours]:
     return days
 
 
-def _parts(file: Source) -> list[str]:
-    """The files that one was made of."""
-    try:
-        with file.opened() as told:
-            metadata = told.metadata.metadata or {}
-    except (pa.ArrowException, OSError):
-        return []
-    parts: list[str] = json.loads(metadata.get(_PARTS, b"[]"))
-    return parts
-
-
-def _is_ours(file: Source) -> bool:
-    """Say whether it can be read and has the history's own columns; any other stays as it is."""
+def _footer(file: Source) -> tuple[list[str], bool]:
+    """The files that one was made of, and whether it has the history's own columns: any other stays as it is."""
     try:
         with file.opened() as opened:
-            told = opened.schema_arrow.remove_metadata()
+            told, metadata = opened.schema_arrow.remove_metadata(), opened.metadata.metadata or {}
     except (pa.ArrowException, OSError):
-        return False
-    return bool(
-        told.equals(pa.schema([field for field in SCHEMA if field.name in told.names or field.name not in ADDED]))
-    )
+        return [], False
+    own = pa.schema([field for field in SCHEMA if field.name in told.names or field.name not in ADDED])
+    return json.loads(metadata.get(_PARTS, b"[]")), told.equals(own)
 
 
 def _write_joined(files: list[Source], sink: BinaryIO) -> None:
