@@ -34,10 +34,7 @@ NEWEST_LOOK_OLD: Final = FindingKind(
     "Nothing; the bounds grow with this time.",
 )
 SERVING_SITE_UNKNOWN: Final = FindingKind(
-    "DR-RPO-004",
-    Severity.WARNING,
-    "The history does not say which site serves.",
-    "Name the site with `--site`.",
+    "DR-RPO-004", Severity.WARNING, "The history does not say which site serves.", "Name the site with `--site`."
 )
 OUTFLOW_NOT_READ: Final = FindingKind(
     "DR-RPO-005",

@@ -89,18 +89,6 @@ def test_without_java_the_remedy_says_so(tmp_path: Path, monkeypatch: pytest.Mon
     assert "JAVA_HOME" in fault.value.remedy
 
 
-def test_a_request_is_the_same_after_a_journey_through_json() -> None:
-    request = Request(
-        history=Path("h"),
-        since=at(0),
-        objectives=Objectives(LossLimit(0, 30.0), (LossClass(("a.#", "b"), LossLimit(5)),)),
-        exclude=("x",),
-        conf={"spark.sql.shuffle.partitions": "2"},
-    )
-
-    assert Request.from_json(request.to_json()) == request
-
-
 @pytest.mark.parametrize("text", ["", "[]", '{"site": "x"}', '{"history": "h", "more": 1}'])
 def test_what_is_no_request_is_refused(text: str) -> None:
     with pytest.raises(UsageError):

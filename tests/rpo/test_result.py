@@ -20,7 +20,9 @@ from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.estimate.result import (
     Estimate,
     EstimateAnswer,
+    LossClass,
     LossLimit,
+    Objectives,
     SeenWindow,
     Verdict,
     verdict_of,
@@ -166,7 +168,9 @@ def test_what_the_worker_is_asked_stands_in_no_file_and_on_no_command_line(
 ) -> None:
     script = "import json, sys; print(json.dumps({'heard': sys.stdin.readline(), 'words': sys.argv}))"
     monkeypatch.setattr(request, "command", lambda: [sys.executable, "-c", script])
-    told = request.Request(history=str(tmp_path), conf={"spark.hadoop.fs.s3a.secret.key": "s"})
+    limits = Objectives(LossLimit(0, 30.0), (LossClass(("a.#", "b"), LossLimit(5)),))
+    conf = {"spark.hadoop.fs.s3a.secret.key": "s"}
+    told = request.Request(history=str(tmp_path), since=NOW, objectives=limits, exclude=("x",), conf=conf)
 
     estimating = request.Estimating(told)
     estimating._process.wait(20)

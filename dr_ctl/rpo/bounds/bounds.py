@@ -113,10 +113,7 @@ def bounds(
             )
             for each in classes
         ),
-        findings=(
-            *seen.findings,
-            *findings(sites, bounded, death, later=seen.later, is_summed=why is not None),
-        ),
+        findings=(*seen.findings, *findings(sites, bounded, death, later=seen.later, is_summed=why is not None)),
         age_s=_oldest(pair.age_us for pair in bounded),
         because=why,
         growing=_growing(bounded) if death.grows else (0.0, 0.0),

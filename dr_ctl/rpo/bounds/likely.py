@@ -39,10 +39,7 @@ def likely(pairs: Sequence[Pair], end_us: int) -> tuple[int | None, int | None]:
     if not known or len(known) < len(found):
         return None, None
     lost, duplicates = (_told(each.apart.lost() for each in pairs), _told(each.apart.duplicates() for each in pairs))
-    return (
-        round(sum(each.lost for each in known)) + lost,
-        round(sum(each.duplicates for each in known)) + duplicates,
-    )
+    return (round(sum(each.lost for each in known)) + lost, round(sum(each.duplicates for each in known)) + duplicates)
 
 
 def _told(apart: Iterable[tuple[int, int] | None]) -> int:

@@ -79,12 +79,7 @@ class Queues:
 
     @classmethod
     def of(
-        cls,
-        rows: Columns,
-        flows: Outflows,
-        mask_of: Callable[[str], int],
-        scopes: int,
-        within_us: tuple[int, int],
+        cls, rows: Columns, flows: Outflows, mask_of: Callable[[str], int], scopes: int, within_us: tuple[int, int]
     ) -> Self:
         """Bound every queue of the rows; `mask_of` says by bits in which scopes a queue counts (1: in the total).
         Shares are of looks within that time."""

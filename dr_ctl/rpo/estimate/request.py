@@ -81,11 +81,7 @@ class Estimating:
     def __init__(self, request: Request, *, stays: bool = False) -> None:
         self._out = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process that writes to it
         self._process = subprocess.Popen(
-            command(),
-            stdin=subprocess.PIPE,
-            stdout=self._out,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
+            command(), stdin=subprocess.PIPE, stdout=self._out, stderr=subprocess.DEVNULL, start_new_session=True
         )
         self._stays, self._asked = stays, 0
         self.ask(request)

@@ -103,12 +103,7 @@ class SeenWindow:
     covered_s: float
 
     def as_json(self) -> dict[str, Json]:
-        return {
-            "from": stamp(self.first),
-            "to": stamp(self.last),
-            "samples": self.samples,
-            "covered_s": self.covered_s,
-        }
+        return {"from": stamp(self.first), "to": stamp(self.last), "samples": self.samples, "covered_s": self.covered_s}
 
 
 @dataclass(frozen=True, slots=True)

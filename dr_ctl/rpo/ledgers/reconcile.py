@@ -199,10 +199,7 @@ class Reconciled:
         return not self.parts["lost"].count and not self.parts["doubled"].count
 
     def as_json(self) -> dict[str, Json]:
-        return {
-            **{kind: part.as_json() for kind, part in self.parts.items()},
-            "events": dict(self.events),
-        }
+        return {**{kind: part.as_json() for kind, part in self.parts.items()}, "events": dict(self.events)}
 
 
 @dataclass(slots=True)
