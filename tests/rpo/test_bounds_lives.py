@@ -8,7 +8,6 @@ Loads are periodic and never get faster, for that is what bounds assume; everyth
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from itertools import cycle
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -21,6 +20,7 @@ import pytest
 from dr_ctl.rpo.bounds.bounds import bounds
 from dr_ctl.rpo.bounds.result import Bounds
 from dr_ctl.rpo.history.files import SCHEMA, folder_of, name_of, write_whole
+from tests.rpo.fifo import EPOCH, at
 
 Ints = npt.NDArray[np.int64]
 Event = Literal["restart", "late", "move", "failover"]
@@ -31,17 +31,12 @@ AGO_S: Final = (10.0, 60.0, 540.0)
 """So long before the death it was over."""
 Link = Literal["mirror", "brokersync", "continuity", "bridges"]
 LINKS: Final[tuple[Link, ...]] = ("mirror", "brokersync", "continuity", "bridges")
-EPOCH: Final = datetime(2026, 3, 1, 12, tzinfo=UTC)
 STEP_S: Final = 0.05
 LASTS_S: Final = 240.0
 WHOLE_EVERY_S: Final = 5.0
 MINUTE_S: Final = 60.0
 SEEN_DOWN_S: Final = 0.25
 MANY: Final = 10**7
-
-
-def at(seconds: float) -> datetime:
-    return EPOCH + timedelta(seconds=seconds)
 
 
 @dataclass(frozen=True)

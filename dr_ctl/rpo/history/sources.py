@@ -77,7 +77,7 @@ class Source:
             rows = rows_of_tail(self.path)
             return (rows if where is None else rows.filter(where)).select([*columns])
         with self.store.opened(self.name) as file:
-            return pq.read_table(file, columns=[*columns], filters=where, schema=SCHEMA)
+            return pq.read_table(file, columns=[*columns], filters=where, schema=SCHEMA, use_threads=False)
 
     def torn(self) -> str | None:
         """Read the file to its end: why it cannot be read, which no footer shows; None where it can, or has gone."""
