@@ -1,7 +1,5 @@
 """The files of a history on this machine, as tests look into them and spoil them; and a disk that is full."""
 
-from __future__ import annotations
-
 import resource
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """What a failover may lose and bring twice at most: never below the truth, and never a figure that nobody read."""
 
-from __future__ import annotations
-
 import itertools
 import time
 from dataclasses import replace

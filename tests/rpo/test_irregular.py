@@ -6,8 +6,6 @@ can tell, so that a bound is right or wrong to the one: right after each look me
 they are consumed and everything is shipped, or, while the link stalls, neither.
 """
 
-from __future__ import annotations
-
 import random
 import shutil
 from collections.abc import Callable, Mapping, Sequence

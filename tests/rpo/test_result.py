@@ -1,7 +1,5 @@
 """The results of an estimate: patterns of queues, verdicts, the JSON document, and what is stored of it."""
 
-from __future__ import annotations
-
 import json
 import re
 import stat

@@ -1,8 +1,6 @@
 """Bounds against truth worked out by hand, and against a model that knows every message; quantiles, intervals and the
 next minutes from histograms made by hand."""
 
-from __future__ import annotations
-
 import random
 from collections import defaultdict
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """The files of a history: written whole, whatever the disk does; joined and removed, no row lost and none twice."""
 
-from __future__ import annotations
-
 import gc
 import uuid
 from dataclasses import fields, replace

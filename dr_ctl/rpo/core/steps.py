@@ -1,8 +1,6 @@
 """From outflows to step functions: what was under way of each between two looks, in one scope, at most and likely; and
 at the last looks, of each and in total."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields, replace
 from typing import Final, Self
 

@@ -4,8 +4,6 @@ history shows: where most of it lay, when, and what limited its way across.
 A sentence of advice stands only where the rows show its reason; where they show none there is no advice.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 

@@ -5,8 +5,6 @@ crash in between, meet rows twice and count a row once. Only files with a name o
 are measured by the looks' own times, not by the machine's clock.
 """
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import json

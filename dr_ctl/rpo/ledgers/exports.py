@@ -12,9 +12,10 @@ as held there. Messages under way to the other broker, and the broker's own, are
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 from xml.etree import ElementTree as ET
@@ -81,7 +82,7 @@ def to_ledger(source: Path, target: Path, *, site: str, moment: datetime | None,
     export = _of_moment(source, documents, moment)
     held = _exported(source, export, property_name) if is_export else _browsed(source, documents, export, property_name)
     with pq.ParquetWriter(target, SCHEMA) as writer:
-        for batch in _batches(held):
+        for batch in iter(lambda: list(islice(held, _BATCH)), []):
             queues, ids = [queue for queue, _ in batch], [ident for _, ident in batch]
             count = len(batch)
             columns = [ids, queues, ["stored"] * count, [site] * count, [export.at] * count]
@@ -92,7 +93,7 @@ def to_ledger(source: Path, target: Path, *, site: str, moment: datetime | None,
 def _of_moment(source: Path, documents: list[dict[str, Any]], moment: datetime | None) -> Export:
     if moment is not None:
         return Export(moment)
-    answered = [_answered(reply) for reply in documents if "timestamp" in reply]
+    answered = [datetime.fromtimestamp(int(reply["timestamp"]), UTC) for reply in documents if "timestamp" in reply]
     if not answered or len(answered) < len(documents):
         raise UsageError(
             f"{source}: of which moment is it?",
@@ -106,17 +107,6 @@ def _of_moment(source: Path, documents: list[dict[str, Any]], moment: datetime |
 def _first(source: Path) -> str:
     with source.open(encoding="utf-8", errors="replace") as file:
         return file.read(256).lstrip("\ufeff \t\r\n")[:1]
-
-
-def _batches(held: Iterable[Held]) -> Iterator[list[Held]]:
-    batch: list[Held] = []
-    for each in held:
-        batch.append(each)
-        if len(batch) == _BATCH:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
 
 
 def _exported(source: Path, export: Export, property_name: str | None) -> Iterator[Held]:
@@ -170,10 +160,6 @@ def _documents(source: Path) -> list[dict[str, Any]]:
     return documents
 
 
-def _answered(reply: dict[str, Any]) -> datetime:
-    return datetime.fromtimestamp(int(reply["timestamp"]), UTC)
-
-
 def _browsed(
     source: Path, documents: list[dict[str, Any]], export: Export, property_name: str | None
 ) -> Iterator[Held]:
@@ -188,7 +174,10 @@ def _browsed(
                     continue
                 properties = {name: each for part in _PROPERTIES for name, each in (row.get(part) or {}).items()}
                 sections = (_SENT, _BY_BROKER) if row.get("protocol") == "AMQP" else ("", "")
-                sender, broker = (_section(properties, each) for each in sections)
+                sender, broker = (
+                    {name.removeprefix(of): value for name, value in properties.items() if name.startswith(of)}
+                    for of in sections
+                )
                 ident = _identity(sender, broker, row.get("userID"), property_name)
                 if ident is None:
                     raise _no_id(f"{place}: message {row.get('messageID')}", property_name)
@@ -203,10 +192,6 @@ def _browsed(
 def _queue_of(mbean: str) -> str:
     name = mbean.partition("queue=")[2]
     return name[1:].partition('"')[0] if name.startswith('"') else name.partition(",")[0]
-
-
-def _section(properties: Mapping[str, Any], section: str) -> Mapping[str, Any]:
-    return {name.removeprefix(section): value for name, value in properties.items() if name.startswith(section)}
 
 
 def _identity(
