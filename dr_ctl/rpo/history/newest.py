@@ -7,7 +7,7 @@ until minutes of looks at every pair's outflow lie before the last one.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -58,7 +58,12 @@ def misstamped(outflows: pa.Table, downs: Stamps) -> Mapping[str, Stamps]:
     and its clock was ahead. A counter that somebody set back stays low, and no look after it sees as much again: then
     counting begins anew."""
     bad: dict[str, list[Stamps]] = {}
-    for pair, us, added in _runs(outflows):
+    rows = outflows.filter(pc.is_valid(outflows["added"])).sort_by("ts")
+    runs = rows.group_by(["pair", "kind", "name", "start"], use_threads=False).aggregate(
+        [("ts", "list"), ("added", "list")]
+    )
+    for name, *lists in zip(*(runs[column] for column in ("pair", "ts_list", "added_list")), strict=True):
+        pair, (us, added) = name.as_py(), (each.values.cast(pa.int64()).to_numpy() for each in lists)
         most = np.maximum.accumulate(added)
         low = added < most
         if not low.any():
@@ -68,26 +73,6 @@ def misstamped(outflows: pa.Table, downs: Stamps) -> Mapping[str, Stamps]:
         ended = np.searchsorted(downs, us) > np.searchsorted(downs, us[holder])
         bad.setdefault(pair, []).append(us[low & (again | ended)])
     return {pair: np.unique(np.concatenate(each)) for pair, each in bad.items()}
-
-
-def _runs(outflows: pa.Table) -> Iterator[tuple[str, Stamps, Stamps]]:
-    """Pair, moments and counter of each outflow within one start of its broker, in order of time."""
-    if not outflows.num_rows:
-        return
-    keys = [
-        pc.dictionary_encode(pc.fill_null(outflows[name], "").combine_chunks())
-        for name in ("pair", "kind", "name", "start")
-    ]
-    codes = [each.indices.to_numpy(zero_copy_only=False).astype(np.int64) for each in keys]
-    us = outflows["ts"].cast(pa.int64()).to_numpy()
-    added = pc.fill_null(outflows["added"], -1).to_numpy()
-    order = np.lexsort([us, *codes[::-1]])
-    codes, us, added = [code[order] for code in codes], us[order], added[order]
-    edges = np.flatnonzero(np.logical_or.reduce([np.diff(code) != 0 for code in codes])) + 1
-    names = keys[0].dictionary.to_pylist()
-    for begin, end in zip([0, *edges], [*edges, len(us)], strict=True):
-        known = added[begin:end] >= 0
-        yield names[codes[0][begin]], us[begin:end][known], added[begin:end][known]
 
 
 OUTFLOWS: Final = ("mirror", "acks", "mixed")
