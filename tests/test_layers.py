@@ -182,9 +182,3 @@ def reach(name: str, ties: dict[str, frozenset[str]]) -> set[str]:
             found.add(each)
             left.append(each)
     return found
-
-
-def test_a_circle_is_found() -> None:
-    told = {"a": {"b"}, "b": {"c", "d"}, "c": {"a"}, "d": set[str]()}
-
-    assert circles({name: frozenset(all_told) for name, all_told in told.items()}) == [["a", "b", "c"]]

@@ -3,8 +3,9 @@
 import json
 import re
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,11 +13,13 @@ from pathlib import Path
 import pytest
 
 from dr_ctl.stomp_io.address import Address
+from dr_ctl.stomp_io.connection import ConnectionLost
 from dr_ctl_lab.lab import distribution
+from dr_ctl_lab.lab.clients.dialling import Dialler
 from dr_ctl_lab.lab.lab import Lab
+from dr_ctl_lab.lab.traffic import TURN_S
 from dr_ctl_lab.twin.kinds import BROKERSYNC, MIRROR
 from tests.broker.driving import Operator, execute, on_queue, reset, send, state_of, until
-from tests.lab.holding import holding
 from tests.twin.matrix import ACCEPTED
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
@@ -34,9 +37,32 @@ def odd_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         yield lab
 
 
-def at_the_side_door(site: str, name: str, lab: Lab) -> AbstractContextManager[None]:
+@contextmanager
+def at_the_side_door(site: str, name: str, lab: Lab) -> Iterator[None]:
+    """A client of that name holds what a queue delivers. It comes again as long as it lasts, where it is let in."""
+    over, subscribed = threading.Event(), threading.Event()
     address = Address("127.0.0.1", lab.site(site).ports["door"])
-    return holding(replace(lab.target(), sites=((site, address),)), "orders.in", name)
+    dialler = Dialler(replace(lab.target(), sites=((site, address),)), headers={"client-id": name})
+
+    def hold() -> None:
+        while (found := dialler.dial(over)) is not None:
+            client = found[1]
+            with suppress(ConnectionLost):
+                client.subscribe(["orders.in"])
+                subscribed.set()
+                while not over.is_set():
+                    list(client.receive(TURN_S))
+                    client.beat()
+            client.close(politely=False)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    try:
+        until(subscribed.is_set, why=f"{name} is let in")
+        yield
+    finally:
+        over.set()
+        thread.join(timeout=10)
 
 
 @contextmanager

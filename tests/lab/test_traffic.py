@@ -245,21 +245,6 @@ def test_what_one_of_two_brokers_does_not_confirm_is_not_sent_until_one_is_enoug
     assert (unconfirmed, still) == (0, 0)
 
 
-def test_with_one_of_two_brokers_gone_nothing_is_sent_and_what_was_under_way_is_in_doubt(tmp_path: Path) -> None:
-    london, paris = Queue(), Queue(confirm=lambda frame: not frame.headers.get("order_id", "").endswith("-12"))
-    with fanned_out(tmp_path / "least", london, paris) as load:
-        load.wait_until(lambda counts: counts.attempted > 12)
-        assert {frame.headers["destination"] for frame in london.sent} == {"/queue/q"}
-        paris.hang_up = True
-        load.wait_until(lambda counts: counts.attempted == counts.sent + counts.send_in_doubt)
-        paris.hang_up = False
-        load.wait_for(load.counts().sent + 10)
-        load.close()
-
-    assert load.ledger.verdict().in_doubt >= 1
-    assert [frame.headers["order_id"][-3:] for frame in london.sent].count("-12") == 1  # nothing is sent again
-
-
 def knowing(folder: Path, *addresses: Address) -> Target:
     """Clients that skip what their site knows."""
     plain = target(*addresses)
@@ -294,20 +279,6 @@ def test_what_either_site_processed_is_acknowledged_without_work_and_an_id_is_to
     assert site.told == [("q", "mine"), ("q", "1"), ("q", "2")]
     assert (store.known("q", "mine"), store.known("q", "3")) == (Where.HERE, None)
     store.close()
-
-
-def test_one_message_is_in_hand_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker that confirms no acknowledgement: nothing is worked on that it might then give to the peer's clients."""
-    monkeypatch.setattr(traffic, "FINISH_S", 0.1)
-    site = Queue(confirm=lambda frame: frame.cmd != "ACK")
-    site.waiting = ["1", "2", "3"]
-    with door(site.answer) as address, Load(knowing(tmp_path, address), ["q"], 0, producers=0, consumers=1) as load:
-        load.wait_until(lambda counts: counts.received == 1)
-        until(lambda: site.acked)
-        load.close()
-        counts = load.counts()
-
-    assert (counts.received, counts.ack_in_doubt) == (1, 1)
 
 
 def test_clients_go_where_their_queue_is_open_and_what_was_refused_is_not_in_doubt(tmp_path: Path) -> None:
