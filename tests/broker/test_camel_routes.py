@@ -92,7 +92,7 @@ def said(app: Camel, word: str) -> int:
     return (app.folder / LOG).read_text(encoding="utf-8").count(f"{word} ")
 
 
-def test_what_is_in_flight_is_finished_and_one_that_hangs_ends_the_run_before_the_fence(
+def test_what_is_in_flight_is_finished_or_ends_the_run(
     twin: PlayedTwin, apps: Mapping[str, Camel], inside: Command
 ) -> None:
     named(twin, apps, "billing")

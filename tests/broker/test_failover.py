@@ -39,9 +39,7 @@ def test_a_frozen_site_is_not_taken_for_lost(lab: Lab, operator: Operator) -> No
     until(lambda: state_of(lab) == before, why="as before")
 
 
-def test_a_survivor_that_was_restarted_serves_on_and_a_lost_site_that_comes_back_open_is_closed_first(
-    lab: Lab, operator: Operator
-) -> None:
+def test_a_restarted_survivor_serves_on_and_a_site_that_is_back_open_is_closed(lab: Lab, operator: Operator) -> None:
     lost_with_three(lab, operator)
     lab.kill("paris")
     lab.start("paris")

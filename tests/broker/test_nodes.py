@@ -50,7 +50,7 @@ def recorded(lab: Lab) -> None:
         pytest.param(REPLICATED, False, id="replication, by the history", marks=pytest.mark.deep),
     ],
 )
-def test_no_site_is_opened_beside_a_node_that_serves_or_is_about_to(
+def test_no_site_is_opened_beside_a_node_that_may_serve(
     tmp_path: Path, policies: tuple[str, str], *, by_link: bool
 ) -> None:
     with group_at_london(tmp_path, policies, by_link=by_link) as (lab, backup):

@@ -25,7 +25,7 @@ def until_told(monitor: subprocess.Popen[str], role: str) -> None:
     raise AssertionError(f"the monitor ended before it saw {role}")
 
 
-def test_the_monitor_outlives_the_brokers_and_its_successor_goes_on(
+def test_the_monitor_outlives_the_brokers(
     lab: Lab, operator: Operator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def often(told: dict[str, Any]) -> None:

@@ -161,9 +161,7 @@ def full_at_paris(xml: str) -> str:
     ("topology", "text"),
     [(MIRROR, "over its max-disk-usage of 1 %: no client can send"), (BROKERSYNC, "% of its storeUsage: all who send")],
 )
-def test_a_full_disk_refuses_the_move_and_a_failover_that_meets_it_says_what_to_do(
-    tmp_path: Path, topology: str, text: str
-) -> None:
+def test_a_full_disk_refuses_a_move_and_is_told_of_a_failover(tmp_path: Path, topology: str, text: str) -> None:
     with Lab.up(tmp_path / "lab", topology=topology, edit=full_at_paris) as lab:
         operator = Operator(lab, tmp_path / "state")
         refused = operator.run("swapover", "--to", "paris", "--yes")

@@ -208,9 +208,7 @@ def serving(lab: Lab) -> list[str]:
     return [site for site in SITES if lab.admin(site).clients_open()]
 
 
-def test_after_a_kill_a_copy_of_its_state_goes_on_only_once_the_lock_ran_out(
-    lab: Lab, operator: Operator, tmp_path: Path
-) -> None:
+def test_a_copy_of_its_state_goes_on_once_the_lock_ran_out(lab: Lab, operator: Operator, tmp_path: Path) -> None:
     before = state_of(lab)
     with draining(lab, operator, tmp_path / "recorded"):
         pass  # killed
@@ -239,9 +237,7 @@ def let_run_out(lab: Lab) -> None:
                     store.update(LOCK, epoch, old.to_text())
 
 
-def test_a_frozen_run_whose_lock_was_broken_changes_nothing_when_it_wakes(
-    lab: Lab, operator: Operator, tmp_path: Path
-) -> None:
+def test_a_frozen_run_whose_lock_was_broken_changes_nothing(lab: Lab, operator: Operator, tmp_path: Path) -> None:
     before = state_of(lab)
     with draining(lab, operator, tmp_path / "recorded") as (cut, process), watched(lab) as both:
         os.kill(process.pid, signal.SIGSTOP)

@@ -65,7 +65,7 @@ def put_back(at: Desk) -> None:
 @pytest.mark.parametrize("end", [moved, put_back])
 @pytest.mark.parametrize("fault", KILLS)
 @pytest.mark.parametrize("number", CALLS)
-def test_killed_at_a_call_it_ends_as_if_undisturbed_or_as_at_the_start(
+def test_killed_at_a_call_it_ends_the_same_or_is_put_back(
     at: Desk, number: int, fault: Fault, end: Callable[[Desk], None]
 ) -> None:
     at.machine.faults = {number: fault}
@@ -78,7 +78,7 @@ def test_killed_at_a_call_it_ends_as_if_undisturbed_or_as_at_the_start(
 
 @pytest.mark.parametrize("end", [moved, put_back])
 @pytest.mark.parametrize("write", WRITES)
-def test_killed_before_a_line_is_written_it_ends_as_if_undisturbed_or_as_at_the_start(
+def test_killed_before_a_line_it_ends_the_same_or_is_put_back(
     at: Desk, write: int, end: Callable[[Desk], None]
 ) -> None:
     """Resumed it is killed once more. It can be aborted until an activating call may have gone out; without a line no
@@ -104,9 +104,7 @@ def test_an_abort_that_has_nothing_to_undo_does_not_claim_that_the_source_serves
 @pytest.mark.parametrize(
     ("write", "abort"), [(write, abort) for write in UNDOING_WRITES for abort in (False, True)[: min(write, 2)]]
 )
-def test_killed_while_undoing_it_is_as_at_the_start_or_ends_as_if_undisturbed(
-    at: Desk, write: int, abort: bool
-) -> None:
+def test_killed_while_undoing_it_ends_the_same_or_is_put_back(at: Desk, write: int, abort: bool) -> None:
     at.machine.faults = REFUSING
     assert at.killed(Clock(dies_at=write))
     at.machine.faults = {}
@@ -164,9 +162,7 @@ def test_the_price_is_asked_once_more_right_before_the_point_of_no_return(tmp_pa
 
 
 @pytest.mark.parametrize("returned", [False, True], ids=["it_stays_away", "it_came_back_closed"])
-def test_a_failover_is_finished_whether_or_not_the_lost_site_came_back_meanwhile(
-    tmp_path: Path, returned: bool
-) -> None:
+def test_a_failover_is_finished_also_where_the_lost_site_came_back(tmp_path: Path, returned: bool) -> None:
     at = failover(tmp_path)
     at.machine.faults = {3: Fault.KILLED_BEFORE}
     assert at.killed()
@@ -219,9 +215,7 @@ def test_a_no_to_the_question_ends_declined_with_the_site_taken_in(tmp_path: Pat
 @pytest.mark.parametrize("killed", [False, True], ids=["in one go", "gone on with by a second process"])
 @pytest.mark.parametrize("outcome", [Refused("it grows"), Unknown("silence")])
 @pytest.mark.parametrize("verb", ["catch-up", "fence", "verify"])
-def test_what_was_taken_in_stays_in_when_the_move_back_fails(
-    tmp_path: Path, verb: str, outcome: Outcome, killed: bool
-) -> None:
+def test_what_was_taken_in_stays_when_the_move_fails(tmp_path: Path, verb: str, outcome: Outcome, killed: bool) -> None:
     at = failback(tmp_path)
 
     def die() -> None:

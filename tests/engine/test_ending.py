@@ -103,9 +103,7 @@ def test_an_end_is_only_ever_told_where_it_was_seen(operation: str, changed: boo
         ("unfence", SERVING, STANDBY, {}, "london serves again"),
     ],
 )
-def test_a_success_says_what_came_of_it(
-    operation: str, london: Role, paris: Role, more: dict[str, Any], text: str
-) -> None:
+def test_a_success_says_what_came(operation: str, london: Role, paris: Role, more: dict[str, Any], text: str) -> None:
     assert ended(operation, london, paris, **more) == End(OK, text, None)
 
 
@@ -129,7 +127,7 @@ def test_a_success_says_what_came_of_it(
         ("unfence", STANDBY, STANDBY, OK, {"undone": True, "before": ()}, "it ended: no site serves, as before"),
     ],
 )
-def test_an_end_says_what_is(
+def test_an_end_says(
     operation: str, london: Role, paris: Role, code: ExitCode, more: dict[str, Any], words: str
 ) -> None:
     assert ended(operation, london, paris, code, **more).text.endswith(words)
@@ -144,9 +142,7 @@ def test_an_end_says_what_is(
         ("failover", DOWN, STANDBY, "what the failover had changed at paris", "the same failover again"),
     ],
 )
-def test_an_undo_that_failed_says_what_to_do_by_hand(
-    operation: str, london: Role, paris: Role, text: str, remedy: str
-) -> None:
+def test_an_undo_that_failed_says_what_to_do(operation: str, london: Role, paris: Role, text: str, remedy: str) -> None:
     [finding] = ended(operation, london, paris, STRANDED, undone=False).findings
     assert (text in finding.text, remedy in finding.remedy) == (True, True)
 
@@ -160,9 +156,7 @@ def test_what_is_not_known_is_never_zero() -> None:
 @pytest.mark.parametrize(
     ("code", "undone", "to"), [(OK, None, INCOMPLETE), (REVERTED, True, INCOMPLETE), (STRANDED, False, STRANDED)]
 )
-def test_an_end_that_leaves_a_unit_closed_that_nobody_asked_for_is_never_said_to_be_whole(
-    code: ExitCode, undone: bool | None, to: ExitCode
-) -> None:
+def test_an_end_that_leaves_another_unit_closed_is_not_whole(code: ExitCode, undone: bool | None, to: ExitCode) -> None:
     roles = (STANDBY, SERVING) if code is OK else (SERVING, STANDBY) if undone else (STANDBY, STANDBY)
     told = ended("swapover", *roles, code, undone=undone, shut={"orders & in": "london"})
     assert (told.code, told.undone) == (to, None if undone is None else False)
@@ -180,7 +174,7 @@ def test_an_end_that_leaves_a_unit_closed_that_nobody_asked_for_is_never_said_to
         (("london",), ("paris",), False),
     ],
 )
-def test_a_unit_is_shut_that_was_served_and_is_seen_closed_there(
+def test_a_unit_is_shut_that_was_served_there(
     open_at: tuple[str, ...], closed_at: tuple[str, ...], is_shut: bool
 ) -> None:
     units = [UnitSeen("orders.in", None, open_at, closed_at), UnitSeen("orders.out", None, (), ("london", "paris"))]

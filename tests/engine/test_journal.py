@@ -160,7 +160,7 @@ def line_read(path: Path) -> tuple[list[Entry] | None, str]:
         return None, str(damaged)
 
 
-def test_cut_off_or_altered_anywhere_it_goes_on_after_the_line_before_or_names_the_line(
+def test_cut_off_anywhere_it_goes_on_and_altered_it_names_the_line(
     small: RunFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its reader forgives what a crash may leave at its end; who checks a run that has ended forgives nothing."""
@@ -231,9 +231,7 @@ NO_LINE = "line 2 is not a journal line: "
         (told_anew(6, sealed=True, seq=7), "line 6 "),
     ],
 )
-def test_what_does_not_fit_is_named_and_left_as_it_is_and_not_held(
-    path: Path, alter: Callable[[Lines], Lines], why: str
-) -> None:
+def test_what_does_not_fit_is_named_and_left_as_it_is(path: Path, alter: Callable[[Lines], Lines], why: str) -> None:
     short(path)
     altered = b"".join(alter(path.read_bytes().splitlines(keepends=True)))
     path.write_bytes(altered)
@@ -300,7 +298,7 @@ def test_room_is_taken_up_before_the_first_line_and_given_back_with_the_last(pat
     assert not reserve.exists()
 
 
-def test_a_full_disk_refuses_a_run_before_its_first_line_and_leaves_one_that_goes_on_as_it_is(
+def test_a_full_disk_refuses_a_run_and_changes_none(
     path: Path, reserve: Path, at: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "posix_fallocate", no_room)
@@ -329,7 +327,7 @@ def test_what_cannot_reserve_is_no_obstacle(path: Path, monkeypatch: pytest.Monk
     assert len(begins(path)) == 1
 
 
-def test_a_line_that_finds_no_room_takes_pieces_of_the_reserve_until_there_is_some(
+def test_a_line_that_finds_no_room_takes_pieces(
     path: Path, reserve: Path, begun: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write, enough = os.write, RESERVED_BYTES - 3 * PIECE_BYTES
@@ -340,7 +338,7 @@ def test_a_line_that_finds_no_room_takes_pieces_of_the_reserve_until_there_is_so
     assert (reserve.stat().st_size, kinds(path)) == (enough, ["run", "step"])
 
 
-def test_a_disk_that_is_found_full_at_the_sync_draws_on_the_reserve(
+def test_a_disk_that_is_full_at_the_sync_does(
     path: Path, reserve: Path, begun: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A network file system, or a quota: the write went well, and only the sync says that there is no room."""
@@ -357,7 +355,7 @@ def test_a_disk_that_is_found_full_at_the_sync_draws_on_the_reserve(
     assert kinds(path) == ["run", "step"]
 
 
-def test_a_figure_is_given_up_rather_than_room_for_what_is_done(
+def test_a_figure_is_given_up_on_a_full_disk(
     path: Path, reserve: Path, begun: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun.step(FENCE, StepEvent.STARTED, {})
@@ -381,9 +379,7 @@ def test_when_nothing_is_left_the_line_is_not_there_and_the_caller_is_told(
     assert continued(path) == before
 
 
-def test_half_a_line_is_taken_back_before_it_is_tried_again(
-    path: Path, begun: Journal, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_half_a_line_is_taken_back_and_tried_again(path: Path, begun: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     write, halves = os.write, iter([True, False])
     monkeypatch.setattr(os, "write", lambda file, block: write(file, block[:20] if next(halves) else block))
     begun.step(FENCE, StepEvent.STARTED, {})
@@ -482,7 +478,7 @@ def test_a_resumed_run_keeps_the_source_and_baseline_of_the_first_and_adds_its_s
     ],
     ids=["none", "intent", "done", "unknown", "disproved", "refused"],
 )
-def test_an_activation_counts_from_its_intent_until_it_is_disproved(
+def test_an_activation_counts_from_its_intent(
     path: Path, events: tuple[StepEvent | None, ...], activation: bool
 ) -> None:
     activate = next(step for step in WHOLE_PLAN.steps if step.verb == "activate")
@@ -514,7 +510,7 @@ def test_a_journal_without_a_run_says_that_nothing_was_changed(path: Path) -> No
         ("step", "06-fence", "flew", {}),
     ],
 )
-def test_a_sealed_line_that_does_not_fit_is_a_clear_error(
+def test_a_strange_line_is_told(
     kind: str, step: str | None, outcome: str | None, evidence: dict[str, Json], path: Path
 ) -> None:
     entry = Entry(1, "2026-11-21T02:00:00.000Z", kind, step, None, outcome, evidence, GENESIS)
@@ -551,9 +547,7 @@ OPENED = moment(9, "step", "10-activate", "succeeded")
         ([FENCED, OPENED, moment(40, "step", "11-probe", "succeeded")], 7),
     ],
 )
-def test_clients_are_out_from_the_fences_first_call_until_a_site_lets_them_in(
-    entries: list[Entry], seconds: float | None
-) -> None:
+def test_clients_are_out_from_the_fence_until_a_site_lets_them_in(entries: list[Entry], seconds: float | None) -> None:
     assert outage_s([BEGUN, *entries]) == seconds
 
 

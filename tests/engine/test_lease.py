@@ -58,9 +58,7 @@ class TestDecisions:
             ({"state": "x"}, True),
         ],
     )
-    def test_of_the_same_state_one_that_may_live_keeps_others_out_until_it_runs_out(
-        self, more: dict[str, Any], keeps_out: bool
-    ) -> None:
+    def test_of_the_same_state_one_that_may_live_keeps_others_out(self, more: dict[str, Any], keeps_out: bool) -> None:
         mine, there = replace(MINE, pid=os.getpid(), **HERE), replace(OTHER, **{"pid": GONE, **HERE, **more})
         assert against(seen(there), mine) == (there if keeps_out else None)
         assert against(seen(replace(there, expires_ms=NOW)), mine) is None
@@ -171,7 +169,7 @@ class TestTwoAtOnce:
 
     @settings(deadline=None)
     @given(ORDERS, EPOCHS, EPOCHS, st.sampled_from(["london", "paris"]))
-    def test_never_both_where_one_reaches_only_one_site(
+    def test_never_both_where_one_site_is_away(
         self, order: list[int], here: list[int], there: list[int], away: str
     ) -> None:
         shelves = with_released(here, there)
@@ -433,7 +431,7 @@ class TestPauses:
             ("dead", {"host": "another-host"}, {"dead": ("a", "b")}),  # a run that goes on adds to its own
         ],
     )
-    def test_whoever_takes_over_answers_for_them(
+    def test_who_takes_over_answers_for_them(
         self, shelves: Shelves, heir: str, more: dict[str, str], paused: Any
     ) -> None:
         held(shelves, "dead").paused("london", PAIR, ["a"])

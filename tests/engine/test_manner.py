@@ -54,9 +54,7 @@ class TestHooks:
         assert "06-hook done" in at.lines("result")
 
     @pytest.mark.parametrize("verb", [*BEFORE[2:], "activate", "probe"])
-    def test_one_that_fails_is_undone_before_the_point_of_no_return_and_a_warning_after_it(
-        self, at: Desk, verb: str
-    ) -> None:
+    def test_one_that_fails_is_undone_or_past_the_point_of_no_return_a_warning(self, at: Desk, verb: str) -> None:
         at.hooks, at.book = Hooks(Refused("hook tell ended with 1")), with_line(verb, hook())
         ended = at.go()
         if verb in BEFORE:

@@ -106,7 +106,7 @@ class TestWhoIsLeft:
 
     @pytest.mark.parametrize("expected", ["london", "paris"])
     @pytest.mark.parametrize(("here", "there", "decision"), rows(MOVED))
-    def test_an_expectation_that_does_not_hold_refuses_whatever_else_holds(
+    def test_an_expectation_that_does_not_hold_refuses(
         self, expected: str, here: Role, there: Role, decision: str
     ) -> None:
         serving = [site for site, role in (("paris", here), ("london", there)) if role is SERVING]
@@ -154,9 +154,7 @@ class TestThePlan:
         assert decided.baseline == Machine().dump()
 
     @pytest.mark.parametrize(("timeout_s", "catch_up", "drain"), [(70.0, 60.0, 70.0), (7.0, 7.0, 7.0)])
-    def test_a_steps_limits_are_the_runbooks_unless_the_topology_or_who_gives_less_time_has_its_own(
-        self, timeout_s: float, catch_up: float, drain: float
-    ) -> None:
+    def test_a_steps_limits_are_the_runbooks_or_less(self, timeout_s: float, catch_up: float, drain: float) -> None:
         decided = planned(decide(replace(ASK, timeout_s=timeout_s), seen()))
         limits = {step.verb: step.limits.get("within") for step in decided.steps}
         assert (limits["catch-up"], limits["quiesce"], limits["drain"]) == (catch_up, 5.0, drain)
@@ -191,7 +189,7 @@ class TestThePlan:
 
 class TestGoingOn:
     @pytest.mark.parametrize(("here", "there", "decision"), rows(RESUMED))
-    def test_an_interrupted_run_goes_on_where_both_sites_answer_and_not_both_serve(
+    def test_a_run_goes_on_where_both_sites_answer_and_not_both_serve(
         self, here: Role, there: Role, decision: str
     ) -> None:
         decided = decide(ASK, seen(there, here), past())
@@ -239,9 +237,7 @@ class TestGoingOn:
             {"berlin": SERVING, "rome": STANDBY},
         ],
     )
-    def test_it_does_not_go_on_where_a_site_serves_that_is_neither_its_source_nor_its_target(
-        self, roles: dict[str, Role]
-    ) -> None:
+    def test_it_does_not_go_on_where_a_third_site_serves(self, roles: dict[str, Role]) -> None:
         decided = decide(ASK, Seen(roles), past())
         assert isinstance(decided, Refusal)
         [finding] = decided.findings
@@ -332,7 +328,7 @@ class TestWhoIsLost:
 class TestWhoReturns:
     @pytest.mark.parametrize("debts", [(), DEBTS[:1], DEBTS], ids=["nothing_owed", "a_fence_owed", "both_owed"])
     @pytest.mark.parametrize(("ask", "here", "there", "decision"), RETURNED)
-    def test_the_roles_decide_and_for_one_that_came_back_open_what_is_owed(
+    def test_the_roles_decide_and_what_is_owed(
         self, ask: Ask, here: Role, there: Role, decision: str, debts: tuple[Debt, ...]
     ) -> None:
         decided = decide(ask, seen(here, there, *debts))

@@ -188,7 +188,7 @@ RULES = [(operation, *rule) for operation, rules in ORDER.items() for rule in ru
 
 
 @pytest.mark.parametrize(("operation", "first", "then", "because"), RULES)
-def test_the_wrong_order_or_a_step_without_the_one_that_makes_it_safe_is_told_with_the_reason(
+def test_the_wrong_order_is_told_with_the_reason(
     tmp_path: Path, operation: str, first: str, then: str, because: str
 ) -> None:
     text = exchanged(GOOD[operation], first, then)

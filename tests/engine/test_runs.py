@@ -64,7 +64,7 @@ def mode(path: Path) -> int:
 
 
 @pytest.mark.parametrize("end", [subprocess.Popen.kill, subprocess.Popen.communicate], ids=["killed", "ended"])
-def test_a_second_run_is_told_who_holds_the_lock_until_that_process_ends_however_it_ends(
+def test_a_second_run_is_told_who_holds_the_lock(
     runs: Runs, state: Path, end: Callable[[subprocess.Popen[str]], object]
 ) -> None:
     command = [sys.executable, "-c", HOLDER, str(state)]
@@ -87,9 +87,7 @@ def test_a_second_run_is_told_who_holds_the_lock_until_that_process_ends_however
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", "null"])
-def test_a_lock_ends_with_its_block_and_whose_holder_cannot_be_read_is_one_all_the_same(
-    runs: Runs, state: Path, text: str
-) -> None:
+def test_a_lock_ends_with_its_block_and_needs_no_name_of_its_holder(runs: Runs, state: Path, text: str) -> None:
     with pytest.raises(ZeroDivisionError), runs.lock("first, which takes long"):
         raise ZeroDivisionError
     with runs.lock("second"):
@@ -129,7 +127,7 @@ def test_a_run_is_named_by_its_time_its_operation_and_its_target(runs: Runs, sta
 
 
 @pytest.mark.parametrize("step", [None, "fsync", "replace"])
-def test_a_document_is_written_whole_in_place_of_the_old_one_or_leaves_that(
+def test_a_document_is_written_whole_or_not_at_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str | None
 ) -> None:
     path, old, new = tmp_path / "result.json", {"outcome": "ok", "text": "Größe"}, {"outcome": "unknown"}
@@ -214,7 +212,7 @@ MANY = st.lists(DEBTS, max_size=6)
 
 
 @given(remembered=MANY, seen=MANY, answered=st.sets(st.sampled_from(["london", "paris"])))
-def test_a_site_that_answers_says_what_is_owed_there_and_nothing_is_forgotten_of_one_that_is_away(
+def test_a_site_that_answers_says_what_is_owed_there(
     remembered: list[Debt], seen: list[Debt], answered: set[str]
 ) -> None:
     left = merged(remembered, seen, answered)

@@ -94,9 +94,7 @@ def test_a_cache_that_cannot_be_made_is_an_environment_fault(monkeypatch: pytest
         cache_dir()
 
 
-def test_ports_of_two_labs_differ_and_those_of_a_lab_that_is_gone_are_free_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ports_of_a_lab_are_its_own_until_it_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dr_ctl_lab.lab.ports._range", lambda: (20_000, 20_006))
     monkeypatch.setattr("dr_ctl_lab.lab.ports._is_free", lambda _: True)  # nobody listens yet
     lab = tmp_path / "lab"

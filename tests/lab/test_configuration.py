@@ -116,7 +116,7 @@ def test_a_directory_that_holds_something_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "precious").exists()
 
 
-def test_the_jar_that_is_told_goes_before_that_of_the_environment_and_without_one_it_is_said_how_to_get_it(
+def test_the_jar_that_is_told_goes_before_that_of_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told, other = tmp_path / "told.jar", tmp_path / "other.jar"

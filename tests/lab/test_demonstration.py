@@ -34,7 +34,7 @@ def tell(tmp_path: Path) -> _Teller:
         (ExitCode.INTERNAL, ExitCode.INTERNAL, ["DR-DEMO-001"]),
     ],
 )
-def test_an_estimate_of_some_seconds_need_not_show_that_the_objectives_are_met(
+def test_an_estimate_need_not_meet_the_objectives(
     tell: _Teller, estimate: ExitCode, code: ExitCode, told: list[str]
 ) -> None:
     lost = _Lost(NOTHING, drained(so=False), drained())

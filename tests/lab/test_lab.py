@@ -118,7 +118,7 @@ def test_a_broker_that_cannot_start_is_quoted_and_leaves_nothing(
     assert left_over(made[-1]) == []
 
 
-def test_two_brokers_joined_by_bridges_copy_a_queue_that_is_made_later_and_end_with_their_processors(
+def test_brokers_of_bridges_copy_a_later_queue_and_end_with_their_processors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     odd = 'it\'s a "quoted" queue'
@@ -178,9 +178,7 @@ def port(tmp_path: Path) -> Iterator[int]:
     release_ports(tmp_path)
 
 
-def test_a_route_works_on_the_messages_of_a_broker_and_is_seen_over_jolokia_until_it_ends(
-    tmp_path: Path, port: int
-) -> None:
+def test_a_route_works_on_a_brokers_messages_and_is_seen_until_it_ends(tmp_path: Path, port: int) -> None:
     with Lab.up(tmp_path / "lab", topology=BRIDGES, queues=("A",)) as lab:
         london = lab.site("london")
         told = {**connected(london.stomp, london.app), "greeting": "billed"}

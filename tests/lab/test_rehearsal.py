@@ -37,9 +37,7 @@ def installed(
 
 
 @pytest.mark.parametrize("installed", ALL, indirect=True)
-def test_each_scene_is_played_on_the_callers_names_and_nothing_of_theirs_is_touched(
-    installed: PlayedTwin, inside: Command
-) -> None:
+def test_each_scene_is_played_on_the_callers_names_and_touches_nothing(installed: PlayedTwin, inside: Command) -> None:
     before = installed.changes()
 
     ended = inside("rehearse", "--on", "twin", "--variations", str(len(rehearsal.SCENES)), "--quiet")
@@ -54,9 +52,7 @@ def test_each_scene_is_played_on_the_callers_names_and_nothing_of_theirs_is_touc
     assert installed.changes() == before
 
 
-def test_own_runbooks_are_rehearsed_and_hooks_are_not_carried_out(
-    installed: PlayedTwin, inside: Command, tmp_path: Path
-) -> None:
+def test_own_runbooks_are_rehearsed_without_their_hooks(installed: PlayedTwin, inside: Command, tmp_path: Path) -> None:
     told = tmp_path / "carried out"
     document = yaml.safe_load(installed.settings_path.read_text(encoding="utf-8"))
     document["hooks"] = {"tell": {"run": ["touch", str(told)]}}
@@ -76,9 +72,7 @@ def test_own_runbooks_are_rehearsed_and_hooks_are_not_carried_out(
     assert "hooks are not carried out: tell" in ended.document["data"]["notes"]
 
 
-def test_a_bad_end_is_told_with_its_seed(
-    installed: PlayedTwin, inside: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bad_end_has_its_seed(installed: PlayedTwin, inside: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     """And usual queues stand for theirs where no broker answers."""
     for site in installed.sites:
         installed.kill(site)
