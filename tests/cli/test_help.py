@@ -24,7 +24,7 @@ from dr_ctl.application.documents.schema import data_types, schema_of
 from dr_ctl.application.result import Group, Result
 from dr_ctl.cli.added import TEXTS, added
 from dr_ctl.cli.app import app, run
-from dr_ctl.cli.grouped import groups_text, wrapped
+from dr_ctl.cli.grouped import groups_text
 from dr_ctl.cli.helping import SECTIONS
 from dr_ctl.core.exit_codes import MEANINGS
 from dr_ctl.core.model import ExitCode, Finding, Severity
@@ -451,10 +451,6 @@ def test_where_there_is_no_terminal_a_finding_is_one_line_and_groups_without_any
     heads = ["installation orders:", "london/orders-1:", "swapover to paris:"]
     assert [line for line in lines if line.endswith(":")] == heads
     assert lines[-2:] == ["1 check: 1 holds", "1 error, 1 warning"]
-
-
-def test_control_characters_of_names_reach_no_terminal() -> None:
-    assert wrapped("a\x1b[31m b", 80) == "a\\x1b[31m b"
 
 
 def test_verbose_shows_the_cause_and_nothing_else_does(dr_ctl: Shell) -> None:

@@ -14,7 +14,7 @@ import pytest
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl_lab.lab.daemons import wait_gone
 from dr_ctl_lab.playground import Playground
-from dr_ctl_lab.twin.kinds import KINDS, MIRROR
+from dr_ctl_lab.twin.kinds import MIRROR
 from tests.cli.conftest import Shell
 from tests.cli.sites import Site, Sites
 from tests.cli.terminal import at_terminal
@@ -173,20 +173,6 @@ def test_commands_find_the_sites_that_an_earlier_one_started(dr_ctl: Shell, lab:
     modes = {each["source"]: (each["mode"], each["connected"]) for each in seen.document["data"]["links"]}
     assert modes == {"north": ("open", False), "south": ("hang", False)}
     assert (dr_ctl("lab", "down", *on).code, lab.exists()) == (0, False)
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize("topology", list(KINDS))
-def test_clients_work_on_every_kind(topology: str, lab: Path) -> None:
-    pairs = 1 if KINDS.named(topology).one_pair else 2
-    twin = up(lab, queues=("orders.in", "orders.out"), delay_ms=5, topology=topology, pairs=pairs)
-
-    with twin.load(200) as load:
-        load.wait_for(100)
-        verdict = load.stop()
-
-    assert verdict.clean, verdict.told
-    assert [site.name for site in twin.status().sites if site.serves] == ["london"] * pairs
 
 
 def test_one_whose_process_was_killed_is_said_to_be_gone_and_its_rest_is_removed(lab: Path) -> None:

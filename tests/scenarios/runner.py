@@ -20,7 +20,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from operator import itemgetter
@@ -256,29 +256,22 @@ def _typed(stage: Stage, words: Sequence[str]) -> tuple[str, list[tuple[str, str
     """Type a command; its exit code, and what it said, each piece with the stream that it came by."""
     said: list[tuple[str, str]] = []
     person = _Person(stage) if stage.answers else None
-    with _as_it_was(stage, said, person):
-        try:
-            code = str(run(list(words), time_now()))
-        except Died:
-            code = "none: killed"
-    return code, [(mark, text) for mark, text in said if text]
-
-
-@contextmanager
-def _as_it_was(stage: Stage, said: list[tuple[str, str]], person: _Person | None) -> Iterator[None]:
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     out, err = _Stream(">", said), _Stream("!", said)
     err.is_terminal = person is not None
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     with stage.patch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.setattr(sys, "stdin", person or io.StringIO())
         if stage.death is not None:
             stage.death.strike(patch)
         try:
-            yield
+            code = str(run(list(words), time_now()))
+        except Died:
+            code = "none: killed"
         finally:
             stage.death = None
             for number, handler in before.items():
                 signal.signal(number, handler)
+    return code, [(mark, text) for mark, text in said if text]
 
 
 class _Stream(io.StringIO):
