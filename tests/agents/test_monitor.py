@@ -382,7 +382,7 @@ def answered(refresher: Refresher) -> str | None:
 
 
 @pytest.mark.parametrize(("stays", "processes"), [(False, 3), (True, 1)])
-def test_a_process_that_stays_is_asked_again(
+def test_one_that_stays_is_asked(
     worker: Callable[[str], list[str]], stays: bool, processes: int, tmp_path: Path
 ) -> None:
     heard = tmp_path / "heard"

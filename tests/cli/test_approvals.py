@@ -217,9 +217,7 @@ class Webhook(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-def test_who_is_told_gets_the_variables_of_other_hooks_and_the_document_which_the_example_posts(
-    dr_ctl: Shell, sites: Sites, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_is_told_gets_variables_and_document(dr_ctl: Shell, sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
     free = 'env | grep ^DR_CTL_ > told.env; flock -n "$DR_CTL_STATE_DIR/lock" touch was-free'
     dr_ctl.add(after=[script(dr_ctl.folder, free), EXAMPLE])
     with ThreadingHTTPServer(("127.0.0.1", 0), Webhook) as server:

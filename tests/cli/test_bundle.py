@@ -177,9 +177,7 @@ def everything(dr_ctl: Shell) -> list[str]:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_it_is_used_in_a_whole_run_and_neither_kept_nor_bundled(
-    dr_ctl: Shell, sites: Sites, monkeypatch: pytest.MonkeyPatch, way: str
-) -> None:
+def test_it_is_used_and_not_kept(dr_ctl: Shell, sites: Sites, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     sites.password(WORD)
     monkeypatch.setenv("DR_CTL_TEST_WORD", WORD)
     (dr_ctl.folder / "word").write_text(f"{WORD}\n", encoding="utf-8")
@@ -206,9 +204,7 @@ def test_it_is_used_in_a_whole_run_and_neither_kept_nor_bundled(
     assert document["findings"] == []
 
 
-def test_it_is_not_told_where_brokers_answer_with_errors_or_not_at_all(
-    dr_ctl: Shell, sites: Sites, nobody: str
-) -> None:
+def test_it_is_not_told_where_brokers_answer_errors_or_nothing(dr_ctl: Shell, sites: Sites, nobody: str) -> None:
     sites.password(WORD)
     for urls, says in ((sites.urls.values(), "not now"), ((nobody, nobody), "connection refused")):
         dr_ctl.settings(*urls, {"plain": WORD})

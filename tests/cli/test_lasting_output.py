@@ -72,9 +72,7 @@ def test_the_first_signal_undoes_a_run_although_it_ended_the_reader_too(dr_ctl: 
 
 
 @pytest.mark.parametrize("form", [(), ("--json",)])
-def test_a_full_disk_under_standard_output_leaves_the_exit_code_and_the_result_goes_beside_it(
-    dr_ctl: Shell, sites: Sites, form: tuple[str, ...]
-) -> None:
+def test_a_full_disk_under_the_output_leaves_the_exit_code(dr_ctl: Shell, sites: Sites, form: tuple[str, ...]) -> None:
     with (
         Path("/dev/full").open("w") as full,
         started(*MOVE, "--quiet", *form, stdout=full, stderr=subprocess.PIPE) as run,

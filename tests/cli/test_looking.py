@@ -92,9 +92,7 @@ SITUATIONS: dict[str, Callable[[Sites], object]] = {
 
 @pytest.mark.parametrize("to", ["london", "paris"])
 @pytest.mark.parametrize("situation", SITUATIONS)
-def test_a_dry_run_with_what_it_needs_answers_as_the_verdict(
-    dr_ctl: Shell, sites: Sites, situation: str, to: str
-) -> None:
+def test_a_dry_run_with_what_it_needs_says_the_verdict(dr_ctl: Shell, sites: Sites, situation: str, to: str) -> None:
     SITUATIONS[situation](sites)
 
     for name, told in dr_ctl("validate", "--to", to, "--json").document["data"]["operations"].items():
@@ -121,9 +119,7 @@ def test_every_check_has_a_name_a_verdict_its_evidence_and_its_age(dr_ctl: Shell
     assert dr_ctl("--verbose", "validate", "--json").document["data"].keys() == ended.document["data"].keys()
 
 
-def test_what_was_not_read_is_never_ready_and_what_fails_names_its_finding(
-    dr_ctl: Shell, sites: Sites, nobody: str
-) -> None:
+def test_what_was_not_read_is_never_ready_and_what_fails_is_named(dr_ctl: Shell, sites: Sites, nobody: str) -> None:
     dr_ctl.settings(*sites.urls.values())
     sites.london.broker.link.started = False
     fails = dr_ctl("validate", "--verbose", "--json").document["data"]["checks"]

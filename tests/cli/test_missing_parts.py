@@ -88,9 +88,7 @@ def test_schemas_examples_and_past_runs_are_shown_without_them(dr_ctl: Shell, no
 
 @pytest.mark.wire
 @pytest.mark.deep
-def test_all_that_needs_no_history_works_without_them_and_the_rest_names_the_remedy(
-    dr_ctl: Shell, sites: Sites
-) -> None:
+def test_all_that_needs_no_history_works_without_them_and_the_rest_is_named(dr_ctl: Shell, sites: Sites) -> None:
     looked(dr_ctl.folder)
     works = {
         **dict.fromkeys(("status", "validate", "validate --offline", "plan swapover --to paris", "runbook lint"), 0),
@@ -146,9 +144,7 @@ def test_in_an_environment_of_pipx_it_is_injected_and_a_module_of_dr_ctls_own_th
 
 
 @pytest.mark.parametrize("words", [("lab", "up"), ("demo",)])
-def test_without_java_a_lab_names_what_installs_it_and_the_twin(
-    dr_ctl: Shell, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
-) -> None:
+def test_without_java_a_lab_says_so(dr_ctl: Shell, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]) -> None:
     (dr_ctl.folder / "empty").mkdir()
     monkeypatch.setenv("PATH", str(dr_ctl.folder / "empty"))
 

@@ -82,9 +82,7 @@ def deaf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.wire
 @pytest.mark.parametrize("is_awaited", [True, False])
-def test_one_that_hangs_is_ended_in_time_and_is_a_finding_and_a_run_that_ends_early_takes_it_along(
-    dr_ctl: Shell, sites: Sites, deaf: Path, is_awaited: bool
-) -> None:
+def test_one_that_hangs_is_ended_in_time(dr_ctl: Shell, sites: Sites, deaf: Path, is_awaited: bool) -> None:
     write(history("london"), dr_ctl.folder / "history")
     preflight = Preflight(load(dr_ctl.folder / "dr-ctl.yaml"), "london", SystemClock())
     preflight.begin()

@@ -80,9 +80,7 @@ def test_what_clients_hold_is_not_told_by_a_sum(
     assert sites.settable == before
 
 
-def test_looking_leaves_no_trace_and_a_dry_run_shows(
-    dr_ctl: Shell, sites: Sites, person: Callable[[str], Terminal]
-) -> None:
+def test_looking_leaves_no_trace(dr_ctl: Shell, sites: Sites, person: Callable[[str], Terminal]) -> None:
     person("").at_question = pytest.fail
 
     assert [dr_ctl(word).code for word in ("status", "validate")] == [0, 0]
@@ -225,9 +223,7 @@ DOUBLES = ("--accept-duplicates", "1000000")
 PRESUMED = ("--presume-down", "london", "--reason", "so")
 
 
-def test_a_site_whose_link_never_mirrored_can_serve(
-    dr_ctl: Shell, sites: Sites, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_link_that_never_mirrored_can_be_lost(dr_ctl: Shell, sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
     sites.lose()
     monkeypatch.setattr(BrokerView, "outflow", property(lambda _: None))
 
@@ -363,9 +359,7 @@ def test_a_moment_before_a_look_that_saw_the_site_serve_is_refused_with_both(
     assert f"was seen to serve at {stamp(since)}, after {stamp(word)}" in ended.document["summary"]
 
 
-def test_a_clock_behind_the_brokers_shrinks_no_bound(
-    dr_ctl: Shell, since: datetime, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_clock_behind_shrinks_no_bound(dr_ctl: Shell, since: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SystemClock, "now", lambda self: system().now() - timedelta(seconds=50))
     enough = ("--yes", "--accept-loss", "100000", *DOUBLES, *SURE)
 

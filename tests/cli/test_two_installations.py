@@ -161,9 +161,7 @@ class TestEdited:
         assert dr_ctl("abort", "--yes").code == 0
         assert orders.london.open
 
-    def test_where_every_address_has_changed_the_runs_of_that_name_are_told_with_the_ways_to_either(
-        self,
-    ) -> None:
+    def test_where_every_address_has_changed_the_runs_of_that_name_are_told_with_the_ways_to_either(self) -> None:
         ended = self.edited(london=LONDON, paris=PARIS)
 
         assert (ended.document["data"]["runs"], ended.ids) == ([], ["DR-STATE-001"])

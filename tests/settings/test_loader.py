@@ -137,9 +137,7 @@ def test_a_history_may_lie_in_a_store_with_its_last_hours_here_too(tmp_path: Pat
     assert history.folder is None
 
 
-def test_a_store_that_pyarrow_cannot_read_is_told_with_its_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_pyarrow_cannot_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(fs, "GcsFileSystem")
     monkeypatch.setattr(fs, "_not_imported", [*fs._not_imported, "GcsFileSystem"])
 
@@ -573,9 +571,7 @@ def with_stores(folder: Path, *stores: str) -> Path:
     return file
 
 
-def test_each_site_has_an_id_store_or_a_table_of_its_own_one_would_agree_with_itself(
-    tmp_path: Path,
-) -> None:
+def test_each_site_has_an_id_store_or_a_table_of_its_own_one_would_agree_with_itself(tmp_path: Path) -> None:
     assert load(with_stores(tmp_path, "{sqlite: london.db}", "{sqlite: paris.db}"))
     assert load(with_stores(tmp_path, "{sqlite: ids.db, table: london}", "{sqlite: ids.db, table: paris}"))
     with pytest.raises(SettingsError, match="orders-1 at paris and orders-1 at london have the same id store"):

@@ -87,9 +87,7 @@ NAME = TEXT.filter(bool)
 
 
 @given(st.lists(st.tuples(st.dictionaries(NAME, TEXT, max_size=3), TEXT), min_size=1, max_size=4), st.data())
-def test_frames_come_back_whole_however_bytes_are_cut(
-    told: list[tuple[dict[str, str], str]], data: st.DataObject
-) -> None:
+def test_frames_come_back_however_bytes_are_cut(told: list[tuple[dict[str, str], str]], data: st.DataObject) -> None:
     stream = b"\n".join(encode("MESSAGE", headers, body) for headers, body in told)
     cut = data.draw(st.integers(0, len(stream)))
     reader = FrameReader()
