@@ -339,23 +339,17 @@ def test_its_end_says_what_was_found(
     assert ("DR-RPO-016" in ended.ids) == ("unexpected" in counts)
 
 
-def test_the_ids_go_under_the_state_unless_told_otherwise(dr_ctl: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_ids_go_under_the_state_unless_told_otherwise_and_no_ledger_ends_it_before_spark(
+    dr_ctl: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (dr_ctl.folder / "a.txt").write_text("queue,id\n")
+    missing, wrong = dr_ctl("rpo", "reconcile", "none.jsonl", "--json"), dr_ctl("rpo", "reconcile", "a.txt", "--json")
     asked: list[Path] = []
     monkeypatch.setattr(reconciling, "make", lambda told, out, **more: asked.append(out) or found(dr_ctl.folder))
+    for more in ((), ("--out", "here")):
+        dr_ctl("rpo", "reconcile", "x.jsonl", *more)
 
-    dr_ctl("rpo", "reconcile", "x.jsonl")
-    dr_ctl("rpo", "reconcile", "x.jsonl", "--out", "here")
-
-    assert asked[0].parent == dr_ctl.state / "reconcile"
-    assert asked[1] == Path("here")
-
-
-def test_what_is_no_ledger_ends_it_before_spark(dr_ctl: Shell) -> None:
-    (dr_ctl.folder / "a.txt").write_text("queue,id\n")
-
-    missing, wrong = dr_ctl("rpo", "reconcile", "none.jsonl", "--json"), dr_ctl("rpo", "reconcile", "a.txt", "--json")
-
+    assert (asked[0].parent, asked[1]) == (dr_ctl.state / "reconcile", Path("here"))
     assert (missing.code, wrong.code) == (2, 2)
     assert "none.jsonl" in missing.document["findings"][0]["text"]
     assert "a.txt: line 1" in wrong.document["findings"][0]["text"]
-    assert wrong.document["findings"][0]["remedy"]
