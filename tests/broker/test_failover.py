@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dr_ctl_lab.lab.lab import Lab
-from tests.broker.driving import Operator, on_queue, send, state_of, until
+from tests.broker.driving import Operator, on_queue, send, until
 from tests.twin.matrix import ACCEPTED
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
@@ -25,18 +25,6 @@ def lost_with_three(lab: Lab, operator: Operator) -> None:
 
 def lying(lab: Lab) -> list[int]:
     return [lab.admin(site).depth("orders.in") for site in ("london", "paris")]
-
-
-def test_a_frozen_site_is_not_taken_for_lost(lab: Lab, operator: Operator) -> None:
-    before = state_of(lab)
-    lab.freeze("london")
-    try:
-        ended = operator.run(*FAILOVER)
-    finally:
-        lab.thaw("london")
-
-    assert (ended.code, ended.document["outcome"]) == (12, "serving_site_alive")
-    until(lambda: state_of(lab) == before, why="as before")
 
 
 def test_a_restarted_survivor_serves_on_and_a_site_that_is_back_open_is_closed(lab: Lab, operator: Operator) -> None:

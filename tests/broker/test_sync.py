@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.core.clock import SystemClock
-from dr_ctl.engine.runs import Runs
 from dr_ctl_lab.lab.kinds import BROKERSYNC
 from dr_ctl_lab.lab.lab import Lab
 from tests.broker.driving import Operator, until
@@ -155,26 +153,6 @@ def test_killed_in_mid_traffic_and_started_again_it_leaves_no_residue_and_ends_w
 
     assert process.wait(30) == 0
     assert (agent.standing()["phase"], "closed" in agent.standing()["why"]) == ("finished", True)
-
-
-def test_a_purge_under_a_run_deletes_no_copy_until_somebody_answers_for_it(agent: Agent) -> None:
-    agent.up()
-    agent.send(100)
-    agent.come_to(100, 100)
-    run = Runs(agent.state, SystemClock()).create("swapover", "paris")
-    run.journal.touch()
-    until(lambda: agent.standing()["held_by"] == run.name, why="the run holds it")
-
-    agent.at_london("purge()")
-    until(lambda: agent.queue()["vanished"] == 100, why="it is seen")
-    run.result.touch()
-
-    until(lambda: agent.standing()["held_by"] is None)
-    agent.stays(100)
-    assert (agent.standing()["phase"], agent.finds()) == ("held", ["DR-AGENT-001"])
-
-    assert agent.run("sync", "--go-on").code == 0
-    agent.come_to(0, 0)
 
 
 def test_a_person_keeps_aside_what_nothing_proves_and_puts_it_back(tmp_path: Path) -> None:

@@ -97,16 +97,6 @@ def test_what_befalls_a_call_is_undone_before_the_point_of_no_return_and_nothing
         assert any("Traceback" in str(entry.evidence.get("traceback")) for entry in at.entries())
 
 
-def test_undoing_goes_backwards(at: Desk) -> None:
-    at.machine.faults = {6: Fault.REFUSED}
-
-    at.go()
-
-    assert at.machine.effects[5:] == ["open clients at london", "open legacy at london", "resume bills at london"]
-    undone = [f"{step} {how}" for step in ("06-fence", "05-quiesce") for how in ("undo-started", "undone")]
-    assert at.lines("step")[-4:] == undone
-
-
 @pytest.mark.parametrize("breaks", [False, True], ids=["fails", "breaks"])
 def test_an_inverse_that_fails_or_breaks_does_not_stop_the_others(at: Desk, breaks: bool) -> None:
     at.machine.faults = {5: Fault.REFUSED, 6: Fault.REFUSED}

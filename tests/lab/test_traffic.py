@@ -195,18 +195,6 @@ def test_a_door_that_opens_is_found_within_milliseconds() -> None:
     assert found[0] - opened[0] < 0.1  # some ten milliseconds, and a busy machine's share
 
 
-def test_nobody_lets_us_in_and_stop_is_heard_at_once() -> None:
-    load = Load(target(closed_port(), closed_port()), ["q"], 100).start()
-    with pytest.raises(TimeoutError, match=r"5 receipts.*sent=0"):
-        load.wait_for(5, within_s=0.1)
-    began = time.monotonic()
-
-    verdict = load.stop(drain_s=1)
-
-    assert time.monotonic() - began < 3
-    assert verdict.counts.attempted == 0
-
-
 def test_a_drain_waits_for_as_long_as_messages_come(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a busy machine they come slowly, and what still lies in a queue is not lost."""
     load = Load(target(closed_port()), ["q"], 100)
