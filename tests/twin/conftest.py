@@ -1,6 +1,7 @@
 """The same tests for a twin and, with the marker `broker`, for two real brokers."""
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -69,33 +70,23 @@ SUBJECTS: Mapping[str, Callable[[PlayedTwin | Lab], Any]] = {
 }
 
 
-class Labs:
-    """Real brokers of one topology at a time, which all tests share that ask for it."""
-
-    def __init__(self, folders: pytest.TempPathFactory) -> None:
-        self._folders = folders
-        self._up: tuple[str, Lab] | None = None
-
-    def of(self, topology: str) -> Lab:
-        if self._up is None or self._up[0] != topology:
-            self.end()
-            self._up = (topology, Lab.up(self._folders.mktemp("contract") / "lab", topology=topology))
-        lab = self._up[1]
-        for site in ("london", "paris"):
-            lab.start(site)
-        return lab
-
-    def end(self) -> None:
-        if self._up is not None:
-            self._up[1].__exit__(None, None, None)
-        self._up = None
-
-
 @pytest.fixture(scope="session")
-def labs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Labs]:
-    labs = Labs(tmp_path_factory)
-    yield labs
-    labs.end()
+def labs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Lab]]:
+    """Real brokers of one topology at a time, which all tests share that ask for it."""
+    with ExitStack() as stack:
+        up: dict[str, Lab] = {}
+
+        def of(topology: str) -> Lab:
+            if topology not in up:
+                stack.close()
+                up.clear()
+                folder = tmp_path_factory.mktemp("contract") / "lab"
+                up[topology] = stack.enter_context(Lab.up(folder, topology=topology))
+            for site in ("london", "paris"):
+                up[topology].start(site)
+            return up[topology]
+
+        yield of
 
 
 @pytest.fixture
@@ -109,8 +100,7 @@ def made_of(request: pytest.FixtureRequest, topology: str) -> Callable[[str], An
             return SUBJECTS[topology](twin)
         if topology == CONTINUITY and needs_plugin.args[0]:
             pytest.skip(needs_plugin.kwargs["reason"])
-        labs: Labs = request.getfixturevalue("labs")
-        subject = SUBJECTS[topology](labs.of(topology))
+        subject = SUBJECTS[topology](request.getfixturevalue("labs")(topology))
         subject.reset()
         return subject
 

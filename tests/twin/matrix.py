@@ -2,13 +2,12 @@
 
 import json
 import os
-import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -32,7 +31,7 @@ from dr_ctl_lab.twin.classic.fanout.broker import ID_HEADER, FanoutBroker
 from dr_ctl_lab.twin.classic.sharedstore.broker import SharedStoreBroker
 from dr_ctl_lab.twin.host import APP, Host
 from dr_ctl_lab.twin.jolokia import Request
-from dr_ctl_lab.twin.kinds import BRIDGES, MIRROR, SHARED_STORE
+from dr_ctl_lab.twin.kinds import BRIDGES, SHARED_STORE
 from dr_ctl_lab.twin.messages import Message, Queue
 from tests.broker.driving import Ended
 from tests.conftest import Command
@@ -44,29 +43,12 @@ QUICK_S = 0.4
 RESTS_S, RESTS_WITHIN_S = 0.1, 3.0
 COMMANDS = "continuity.cmd.out"
 NOTHING_CHANGED = (10, 11, 12, 13, 14)
-# Moments of a matrix beside its first and its last that are tried each time; all of them are, at night.
-BETWEEN, BETWEEN_OF_OTHERS = 1, 0
-SEED = os.environ.get("DR_CTL_SEED", "20261121")  # which they are; another one may be tried
-SOME_AND_ALL = pytest.mark.parametrize(
-    "whole", [False, pytest.param(True, marks=pytest.mark.deep)], ids=["some", "all"]
-)
 GIVEN = "given"  # the header that tells each message of `put` from all others, at both sites
 # A shared store has no link to cut, the other site lacks nothing, and a failover has nothing to do: with its holder's
 # death the store goes to who waits, and that lets clients in. So there is no request to fail or to die at, and nothing
 # is owed: the lock keeps clients out of the site that was lost.
 TAKEN_OVER = (SHARED_STORE,)
 _TAKEN: set[str] = set()
-T = TypeVar("T")
-
-
-def moments(every: Sequence[T], *, whole: bool, of: str) -> Sequence[T]:
-    """All of them, or the first, the last and some between, by chance; a failure shows the seed that chose them."""
-    count = BETWEEN if of.startswith(MIRROR) else BETWEEN_OF_OTHERS
-    if whole or len(every) <= 2 + count:
-        return every
-    print(f"{of}: DR_CTL_SEED={SEED}")
-    between = random.Random(f"{SEED} {of}").sample(range(1, len(every) - 1), count)
-    return [every[at] for at in (0, *sorted(between), len(every) - 1)]
 
 
 @contextmanager

@@ -17,7 +17,7 @@ import re
 import shlex
 import signal
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -304,13 +304,11 @@ class Client:
                 headers = {**self._dialect.sent, **inside, "persistent": "true", ID_HEADER: ident, "priority": priority}
                 self._confirmed("SEND", {**headers, "destination": self._dialect.queue(queue)}, "x" * 20)
                 if not inside:
-                    self._ledger.record(Event.SENT, queue, ident, self._site)
+                    self._noted(Event.SENT, queue, [ident])
             if self._ended(end, inside):
-                for ident in idents:
-                    self._ledger.record(Event.SENT, queue, ident, self._site)
+                self._noted(Event.SENT, queue, idents)
         except (ConnectionLost, TimeoutError):
-            for ident in idents:
-                self._ledger.record(Event.SEND_IN_DOUBT, queue, ident, self._site)
+            self._noted(Event.SEND_IN_DOUBT, queue, idents)
 
     def take(self, queue: str, count: int, end: str) -> None:
         """Take what comes; `hold` acknowledges nothing, `refuse` says that it cannot be worked on."""
@@ -331,17 +329,19 @@ class Client:
                     self._ledger.record(Event.RECEIVED, queue, identify(frame), self._site)
                 self._confirmed(command, {**inside, "id": frame.headers["ack"]})
                 if end == "now":
-                    self._ledger.record(Event.CONSUMED, queue, identify(frame), self._site)
+                    self._noted(Event.CONSUMED, queue, [identify(frame)])
             if end == "commit":
-                for frame in had:  # the work is done before
-                    self._ledger.record(Event.RECEIVED, queue, identify(frame), self._site)
+                self._noted(Event.RECEIVED, queue, map(identify, had))  # the work is done before
             if self._ended(end, inside):
-                for frame in had:
-                    self._ledger.record(Event.CONSUMED, queue, identify(frame), self._site)
+                self._noted(Event.CONSUMED, queue, map(identify, had))
         except (ConnectionLost, TimeoutError):
             return  # the last of them may come again
         if end in ("now", "commit", "abort", "refuse"):
             self.close()
+
+    def _noted(self, event: Event, queue: str, idents: Iterable[str]) -> None:
+        for ident in idents:
+            self._ledger.record(event, queue, ident, self._site)
 
     def _begun(self, end: str) -> dict[str, str]:
         if end not in ENDS:

@@ -78,19 +78,6 @@ def test_what_is_not_there_is_forbidden_unless_all_of_it_is_asked_for(pair: Plug
     assert asked == failed(NO_BEAN, beans.SECURITY, 404)
 
 
-def test_operations_that_cannot_be_called_are_refused_in_the_same_words(pair: PluginSubject) -> None:
-    server, service, close = pair.server("london"), pair.service("london"), f"closeConnectionWithID({TEXT})"
-
-    assert pair.call("london", "nope()") == failed(ILLEGAL, f"No operation nope found on MBean {server}", 400)
-    text = f"No operation activateSite() on MBean {service} exists. Known signatures: (java.lang.Long)"
-    assert pair.execute("london", service, "activateSite()") == failed(ILLEGAL, text, 400)
-    text = f"Invalid number of operation arguments. Operation {close} on {server} requires 1 parameters, not 0 as given"
-    assert pair.call("london", close) == failed(ILLEGAL, text, 400)
-    assert pair.call("london", f"listConnections({TEXT},int,int)", "", 1, 10)["status"] == 500
-    bad = pair.execute("london", pair.at("london", IN), f"countMessages({TEXT})", "a = = 'b'")
-    assert "AMQ229020: Invalid filter: a = = 'b'" in bad["error"]
-
-
 def test_a_wrong_login_gets_nothing_however_often(pair: PluginSubject) -> None:
     for login in [Login("nobody", "wrong")] * 6 + [pair.place("london").app]:
         told = pair.post("london", {"type": "version"}, login)

@@ -198,6 +198,16 @@ def test_a_call_by_the_beginning_of_names_is_of_all_queues_that_begin_so(subject
     assert subject.execute("london", nobody, "pause()") == failed(NO_BEAN, text, 404)
     for name in names:
         subject.destroy("london", name)
+    # And by none of all: also of what the link has to ship.
+    every = beans.all_queues("london")
+    told = subject.done("london", every, "pause()")
+    assert {beans.parts(bean)["queue"] for bean in told} >= {IN, OUT, "DLQ"}
+    assert paused(subject, "london", f"{OUTFLOW_PREFIX}paris") == (True, False)
+    subject.put("london", IN)
+    comes(lambda: subject.shipping("london"), {"MessageCount": 1, "DeliveringCount": 0, "ConsumerCount": 1})
+    assert subject.depth("paris", IN) == 0
+    subject.done("london", every, "resume()")
+    comes(lambda: subject.depth("paris", IN), 1)
 
 
 def test_many_requests_are_answered_one_by_one_and_errors_can_stand_in_the_place_of_values(subject: Subject) -> None:
@@ -674,21 +684,6 @@ def test_a_pause_stops_delivery_and_a_lasting_one_stays(subject: Subject) -> Non
         subject.on("london", "resume()")
         client.message()
     assert paused(subject, "london", IN) == (False, False)
-
-
-def test_every_queue_is_paused_by_one_pattern(subject: Subject) -> None:
-    every = beans.all_queues("london")
-
-    told = subject.done("london", every, "pause()")
-
-    assert {beans.parts(bean)["queue"] for bean in told} >= {IN, OUT, "DLQ"}
-    assert set(told.values()) == {None}
-    assert paused(subject, "london", f"{OUTFLOW_PREFIX}paris") == (True, False)
-    subject.put("london", IN)
-    comes(lambda: subject.shipping("london"), {"MessageCount": 1, "DeliveringCount": 0, "ConsumerCount": 1})
-    assert subject.depth("paris", IN) == 0
-    subject.done("london", every, "resume()")
-    comes(lambda: subject.depth("paris", IN), 1)
 
 
 def test_a_death_takes_what_is_volatile_and_leaves_what_is_durable(subject: Subject) -> None:

@@ -1,8 +1,6 @@
 """What every store of documents keeps to, whoever holds them: files of this machine, or brokers of each topology; and
 that a small look says of outflows and roles what a whole one says."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -54,7 +52,7 @@ def shelf(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shelf]:
     if request.param == "files":
         yield files(tmp_path / "documents")
     elif request.param == "brokers":
-        yield from held_by(request.getfixturevalue("labs").of(MIRROR))
+        yield from held_by(request.getfixturevalue("labs")(MIRROR))
     else:
         with PlayedTwin.up(tmp_path / "twin", topology=request.param) as twin:
             yield from held_by(twin)
@@ -182,10 +180,8 @@ def test_what_is_written_outlives_a_restart_of_what_holds_it(shelf: Shelf) -> No
 
     shelf.restart()
 
-    assert [(number, json.loads(text)) for number, text in shelf.way().read(LOCK)[1]] == [
-        (1, json.loads(SPLIT)),
-        (2, json.loads(SPLIT)),
-    ]
+    told = {number: json.loads(text) for number, text in shelf.way().read(LOCK)[1]}
+    assert told == dict.fromkeys((1, 2), json.loads(SPLIT))
 
 
 def test_what_others_have_put_there_is_no_crash_and_keeps_nobody_out_who_could_not_have_made_it(shelf: Shelf) -> None:

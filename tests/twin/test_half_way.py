@@ -118,25 +118,16 @@ def half(twin: PlayedTwin, dr_ctl: Command, consumer: Consumer, monkeypatch: pyt
     return Half(twin, dr_ctl, consumer, monkeypatch)
 
 
-def stalls(half: Half) -> tuple[Ended, int]:
-    return half.returns(), 24
-
-
-def is_interrupted(half: Half) -> tuple[Ended, int]:
-    half.stopped = lambda: interrupt(signal.SIGINT)
-    return half.returns(), 130
-
-
-def is_aborted(half: Half) -> tuple[Ended, int]:
-    half.dies()
-    return half.dr_ctl("abort", "--yes"), 0
-
-
-@pytest.mark.parametrize("ends", [stalls, is_interrupted, is_aborted])
+@pytest.mark.parametrize(("ends", "code"), [("stalls", 24), ("interrupted", 130), ("aborted", 0)])
 def test_what_came_in_ahead_of_its_acknowledgement_is_taken_out(
-    twin: PlayedTwin, half: Half, ends: Callable[[Half], tuple[Ended, int]]
+    twin: PlayedTwin, half: Half, ends: str, code: int
 ) -> None:
-    ended, code = ends(half)
+    if ends == "aborted":
+        half.dies()
+    if ends == "interrupted":
+        half.stopped = lambda: interrupt(signal.SIGINT)
+
+    ended = half.dr_ctl("abort", "--yes") if ends == "aborted" else half.returns()
 
     assert (ended.code, "DR-RETURN-006" in ended.told) == (code, True), ended.document
     assert ended.document["data"]["left"] == {"taken_out": {NAME: HALF}, "duplicates_at_most": 0}

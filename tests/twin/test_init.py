@@ -181,12 +181,10 @@ def test_all_examples_are_written_where_nothing_is_yet(inside: Command, tmp_path
     ended = inside("init", "--examples", str(out))
 
     assert ended.code == 0
-    assert {each.name: each.read_bytes() for each in out.iterdir() if each.is_file()} == {
-        each.name: each.read_bytes() for each in beginning.examples().iterdir()
-    }
-    assert {each.name for each in out.iterdir() if os.access(each, os.X_OK) and each.is_file()} == {
-        each.name for each in out.iterdir() if each.is_file() and each.read_bytes().startswith(b"#!")
-    }
+    written = {each.name: each.read_bytes() for each in out.iterdir() if each.is_file()}
+    assert written == {each.name: each.read_bytes() for each in beginning.examples().iterdir()}
+    for name, text in written.items():
+        assert os.access(out / name, os.X_OK) is text.startswith(b"#!"), name
     for command in (*data_types(), None):
         written = out / "schemas" / f"{command.replace(' ', '-') if command else 'settings'}.json"
         assert json.loads(written.read_text(encoding="utf-8")) == schema_of(command)

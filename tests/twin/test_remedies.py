@@ -56,11 +56,6 @@ def failed_over(twin: PlayedTwin, dr_ctl: Command) -> None:
     dr_ctl("failover", "--to", "paris", "--yes", *ACCEPTED)
 
 
-def back_open(twin: PlayedTwin, dr_ctl: Command) -> None:
-    lose_and_return(twin, dr_ctl)
-    twin.open_clients("london")
-
-
 def bridge_stopped(twin: PlayedTwin, _: Command) -> None:
     with twin.still():
         broker = twin.host("london").broker
@@ -81,7 +76,10 @@ def died(operation: str, at: int) -> Situation:
 
 
 # The plugin keeps a site closed while the other one is active.
-BOTH_OPEN: dict[str, Situation] = {"both open": befalls("open_clients", "paris"), "back open": back_open}
+BOTH_OPEN: dict[str, Situation] = {
+    "both open": befalls("open_clients", "paris"),
+    "back open": lambda twin, dr_ctl: (lose_and_return(twin, dr_ctl), twin.open_clients("london")),
+}
 IN_PART: dict[str, Situation] = {  # of queues that move one by one
     "moved in part": typed("swapover --to paris --queues orders.out"),
     "queue fenced": typed("fence london --queues orders.out"),

@@ -5,24 +5,22 @@ from pathlib import Path
 
 import pytest
 
-from dr_ctl.engine.journal import Journal
-from dr_ctl.engine.plan import Call, PlannedStep
+from dr_ctl.engine.goals import Goal
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.kinds import BRIDGES, MIRROR
 from tests.conftest import Command
 from tests.topologies.workloads.work import Work
 from tests.twin.matrix import (
     OPERATIONS,
-    SOME_AND_ALL,
     Death,
     Judge,
+    at_calls,
     at_rest,
     bare,
     dies,
     done,
     edited,
     effects,
-    moments,
     nothing,
     put,
     serving,
@@ -84,7 +82,7 @@ def at(site: str) -> list[tuple[str, str]]:
     return [(site, name) for name in NAMES]
 
 
-@SOME_AND_ALL
+@pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.deep)], ids=["ends", "whole"])
 @pytest.mark.parametrize(
     ("topology", "operation"),
     [
@@ -108,7 +106,7 @@ def test_a_run_that_is_killed_anywhere_leaves_them_at_the_site_that_serves(
         assert played.running == at(target)
 
     every = [(number, after) for number in range(1, len(death.requests) + 1) for after in (False, True)]
-    for number, after in moments(every, whole=whole, of=f"workloads {operation}"):
+    for number, after in every if whole else (every[0], every[-1]):
         twin, played = fresh(f"dies {'after' if after else 'before'} {number}")
         with twin:
             judge = Judge(twin, monkeypatch)
@@ -169,17 +167,11 @@ def test_with_one_queue_of_a_site_goes_what_works_on_it_and_nothing_else_is_aske
     assert (back.code, works.running) == (0, at("london")), back.document
 
 
-def test_one_that_was_started_again_keeps_the_gate_shut(twin: PlayedTwin, works: Played, dr_ctl: Command) -> None:
+def test_one_that_was_started_again_keeps_the_gate_shut(
+    twin: PlayedTwin, works: Played, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Something else starts it while the source is drained."""
-    with edited(twin) as told:
-        told |= {"runbooks": "./runbooks", "hooks": {"wake": {"run": ["./wake"]}}}
-    book = (Path(__file__).parents[2] / "runbooks" / "swapover.yaml").read_text(encoding="utf-8")
-    folder, wake = twin.settings_path.parent / "runbooks", twin.settings_path.parent / "wake"
-    folder.mkdir()
-    (folder / "swapover.yaml").write_text(book.replace("  - verify:", "  - hook: wake\n  - verify:"), encoding="utf-8")
-    state = works.works["london", MAILER].folder / "state.now"
-    wake.write_text(f'#!/bin/sh\necho running > "{state}"\n', encoding="utf-8")
-    wake.chmod(0o700)
+    at_calls(monkeypatch, Goal.CLOSE, lambda: works.works["london", MAILER].set(running=True))
 
     ended = dr_ctl(*TO_PARIS)
 
@@ -190,16 +182,12 @@ def test_one_that_was_started_again_keeps_the_gate_shut(twin: PlayedTwin, works:
 def test_an_undo_starts_nothing_beside_a_site_that_somebody_opened(
     twin: PlayedTwin, works: Played, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    intents = Journal.intents
+    def opening() -> None:
+        twin.cut("london", mode="hang")
+        put(twin, "london", "orders.in", 1)
+        twin.open_clients("paris")
 
-    def opening(self: Journal, step: PlannedStep, calls: Sequence[Call]) -> list[int]:
-        if step.verb == "fence":
-            twin.cut("london", mode="hang")
-            put(twin, "london", "orders.in", 1)
-            twin.open_clients("paris")
-        return intents(self, step, calls)
-
-    monkeypatch.setattr(Journal, "intents", opening)
+    at_calls(monkeypatch, Goal.CLOSE, opening, first=True)
 
     ended = dr_ctl(*TO_PARIS, "--timeout", "300ms")
 
