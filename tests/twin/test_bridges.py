@@ -110,57 +110,43 @@ def test_a_move_of_one_queue_goes_on_while_reply_queues_come_and_go(twin: Played
 # messages that the waiting site lacks
 
 
-def lose(twin: PlayedTwin, which: slice = slice(None), *, priority: int = 4) -> None:
-    """Somebody purges copies at the waiting site."""
+def lose(twin: PlayedTwin, which: slice) -> None:
+    """Somebody purges copies at the waiting site, and no urgent ones."""
     _, paris = twin.brokers(BridgesBroker)
     with twin.still():
         queue = paris.queues[IN]
-        for message in [each for each in queue.messages.values() if each.priority == priority][which]:
+        for message in [each for each in queue.messages.values() if each.priority == 4][which]:
             paris.remove(queue, message, Reason.KILLED)
 
 
-def all_of_a_sender_that_writes_its_own_site(twin: PlayedTwin, _: Command) -> int:
-    send(twin, 10, **{ORIGIN: "london"})
-    lose(twin)
-    return 10
+ALL, SOME = slice(None), slice(5)
 
 
-def all_that_came_from_the_other_site_once(twin: PlayedTwin, dr_ctl: Command) -> int:
-    """As after the return to a site that was built anew."""
-    done(dr_ctl(*TO_PARIS))
-    send(twin, 10)
-    done(dr_ctl(*TO_LONDON))
-    lose(twin)
-    return 10
-
-
-def the_oldest(twin: PlayedTwin, _: Command) -> int:
-    """As what a bridge had in hand when the peer refused it."""
-    send(twin, 10)
-    lose(twin, slice(5))
-    return 5
-
-
-def all_but_an_urgent_one(twin: PlayedTwin, _: Command) -> int:
-    send(twin, 5)
-    send(twin, 1, priority=9)
-    lose(twin)
-    return 5
-
-
-LACKING = (all_of_a_sender_that_writes_its_own_site, all_that_came_from_the_other_site_once, the_oldest)
-
-
-@pytest.mark.parametrize("lost", [*LACKING, all_but_an_urgent_one])
+@pytest.mark.parametrize(
+    ("headers", "came_back", "urgent", "which"),
+    [
+        pytest.param({ORIGIN: "london"}, False, 0, ALL, id="all of a sender that writes its own site"),
+        pytest.param({}, True, 0, ALL, id="all that came from the other site, which was built anew"),
+        pytest.param({}, False, 0, SOME, id="the oldest, as what a bridge had in hand when the peer refused it"),
+        pytest.param({}, False, 1, ALL, id="all but an urgent one"),
+    ],
+)
 def test_what_the_waiting_site_lacks_refuses_the_move(
-    twin: PlayedTwin, dr_ctl: Command, lost: Callable[[PlayedTwin, Command], int]
+    *, twin: PlayedTwin, dr_ctl: Command, headers: dict[str, str], came_back: bool, urgent: int, which: slice
 ) -> None:
-    count = lost(twin, dr_ctl)
+    if came_back:
+        done(dr_ctl(*TO_PARIS))
+    send(twin, 10, **headers)
+    send(twin, urgent, priority=9)
+    if came_back:
+        done(dr_ctl(*TO_LONDON))
+    lose(twin, which)
 
     ended = dr_ctl(*TO_PARIS)
 
     assert (ended.code, open_at(twin, IN)) == (ExitCode.REVERTED, ["london"]), ended.document
-    assert f"{count} message(s) of {IN} lie at london and not at paris" in ended.document["summary"]
+    lost = len(range(10)[which])
+    assert f"{lost} message(s) of {IN} lie at london and not at paris" in ended.document["summary"]
 
 
 def test_a_queue_that_only_the_serving_site_has_refuses_the_move(twin: PlayedTwin, dr_ctl: Command) -> None:

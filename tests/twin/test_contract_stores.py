@@ -93,18 +93,6 @@ def held_by(stage: PlayedTwin | Lab) -> Iterator[Shelf]:
             each.close()
 
 
-def test_what_is_written_is_read_by_number_and_of_its_kind_alone(shelf: Shelf) -> None:
-    store = shelf.way()
-
-    assert store.create(LOCK, 12, "twelve")
-    assert store.create(LOCK, 3, "three")
-    assert store.create("lockout", 4, "of another kind")
-
-    assert shelf.way().read(LOCK)[1] == [(3, "three"), (12, "twelve")]
-    assert shelf.way().read("lockout")[1] == [(4, "of another kind")]
-    store.delete("lockout", 4)
-
-
 def test_files_are_for_one_user_alone(tmp_path: Path) -> None:
     files(tmp_path / "documents").way().create(LOCK, 1, "mine")
 
@@ -133,21 +121,23 @@ def test_of_several_that_create_at_the_same_moment_one_gets_it(shelf: Shelf) -> 
     assert set(seen) == {str(winner) * 5_000}
 
 
-def test_one_is_created_once_written_anew_and_removed(shelf: Shelf) -> None:
+def test_one_is_created_once_written_anew_read_by_number_and_of_its_kind_alone_and_removed(shelf: Shelf) -> None:
     store, (before_ms, found) = shelf.way(), shelf.way().read(LOCK)
     # Whether one may be created is said without trying.
     assert (found, "on this machine" in (store.why_forbidden() or "on this machine")) == ([], True)
     assert [store.create(LOCK, 1, text) for text in ("mine", "yours")] == [True, False]
-    assert store.create(LOCK, 2, "stays") is True
+    assert store.create(LOCK, 12, "stays") is store.create("lockout", 4, "of another kind") is True
     store.update(LOCK, 1, "after")
     with pytest.raises(BrokerError):
         store.update(LOCK, 3, "never written")
 
     after_ms, found = shelf.way().read(LOCK)
-    assert (found, 0 < before_ms <= after_ms) == ([(1, "after"), (2, "stays")], True)
+    assert (found, 0 < before_ms <= after_ms) == ([(1, "after"), (12, "stays")], True)
+    assert shelf.way().read("lockout")[1] == [(4, "of another kind")]
+    store.delete("lockout", 4)
 
     store.delete(LOCK, 1)
-    assert shelf.way().read(LOCK)[1] == [(2, "stays")]
+    assert shelf.way().read(LOCK)[1] == [(12, "stays")]
     with pytest.raises(BrokerError):
         shelf.way().delete(LOCK, 1)
     assert shelf.way().create(LOCK, 1, "another's") is True
