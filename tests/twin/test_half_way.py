@@ -53,8 +53,10 @@ class Half:
     """London is back, and its link stops after so many events; `stopped` is called once it does. The commands that
     follow are typed beside a consumer at Paris."""
 
-    def __init__(self, twin: PlayedTwin, dr_ctl: Command, consumer: Consumer, patch: pytest.MonkeyPatch) -> None:
-        self.twin, self.dr_ctl, self.consumer, self.left = twin, dr_ctl, consumer, HALF
+    def __init__(
+        self, twin: PlayedTwin, dr_ctl: Command, consumer: Consumer, patch: pytest.MonkeyPatch, left: int = HALF
+    ) -> None:
+        self.twin, self.dr_ctl, self.consumer, self.left = twin, dr_ctl, consumer, left
         self.stopped: Callable[[], object] = lambda: None
         apply = MirrorBroker.apply
 
@@ -159,6 +161,23 @@ def test_pauses_that_a_return_holds_are_not_lifted_while_its_way_is_open(
 
     assert (ended.code, ended.document["findings"][0]["id"]) == (10, "DR-UNFENCE-002"), ended.document
     half.next_one_succeeds(*broken)
+
+
+def test_a_residue_that_moves_is_not_timed_out(
+    twin: PlayedTwin, dr_ctl: Command, consumer: Consumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with edited(twin) as told:
+        told["drain"] |= {"timeout": "300ms", "stall": "600ms"}
+    apply = MirrorBroker.apply
+
+    def slow(broker: MirrorBroker, event: Event) -> None:
+        apply(broker, event)
+        if broker.site == "paris" and event.kind in ("message", "postAck"):
+            broker.changed.wait(0.05)
+
+    monkeypatch.setattr(MirrorBroker, "apply", slow)
+
+    Half(twin, dr_ctl, consumer, monkeypatch, left=-1).next_one_succeeds()
 
 
 def test_what_nothing_explains_is_taken_out_and_kept(twin: PlayedTwin, dr_ctl: Command) -> None:
