@@ -5,17 +5,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import chain, islice
 from pathlib import Path
-from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dr_ctl.core.model import Finding, Role
-from dr_ctl.rpo.history.sources import Sources, read
+from dr_ctl.rpo.history.sources import FAR_BACK, Sources, read
 from dr_ctl.settings.model import Place
-
-_FILES: Final = 250
-"""How many files are read back: an hour of a monitor that writes one a minute, and a week of joined hours."""
 
 
 def last_seen(history: Path | Place, site: str, role: Role) -> datetime | None:
@@ -75,6 +71,6 @@ def _newest(
 ) -> Iterator[pa.Table]:
     """Rows of a site of which that is so, the newest first: by file, and as many files as this looks back. A torn file
     tells nothing of it; the estimate names such files."""
-    for source in chain(files.tails(site), islice(files.newest_first(site), _FILES)):
+    for source in chain(files.tails(site), islice(files.newest_first(site), FAR_BACK)):
         if (rows := source.told([], columns, is_so)) is not None and rows.num_rows:
             yield rows

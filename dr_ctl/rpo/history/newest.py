@@ -22,7 +22,7 @@ from dr_ctl.core.model import Finding, Role
 from dr_ctl.rpo.findings import NO_HISTORY
 from dr_ctl.rpo.history.files import ADDED, SCHEMA, begun
 from dr_ctl.rpo.history.row import micros, moment
-from dr_ctl.rpo.history.sources import Source, Sources, read, shown
+from dr_ctl.rpo.history.sources import FAR_BACK, Source, Sources, read, shown
 from dr_ctl.settings.model import Place
 
 Stamps = npt.NDArray[np.int64]
@@ -87,9 +87,6 @@ NOW_US: Final = 1 << 62
 """Later than any look."""
 COMPARED_US: Final = 60 * US
 """How much before the last look that both sites answered is read for comparing them."""
-_FAR_BACK: Final = 250
-"""So many files at most are searched for such a look: an hour of a monitor that writes one a minute, and a week of
-joined hours."""
 _LEAST_LOOKS: Final = 3
 """So many looks tell how much came between two of them, wherever a stretch begins."""
 _NONE: Final = np.zeros(0, np.int64)
@@ -247,7 +244,7 @@ class _Reading:
     def _answered(self, site: str, until: Mapping[str, int]) -> Mapping[str, int]:
         """When the brokers of the pairs answered last at a site, until a moment each."""
         answered: dict[str, int] = {}
-        files = (each for each in islice(self._files.newest_first(site), _FAR_BACK) if each.left_out() is None)
+        files = (each for each in islice(self._files.newest_first(site), FAR_BACK) if each.left_out() is None)
         is_answer = (pc.field("kind") == "site") & pc.field("start").is_valid()
         for source in chain(self._files.tails(site), files):
             if (few := source.told(self._findings, _FEW, is_answer)) is None:

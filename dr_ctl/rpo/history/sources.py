@@ -27,6 +27,9 @@ WITHIN_S: Final = 3.0
 """So long a store elsewhere is waited for, where what lies on this machine does instead."""
 ALONE_S: Final = 30.0
 """And so long where nothing lies on this machine: without the store nothing is known at all."""
+FAR_BACK: Final = 250
+"""So many files at most are searched for an earlier look: an hour of a monitor that writes one a minute, and a week of
+joined hours."""
 AGAIN_S: Final = 60.0
 """After so long a store that did not answer is asked again."""
 _silent_until: dict[str, float] = {}
