@@ -1,14 +1,19 @@
-"""What a ledger makes of what clients saw."""
+"""What a ledger makes of what clients saw, and a demo of that."""
 
 import json
+import sys
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dr_ctl.core.model import ExitCode
+from dr_ctl_lab import demonstration
+from dr_ctl_lab.demonstration import _judged, _Lost, _Teller
 from dr_ctl_lab.lab.ledger import Event, Gap, Ledger, Verdict
 
 Q = "orders.in"
@@ -157,3 +162,43 @@ def test_the_files_of_one_lab_read_back_to_one_verdict_without_a_torn_line(tmp_p
     assert (again.counts, again.duplicates, again.lost) == (whole.counts(), ((Q, 'odd "ü"'),), ())
     assert one.stat().st_mode & 0o777 == 0o600
     assert json.loads(one.read_text().splitlines()[0]).keys() == {"id", "queue", "event", "site", "ts", "at_s"}
+
+
+NOTHING: Any = {"lost": {"at_most": 0}, "duplicates": {"at_most": 0}}
+
+
+def drained(*, so: bool = True) -> Verdict:
+    return Ledger().verdict(drained=so)
+
+
+@pytest.fixture
+def tell(tmp_path: Path) -> _Teller:
+    for name in ("1-swapover", "2-failback"):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / name / "report.html").touch()
+    return _Teller(sys.stdout, tmp_path, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("estimate", "code", "told"),
+    [
+        (ExitCode.OK, ExitCode.OK, []),
+        (ExitCode.UNKNOWN, ExitCode.OK, [demonstration.FEW_LOOKS.id]),
+        (ExitCode.INTERNAL, ExitCode.INTERNAL, ["DR-DEMO-001"]),
+    ],
+)
+def test_an_estimate_need_not_meet_the_objectives(
+    tell: _Teller, estimate: ExitCode, code: ExitCode, told: list[str]
+) -> None:
+    lost = _Lost(NOTHING, drained(so=False), drained())
+
+    ended = _judged(drained(), lost, tell, {"estimate": estimate}, [])
+
+    assert (ended.code, [each.id for each in ended.findings]) == (code, told)
+
+
+def test_what_was_not_received_is_lost_only_where_the_queues_were_seen_empty(tell: _Teller) -> None:
+    ended = _judged(drained(), _Lost(NOTHING, drained(so=False), drained(so=False)), tell, {}, [])
+
+    assert ended.code is ExitCode.LOSS_REFUSED
+    assert "lie there, or are lost" in ended.summary
