@@ -56,8 +56,6 @@ class Sites:
     standby_gone: bool = False
     announces: bool = True
     forbids: bool = False
-    looks: int = 0
-    listings: int = 0
     _listening: bool = False
 
     def send(self, count: int) -> list[str]:
@@ -92,7 +90,6 @@ class Sites:
         self.announced += [(Q, each) for each in gone] if self._listening and self.announces else []
 
     def seen(self, shown: Sequence[str], depth: int) -> Listed:
-        self.listings += 1
         ids = frozenset(shown)
         if self.busy or len(ids) != depth:
             return Listed(ids, None, len(shown), "raise maxBrowsePageSize")
@@ -121,7 +118,6 @@ class FakePrimary:
     def glance(self) -> Glance:
         self._ask()
         sites = self.sites
-        sites.looks += 1
         return Glance(
             sites.start,
             sites.is_open,
