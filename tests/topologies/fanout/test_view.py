@@ -183,11 +183,7 @@ def test_a_copy_made_since_is_no_message_that_came_alone() -> None:
 
 @pytest.mark.parametrize(
     ("changed", "goes_on"),
-    [
-        ({}, True),
-        ({"start": "london 2"}, False),
-        ({"counters": Counters(1, 2, 1, 0, 1)}, False),
-    ],
+    [({}, True), ({"start": "london 2"}, False), ({"counters": Counters(1, 2, 1, 0, 1)}, False)],
     ids=["as it was", "a restart", "a queue made again, or statistics reset"],
 )
 def test_a_comparison_counts_while_both_brokers_and_both_queues_are_the_same(

@@ -295,9 +295,7 @@ acts = st.lists(st.tuples(st.sampled_from(["send", "consume", "give back", "hold
 
 @settings(max_examples=150)
 @given(acts)
-def test_whatever_clients_do_no_live_copy_is_lost_and_none_is_left(
-    acts: list[tuple[str, int]],
-) -> None:
+def test_whatever_clients_do_no_live_copy_is_lost_and_none_is_left(acts: list[tuple[str, int]]) -> None:
     sites = Sites()
     agent = Agent(sites).run()
     for what, count in acts:
