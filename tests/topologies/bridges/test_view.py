@@ -16,6 +16,7 @@ from dr_ctl.core.model import Finding, Role, Severity
 from dr_ctl.core.patience import Patience
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.goals import ALL, Goal
+from dr_ctl.engine.lease import LockDocument
 from dr_ctl.engine.plan import Ask, Call
 from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import CUT_OFF, RunbookStep
@@ -143,6 +144,17 @@ def test_a_queue_is_served_where_its_door_its_roles_and_its_pause_let_clients_in
     view: BrokerView, orders: bool | None, role: Role
 ) -> None:
     assert (view.units.get("orders"), view.role) == (orders, role)
+
+
+def test_a_pause_closes_a_queue_only_where_it_is_its_gate() -> None:
+    # A pause that a run will lift closes nothing.
+    lock = LockDocument(7, "a run", paused={"a run": ("orders",)})
+    paused = shut(LONDON, "orders", by_role=False, by_pause=True)
+    by_run = replace(paused, documents={"dr-ctl.lock.london.7": lock.to_text()})
+    assert (by_run.gated("orders"), by_run.units["orders"], by_run.paused) == (False, True, ("orders",))
+    # Of two queues at an address one that delivers keeps it open; what no queue takes is not called paused.
+    assert not replace(paused, queues=(*PARIS.queues, queue("orders.all", address="orders"))).gated("orders")
+    assert not replace(PARIS, queues=()).gated("orders")
 
 
 @pytest.mark.parametrize(
