@@ -38,7 +38,7 @@ from dr_ctl.topologies.mirror.look import Flow
 from dr_ctl.topologies.mirror.parity import Difference
 from dr_ctl.topologies.mirror.patience import MirrorPatience
 from dr_ctl.topologies.mirror.verifier import MirrorVerifier
-from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
+from dr_ctl.topologies.mirror.view import BrokerView, Link, MirrorSeen
 from tests.topologies import made
 from tests.topologies.mirror import views
 from tests.topologies.mirror.pair import broker_of
@@ -969,3 +969,58 @@ def test_a_part_of_a_site_is_refused() -> None:
     part = Move(Ask("swapover", "paris", units=("orders-1",)), "london", {})
     found = procedure.open_.recipe(Queues(), Drain(), Patience()).why_not(seen(OPEN, PARIS), part)
     assert [(each.id, each.severity) for each in found] == [("DR-UNIT-002", Severity.ERROR)]
+
+
+def links(*names: str, protocol: str = "AMQP") -> tuple[Link, ...]:
+    return tuple(Link(each, started=True, connected=True, protocol=protocol) for each in names)
+
+
+LYON = replace(outflow("london"), name=outflow("london").name.replace("paris", "lyon"))
+
+
+@pytest.mark.parametrize(
+    ("view", "name"),
+    [
+        (broker("london", links=links("paris", "lyon")), "paris"),  # it alone ships
+        (broker("london", replace(LYON, internal=False), links=links("paris", "lyon")), "paris"),
+        (broker("london", links=links("lyon")), "lyon"),
+        (broker("london", LYON, links=links("paris", "lyon")), None),  # both ship
+        (broker("london", links=links("paris", protocol="CORE")), None),
+    ],
+)
+def test_the_link_is_the_only_one_that_ships(view: BrokerView, name: str | None) -> None:
+    assert (view.broker_connection.name if view.broker_connection is not None else None) == name
+
+
+def test_a_door_that_does_not_speak_the_links_protocol_is_not_the_links() -> None:
+    for speaks, names in (("CORE", ["mirror"]), ("AMQP", [])):
+        more = door("admin", ADMIN, protocols=frozenset({speaks}))
+        view = broker(
+            "london", acceptors=(*doors("london", serving=True), more), config=Config(("clients",), None, None)
+        )
+        assert [each.name for each in view.link.doors] == names
+
+
+@pytest.mark.parametrize(
+    ("london", "paris", "found"),
+    [
+        # One that is absent is as good as an empty one.
+        ({"orders.in": 4, "empty": 0}, {}, [("orders.in", 4, 0, True)]),
+        ({"orders.in": 4}, {"orders.in": 0}, [("orders.in", 4, 0, False)]),
+        ({}, {"orders.in": 2}, [("orders.in", 0, 2, True)]),
+        ({"c": 1, "a": 2, "b": 3}, {"b": 3, "a": 9}, [("a", 2, 9, False), ("c", 1, 0, True)]),
+    ],
+)
+def test_every_difference_is_told_by_name_and_accepted_at_exactly_its_size(
+    london: dict[str, int], paris: dict[str, int], found: list[Any]
+) -> None:
+    here, there = (
+        broker(site, *(queue(name, depth, site=site) for name, depth in queues.items()))
+        for site, queues in (("london", london), ("paris", paris))
+    )
+    told = parity.differences(here, there, ALL)
+    assert [(each.queue, each.source, each.target, each.absent) for each in told] == found
+    sizes = {name: abs(source - target) for name, source, target, _ in found}
+    for more, left in ((0, []), (1, [*sizes]), (-1, [*sizes])):
+        accepted = {name: size + more for name, size in sizes.items()}
+        assert [each.queue for each in parity.not_accepted(told, accepted)] == left
