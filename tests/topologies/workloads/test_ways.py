@@ -12,11 +12,15 @@ import yaml
 
 from dr_ctl.core.patience import Patience
 from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.operations import SWAPOVER
 from dr_ctl.engine.outcome import Done, Outcome, Refused, Unknown
+from dr_ctl.engine.plan import Ask
+from dr_ctl.engine.ports import UnitSeen
 from dr_ctl.jolokia import beans
 from dr_ctl.settings.loader import load
+from dr_ctl.settings.workloads import SystemdUnit
 from dr_ctl.topologies.topology import WorkloadSeen
-from dr_ctl.topologies.workloads.calls import call
+from dr_ctl.topologies.workloads.calls import call, concerned
 from dr_ctl.topologies.workloads.patience import WorkloadPatience
 from dr_ctl.topologies.workloads.sites import WorkloadSites
 from tests.jolokia.console import Console, Handler, closed_port, console, send, silence, value
@@ -325,3 +329,24 @@ def _answering(status: int, body: str) -> Iterator[str]:
     with console(send(status, body)) as server:
         server.RequestHandlerClass = _Plain
         yield f"http://127.0.0.1:{server.server_port}"
+
+
+UNITS = [UnitSeen("orders.in", "london"), UnitSeen("bills", "london")]
+
+
+@pytest.mark.parametrize(
+    ("queues", "units", "moves"),
+    [
+        ((), None, True),
+        ((), ("orders.in",), False),
+        ((), ("orders.in", "bills"), True),
+        (("orders.#",), ("orders.in",), True),
+        (("orders.#",), ("bills",), False),
+        (("orders.#",), None, True),
+    ],
+)
+def test_a_part_of_a_site_moves_what_works_on_it(
+    queues: tuple[str, ...], units: tuple[str, ...] | None, moves: bool
+) -> None:
+    told = SystemdUnit(name="mailer", kind="systemd", unit="mailer.service", queues=queues)
+    assert concerned(told, Ask(SWAPOVER, "paris", units=units), UNITS) is moves

@@ -531,6 +531,15 @@ def test_what_never_arrives_asks_for_a_comparison_and_is_then_counted() -> None:
     assert (waiting.absent, len(waiting), waiting.overdue) == (3, 2, False)
 
 
+def test_a_call_that_failed_leaves_its_batch_the_next_one() -> None:
+    waiting = Waiting()
+    waits(waiting, LARGEST + 3)
+    batch = waiting.due(0.0)
+    assert batch is not None
+    waiting.give_back(batch)
+    assert waiting.due(0.0) is batch
+
+
 @given(st.lists(st.tuples(st.integers(1, 1200), st.integers(0, 600)), max_size=20))
 def test_every_id_is_deleted_or_waits(steps: list[tuple[int, int]]) -> None:
     waiting, added, now = Waiting(), 0, 0.0
