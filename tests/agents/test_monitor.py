@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -207,6 +208,7 @@ def test_looks_at_everything_take_a_twentieth_of_the_time(
     monitor.wait(None)
 
     assert (len(topology.looks), topology.glances) == (looks, glances)
+    assert monitor.rows == 6 * looks + 4 * glances, "what a look at outflows alone found is kept too"
     assert monitor.cost_s == pytest.approx(took_s)
     board = Board()
     board.shown = shown(monitor, monitor.sample())
@@ -214,11 +216,17 @@ def test_looks_at_everything_take_a_twentieth_of_the_time(
     assert (board.shown.good_for_s, board.ready) == (60.0, True)
 
 
-def test_what_files_left_out_is_in_them_once_a_site_is_silent(tmp_path: Path, glanced: tuple[Monitor, Glanced]) -> None:
+def test_the_last_minute_is_whole_and_in_the_files_once_a_site_is_silent(
+    tmp_path: Path, glanced: tuple[Monitor, Glanced]
+) -> None:
     monitor, topology = glanced
     for _ in range(15):
         monitor.sample()
         monitor.wait(None)
+    whole = {row["ts"] for row in tail_rows(tmp_path / "history") if row["kind"] == "queue"}
+    assert len(topology.looks) - 4 <= len(whole) <= len(topology.looks), "the last minute is whole"
+    kept = Counter(row["kind"] for row in rows_of(tmp_path.glob("history/date=*/site=london/2*.parquet")))
+    assert (kept["queue"], kept["mixed"]) == (pytest.approx(12, abs=1), pytest.approx(240, abs=4))
     topology.view = REFUSED
     monitor.wait(None)
 
