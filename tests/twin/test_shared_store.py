@@ -12,7 +12,7 @@ from dr_ctl_lab.twin.classic.sharedstore.broker import SharedStoreBroker
 from dr_ctl_lab.twin.kinds import SHARED_STORE
 from tests.conftest import Command
 from tests.patience import impatient
-from tests.twin.matrix import ACCEPTED, at_calls, done, edited, nothing, serving
+from tests.twin.matrix import ACCEPTED, at_calls, done, edited, nothing, serving, unprocessed
 from tests.twin.subject import until
 
 TOPOLOGY = SHARED_STORE
@@ -58,6 +58,19 @@ def test_a_process_that_is_not_seen_to_end_is_said_and_no_move_goes_back_to_it(
 
     assert (there.code, "DR-STORE-010" in there.ids) == (0, True)
     assert (back.code, "DR-STORE-004" in back.ids, serving(twin)) == (10, True, ("paris",))
+
+
+def test_a_target_that_ends_as_the_store_is_given_up_is_started_by_the_run(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nothing(twin, dr_ctl)
+    had = unprocessed(twin)
+    with monkeypatch.context() as patch:
+        at_calls(patch, Goal.HAND_OVER, lambda: twin.kill("paris"))
+        ended = done(dr_ctl(*SWAPOVER))
+
+    assert (serving(twin), {"DR-RUN-001", "DR-STORE-010"} & {*ended.ids}) == (("paris",), set())
+    assert had <= unprocessed(twin)
 
 
 def test_a_target_whose_process_ends_between_the_check_and_the_handover_gets_no_store(
