@@ -14,6 +14,7 @@ from dr_ctl.topologies.common.view import Peer
 from dr_ctl.topologies.continuity import copies, fence
 from dr_ctl.topologies.continuity.patience import PluginPatience
 from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.twin.continuity import beans
 from dr_ctl_lab.twin.continuity.broker import ContinuityBroker
 from dr_ctl_lab.twin.faults import Fault, FaultKind, When
 from dr_ctl_lab.twin.kinds import CONTINUITY
@@ -101,6 +102,17 @@ def test_what_deactivates_the_target_again_is_found_and_taken_back_once(
     assert late != "a command" or done(ended)
 
 
+def test_bridges_that_try_seldom_are_waited_for_and_taken_for_nothing_else(
+    dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(beans, "INTERVAL", "3000")
+    impatient(monkeypatch, PluginPatience, watch_intervals=1, watch_at_most_s=0.5)
+
+    ended = done(dr_ctl(*TO_PARIS))
+
+    assert "which could undo the activation: 0" in ended.err
+
+
 def test_clients_are_out_until_they_are_greeted_and_what_was_held_back_is_delivered_later(
     dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, london: ContinuityBroker
 ) -> None:
@@ -119,6 +131,17 @@ def test_clients_are_out_until_they_are_greeted_and_what_was_held_back_is_delive
 
 
 # copies, by id and by count
+
+
+@pytest.mark.usefixtures("three")
+def test_a_console_that_is_slower_than_the_first_look_of_a_drain_is_given_more_time(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    impatient(monkeypatch, PluginPatience, look_s=0.05)
+    done(dr_ctl("fence", "london", "--yes"))
+    twin.host("paris").faults.add(Fault(FaultKind.LATE, When(changing=False), times=None, seconds=0.3))
+
+    done(dr_ctl("drain", "--to", "paris", "--yes"))
 
 
 @pytest.mark.usefixtures("three")

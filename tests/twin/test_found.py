@@ -212,6 +212,23 @@ def test_a_site_that_opens_again_beside_the_one_of_a_run_that_died_is_closed_by_
     assert (doors(), dr_ctl("status").document["data"]["open_run"]) == (["paris"], None)
 
 
+@pytest.mark.parametrize("topology", [BROKERSYNC, FANOUT])
+def test_a_run_that_was_killed_once_its_target_was_open_is_finished_although_clients_work_there(
+    twin: PlayedTwin, dr_ctl: Command
+) -> None:
+    without_agents(twin)  # they are held by the run that is open
+    put(twin, "london", "orders.in", 10)
+    twin.wait_mirrored()
+    dies(dr_ctl, *TO_PARIS)
+    for _ in range(10):
+        take(twin, "paris", "orders.in")
+
+    ended = dr_ctl("resume", "--yes")
+
+    assert (ended.code, {*ended.ids} - {"DR-AGENT-008"}) == (0, set())
+    assert (twin.depth("london", "orders.in"), twin.depth("paris", "orders.in")) == (10, 0)
+
+
 def test_the_judge_notes_each_queue_that_is_open_at_both_sites(
     twin: PlayedTwin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
