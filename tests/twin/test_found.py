@@ -37,6 +37,7 @@ from tests.twin.matrix import (
     kept,
     put,
     serving,
+    take,
     without_agents,
 )
 from tests.twin.subject import Client, until
