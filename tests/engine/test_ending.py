@@ -92,7 +92,9 @@ def test_an_end_is_only_ever_told_where_it_was_seen(operation: str, changed: boo
         ("unfence", SERVING, STANDBY, {}, "london serves again"),
     ],
 )  # fmt: skip
-def test_a_success_says_what_came(operation: str, london: Role, paris: Role, more: dict[str, Any], text: str) -> None:
+def test_a_success_says_what_came_of_it(
+    operation: str, london: Role, paris: Role, more: dict[str, Any], text: str
+) -> None:
     assert ended(operation, london, paris, **more) == End(OK, text, None)
 
 
@@ -116,7 +118,7 @@ def test_a_success_says_what_came(operation: str, london: Role, paris: Role, mor
         ("unfence", STANDBY, STANDBY, OK, {"undone": True, "before": ()}, "it ended: no site serves, as before"),
     ],
 )
-def test_an_end_says(
+def test_an_end_says_what_is(
     operation: str, london: Role, paris: Role, code: ExitCode, more: dict[str, Any], words: str
 ) -> None:
     assert ended(operation, london, paris, code, **more).text.endswith(words)

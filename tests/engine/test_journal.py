@@ -338,7 +338,7 @@ def test_a_line_that_finds_no_room_takes_pieces(
     assert (reserve.stat().st_size, kinds(path)) == (enough, ["run", "step"])
 
 
-def test_a_disk_that_is_full_at_the_sync_does(
+def test_a_disk_that_is_found_full_at_the_sync_draws_on_the_reserve(
     path: Path, reserve: Path, begun: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A network file system, or a quota: the write went well, and only the sync says that there is no room."""
@@ -510,7 +510,7 @@ def test_a_journal_without_a_run_says_that_nothing_was_changed(path: Path) -> No
         ("step", "06-fence", "flew", {}),
     ],
 )
-def test_a_strange_line_is_told(
+def test_a_sealed_line_that_does_not_fit_is_a_clear_error(
     kind: str, step: str | None, outcome: str | None, evidence: dict[str, Json], path: Path
 ) -> None:
     entry = Entry(1, "2026-11-21T02:00:00.000Z", kind, step, None, outcome, evidence, GENESIS)

@@ -59,9 +59,7 @@ def test_two_labs_come_up_at_once_and_leave_nothing(tmp_path: Path) -> None:
         assert left_over(one) == []
 
 
-def test_traffic_leaves_a_ledger_a_cut_link_heals_and_a_frozen_broker_runs_and_does_not_answer(
-    tmp_path: Path,
-) -> None:
+def test_traffic_leaves_a_ledger_a_cut_link_heals_and_a_frozen_broker_runs_and_does_not_answer(tmp_path: Path) -> None:
     with Lab.up(tmp_path / "lab") as lab:
         before = {*lab.ledgers.iterdir()}
 

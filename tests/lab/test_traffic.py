@@ -239,9 +239,7 @@ def knowing(folder: Path, *addresses: Address) -> Target:
     return replace(plain, ids=Ids({site: folder / f"{site}.sqlite" for site, _ in plain.sites}, TOLD))
 
 
-def test_what_a_site_processed_is_only_acknowledged_and_an_id_is_told_before_that(
-    tmp_path: Path,
-) -> None:
+def test_what_a_site_processed_is_only_acknowledged_and_an_id_is_told_before_that(tmp_path: Path) -> None:
     """Only one's own is told again."""
     store = IdStore(tmp_path / "london.sqlite")
     store.add([("q", "mine")], Where.HERE)

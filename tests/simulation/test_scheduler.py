@@ -155,7 +155,7 @@ def goes_on() -> None:
         (goes_on, "does not happen"),
     ],
 )
-def test_a_vain_wait_is_told(
+def test_a_wait_for_what_will_never_happen_is_told(
     simulation: Simulation, work: Callable[[], object], says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if work is spins:
@@ -185,9 +185,7 @@ class Interrupted(Exception):
     pass
 
 
-def test_a_signal_is_heard_in_the_middle_of_a_wait(
-    simulation: Simulation,
-) -> None:
+def test_a_signal_is_heard_in_the_middle_of_a_wait(simulation: Simulation) -> None:
     event, began, heard = system().event(), simulation.monotonic(), list[float]()
 
     def now() -> float:
