@@ -137,6 +137,15 @@ def pair(source: int, target: int, *, to_ship: int) -> tuple[BrokerView, BrokerV
 
 
 @pytest.mark.parametrize(
+    ("source", "target", "to_ship", "lacks"), [(5, 5, 0, 0), (5, 3, 2, 0), (5, 2, 2, 1), (2, 9, 0, 0)]
+)
+def test_a_site_lacks_what_it_neither_has_nor_gets(source: int, target: int, to_ship: int, lacks: int) -> None:
+    here, there = pair(source, target, to_ship=to_ship)
+    assert [told.lacks for told in parity.counts(here, there, Queues())] == [lacks]
+    assert bool(parity.lacking(here, there, Queues(), {})) is (lacks > 0)
+
+
+@pytest.mark.parametrize(
     ("more", "attached"),
     [
         ({"to_ship": 3}, True),
@@ -231,6 +240,11 @@ def test_copies_go_where_the_counters_cover_all_of_them(consumed: int, to_ship: 
     serving = broker("london", serves=True, depth=1, to_ship=to_ship, consumed={"orders": consumed})
     found = proven.covered(serving, "orders", COPIES, HERE)
     assert (found.ids if isinstance(found, Consumed) else None) == ({"a", "b"} if is_proven else None)
+
+
+def test_nothing_goes_while_somebody_holds() -> None:
+    serving = broker("london", serves=True, consumed={"orders": 9}, held="an operator")
+    assert "an operator" in str(proven.covered(serving, "orders", COPIES, HERE))
 
 
 def test_an_agent_is_handed_how_a_run_opened_that_start_and_keeps_its_own_memory(tmp_path: Path) -> None:
