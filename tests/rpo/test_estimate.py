@@ -7,18 +7,21 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 
-from dr_ctl.core.errors import EnvironmentFault, UsageError
+from dr_ctl.core.errors import EnvironmentFault, Stopped, UsageError
 from dr_ctl.rpo.estimate.estimate import estimate
 from dr_ctl.rpo.estimate.request import Request, command
 from dr_ctl.rpo.estimate.result import EstimateAnswer, LossClass, LossLimit, Objectives, Verdict
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
+from dr_ctl.rpo.pipeline import session
 from tests.rpo import by_hand
 from tests.rpo.fifo import at
 from tests.rpo.files import FixedClock
@@ -125,6 +128,13 @@ def wait_for(holds: Callable[[], bool], worker: subprocess.Popen[str]) -> None:
     while not holds():
         assert time.monotonic() < deadline
         select.select([worker.stdout] if worker.poll() is None else [], [], [], 0.02)
+
+
+def test_a_signal_during_a_call_of_java_is_no_fault_of_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "_launched", lambda *_, **__: nullcontext())
+
+    with pytest.raises(Stopped), session.session():
+        raise Py4JNetworkError from Stopped(signal.SIGINT)
 
 
 @pytest.mark.spark

@@ -23,7 +23,7 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from dr_ctl.core.errors import EnvironmentFault
+from dr_ctl.core.errors import EnvironmentFault, Stopped
 from dr_ctl.core.lacking import no_java
 from dr_ctl.core.printable import address
 
@@ -111,6 +111,7 @@ def session(
         try:
             yield spark
         except (PySparkException, Py4JError) as error:
+            _raise_stop(error)
             if lacks := _LACKS.search(str(error)):
                 what = lacks[1] or f"a file system for {lacks[2]}"
                 text = f"Spark lacks {what}, by which it would read that store"
@@ -232,6 +233,7 @@ def _jvm(settings: SparkConf, folder: Path) -> Iterator[SparkSession]:
         try:
             spark = SparkSession(SparkContext(conf=settings, gateway=gateway))
         except (PySparkException, Py4JError) as error:
+            _raise_stop(error)
             raise _did_not_start(said, error) from error
         finally:
             # SparkContext takes SIGINT for itself; give SIGINT back to the earlier handler.
@@ -244,6 +246,15 @@ def _jvm(settings: SparkConf, folder: Path) -> Iterator[SparkSession]:
                 spark.stop()
     finally:
         _end(gateway)
+
+
+def _raise_stop(error: BaseException) -> None:
+    """Raise the signal's own error again: py4j takes whatever is raised during its calls for one of the network."""
+    within: BaseException | None = error
+    while within is not None:
+        if isinstance(within, Stopped):
+            raise within
+        within = within.__cause__ or within.__context__
 
 
 def _did_not_start(said: Path, error: Exception) -> EnvironmentFault:
