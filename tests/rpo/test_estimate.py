@@ -7,13 +7,13 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from py4j.protocol import Py4JNetworkError
+from py4j.protocol import Py4JError
 
 from dr_ctl.core.errors import EnvironmentFault, Stopped, UsageError
 from dr_ctl.rpo.estimate.estimate import estimate
@@ -131,10 +131,23 @@ def wait_for(holds: Callable[[], bool], worker: subprocess.Popen[str]) -> None:
 
 
 def test_a_signal_during_a_call_of_java_is_no_fault_of_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "_launched", lambda *_, **__: nullcontext())
+    def stop(number: int, _: object) -> None:
+        raise Stopped(number)
 
-    with pytest.raises(Stopped), session.session():
-        raise Py4JNetworkError from Stopped(signal.SIGINT)
+    def work() -> None:
+        with session.session():
+            with suppress(Stopped):  # as py4j does
+                signal.raise_signal(signal.SIGINT)
+            raise Py4JError("An error occurred while calling")
+
+    monkeypatch.setattr(session, "_launched", lambda *_, **__: nullcontext())
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        with pytest.raises(Stopped):
+            work()
+        assert signal.getsignal(signal.SIGINT) is stop
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.spark

@@ -2,6 +2,7 @@
 the one that `spark-submit` made."""
 
 import hashlib
+import logging
 import os
 import re
 import shutil
@@ -107,11 +108,10 @@ def session(
         started = _connected(master, given)
     else:
         started = _launched(master, given, is_busy=is_busy)
-    with started as spark:
+    with _signals_noted(), started as spark:
         try:
             yield spark
         except (PySparkException, Py4JError) as error:
-            _raise_stop(error)
             if lacks := _LACKS.search(str(error)):
                 what = lacks[1] or f"a file system for {lacks[2]}"
                 text = f"Spark lacks {what}, by which it would read that store"
@@ -120,6 +120,40 @@ def session(
                 raise EnvironmentFault(other[0], remedy="Install the same dr-ctl on every worker.") from error
             why = _cause(error).replace(master, address(master))
             raise EnvironmentFault(f"Spark did not finish the work: {why}", remedy=_REMEDY) from error
+
+
+@contextmanager
+def _signals_noted() -> Iterator[None]:
+    """Raise at last what a signal's handler raised: py4j takes it for a fault of its own where it comes during a call,
+    and logs it."""
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)} if in_main_thread else {}
+    raised: list[Stopped] = []
+
+    def noting(handler: Callable[..., Any]) -> Callable[..., None]:
+        def handle(*caught: Any) -> None:
+            try:
+                handler(*caught)
+            except Stopped as stop:
+                raised.append(stop)
+                raise
+
+        return handle
+
+    for number, handler in before.items():
+        signal.signal(number, noting(handler) if callable(handler) else handler)
+    quiet = logging.NullHandler()
+    logging.getLogger().addHandler(quiet)
+    try:
+        yield
+    except (EnvironmentFault, PySparkException, Py4JError):
+        if raised:
+            raise raised[0] from None
+        raise
+    finally:
+        logging.getLogger().removeHandler(quiet)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
@@ -233,7 +267,6 @@ def _jvm(settings: SparkConf, folder: Path) -> Iterator[SparkSession]:
         try:
             spark = SparkSession(SparkContext(conf=settings, gateway=gateway))
         except (PySparkException, Py4JError) as error:
-            _raise_stop(error)
             raise _did_not_start(said, error) from error
         finally:
             # SparkContext takes SIGINT for itself; give SIGINT back to the earlier handler.
@@ -246,15 +279,6 @@ def _jvm(settings: SparkConf, folder: Path) -> Iterator[SparkSession]:
                 spark.stop()
     finally:
         _end(gateway)
-
-
-def _raise_stop(error: BaseException) -> None:
-    """Raise the signal's own error again: py4j takes whatever is raised during its calls for one of the network."""
-    within: BaseException | None = error
-    while within is not None:
-        if isinstance(within, Stopped):
-            raise within
-        within = within.__cause__ or within.__context__
 
 
 def _did_not_start(said: Path, error: Exception) -> EnvironmentFault:
