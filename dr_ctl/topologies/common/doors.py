@@ -72,12 +72,14 @@ class Doors:
     def closed(self, site: str, hand: Hand, within_s: float) -> Outcome:
         """Show that no client gets in: every door's flag, and no greeting where there was one before."""
         greeted = [access for access in self._observer.at(site) if (access.site, access.pair) in self.greeted]
+        # A client that is let in shows an open door, whether one was greeted there before or not.
+        knocked = [access for access in self._observer.at(site) if access in greeted or access.fenced_by_door]
 
         def look() -> tuple[Sequence[Broker], str | None]:
             views = self._answering(site)
             if opened := [door.name for view in views for door in view.doors if door.started]:
                 return views, f"acceptor {', '.join(opened)} says it is open"
-            if self.let_in(greeted):
+            if self.let_in(knocked):
                 return views, "a client is still let in"
             beside = [each for view in views for each in self._beside(view)]
             return views, f"clients go on behind the fence: {some(beside)}" if beside else None
