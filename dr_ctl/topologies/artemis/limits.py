@@ -17,9 +17,7 @@ SERVER: Final = ("DiskStoreUsage", "MaxDiskUsage", "AddressMemoryUsage", "Global
 """The broker's figures, read with each look; a version that lacks one leaves it out."""
 _ADDRESS: Final = ("Paused", "BlockedViaManagement", "AddressLimitPercent", "Paging")
 _FULL: Final = 100
-_MEASURED_WITHIN_MS: Final = (
-    60_000  # twelve times the period by default, disk-scan-period, which a broker does not show
-)
+_MEASURED_WITHIN_MS: Final = 60_000  # twelve times the default of disk-scan-period, which no broker shows
 # What a policy does to messages that are sent to an address at its limit. Any other writes them to disk.
 _POLICIES: Final = {
     "BLOCK": "their senders wait",
