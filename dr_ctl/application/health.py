@@ -140,7 +140,7 @@ def _links(seen: Seen) -> Iterator[Problem]:
 def _obstacles(seen: Seen) -> Iterator[Problem]:
     """A site where no client can send serves nobody; of a site that waits it is only to be known."""
     for each in seen.brokers:
-        for obstacle in each.obstacles:
+        for obstacle in (found for found in each.obstacles if found.known):
             out = each.role is Role.SERVING and not obstacle.addresses
             yield Problem(Health.CRITICAL if out else Health.WARNING, f"{each.site}/{each.pair}: {obstacle.text}")
 

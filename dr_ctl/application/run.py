@@ -124,7 +124,7 @@ def plan(caller: Caller, asked: Ask, as_if_lost: str | None = None) -> Result:
 
 def _carried_out(caller: Caller, question: Question, how: RunOptions, files: RunFiles | None = None) -> Result:
     """`files` are those of the run that is gone on with."""
-    seen = question.look()
+    seen = _measured(caller, question)
     runs, question = caller.runs(), question.narrowed(seen)
     if not how.dry_run:
         lock.refuse_if_held(seen, runs, how.break_lock)
@@ -169,6 +169,24 @@ def _carried_out(caller: Caller, question: Question, how: RunOptions, files: Run
         work = carrying_out.Work(caller, question.opened, files, lease, how, approved)
         superseded = unfinished if question.supersedes else None
         return work.execute(decided, question.price, brings=brings, superseded=superseded)
+
+
+def _measured(caller: Caller, question: Question) -> Seen:
+    """A look; for a planned move once the target's brokers can say whether clients could work there."""
+    seen, said = question.look(), ""
+    until = caller.clock.monotonic() + caller.patience.measured_s
+    is_planned = question.ask.operation in (SWAPOVER, FAILBACK) and not (question.past and question.past.activation)
+    while is_planned and caller.clock.monotonic() < until:
+        target = [broker for broker in seen.brokers if broker.site == question.site]
+        untold = [f"{own.site}/{own.pair}: {each.text}" for own in target for each in own.obstacles if not each.known]
+        if not untold:
+            break
+        if not said:
+            said = f"{untold[0]}; waiting up to {caller.patience.measured_s:.0f} s for it"
+            caller.say(said)
+        caller.clock.sleep(1)
+        seen = question.look()
+    return seen
 
 
 def _declined(caller: Caller, decided: Plan, how: RunOptions, question: Question, seen: Seen) -> Result | None:

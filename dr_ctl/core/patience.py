@@ -26,6 +26,8 @@ class Patience:
     """For a lost site right before another is opened, and at the end of a run, whatever was spent on it before."""
     knock_s: float = 0.5
     """For a port of a site that seems to be down to take a connection."""
+    measured_s: float = 10.0
+    """For a broker that has just started to measure its disk: twice the default of an Artemis broker's scans."""
     poll_s: float = 0.02
     """Between looks at doors, and at what clients hold."""
 

@@ -235,8 +235,9 @@ class Stage:
     def leave(self, name: str) -> None:
         self._clients.pop(name).connection.close(politely=False)
 
-    def lie(self, place: str, attribute: str, value: str) -> None:
-        fault = Fault(FaultKind.LIE, attribute=attribute, value=yaml.safe_load(value), times=None)
+    def lie(self, place: str, attribute: str, value: str, times: str | None = None) -> None:
+        lasting = int(times) if times else None
+        fault = Fault(FaultKind.LIE, attribute=attribute, value=yaml.safe_load(value), times=lasting)
         self.host(place).faults.add(fault)
 
     def fault(self, kind: str, place: str, call: str, times: str = "1", after: str = "") -> None:
@@ -429,7 +430,7 @@ _SAID: Final[Sequence[tuple[str, Callable[..., object]]]] = (
     (rf"stop the link of {_AT}", lambda stage, place: stage.host(place).broker.stop_link()),
     (r"heal the links", lambda stage: stage.twin.heal()),
     (rf"{_AT}'s clock is off by (?P<ms>-?\d+) ms", lambda stage, place, ms: stage.twin.skew(place, int(ms))),
-    (rf"{_AT} reports (?P<attribute>\w+) as (?P<value>.+)", Stage.lie),
+    (rf"{_AT} reports (?P<attribute>\w+) as (?P<value>[^,]+)(, (?P<times>\d+) times)?", Stage.lie),
     (rf"fault at {_AT}: (?P<kind>[a-z ]+) at (?P<call>[^,]+){_LASTS}", Stage.fault),
     (rf"{_AT} refuses nothing any more", Stage.refuses_nothing),
     (rf"{_AT} (?P<always>always )?refuses (?P<call>[^,]+)(, (?P<times>\d+) times)?", Stage.refuse),

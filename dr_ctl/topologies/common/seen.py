@@ -266,7 +266,7 @@ def _broker(view: Broker | Silent, before: Broker | None, took_s: float) -> Brok
         paused=view.paused,
         to_ship=view.link.to_ship,
         disk_used=view.disk_used,
-        obstacles=tuple(each for each in view.obstacles if each.known),
+        obstacles=view.obstacles,
         clients=_clients(view),
         traffic=_traffic(view, before, took_s) if before is not None else None,
     )
