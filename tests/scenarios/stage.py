@@ -430,7 +430,7 @@ _SAID: Final[Sequence[tuple[str, Callable[..., object]]]] = (
     (rf"stop the link of {_AT}", lambda stage, place: stage.host(place).broker.stop_link()),
     (r"heal the links", lambda stage: stage.twin.heal()),
     (rf"{_AT}'s clock is off by (?P<ms>-?\d+) ms", lambda stage, place, ms: stage.twin.skew(place, int(ms))),
-    (rf"{_AT} reports (?P<attribute>\w+) as (?P<value>[^,]+)(, (?P<times>\d+) times)?", Stage.lie),
+    (rf"{_AT} reports (?P<attribute>\w+) as (?P<value>.+?)(, (?P<times>\d+) times)?", Stage.lie),
     (rf"fault at {_AT}: (?P<kind>[a-z ]+) at (?P<call>[^,]+){_LASTS}", Stage.fault),
     (rf"{_AT} refuses nothing any more", Stage.refuses_nothing),
     (rf"{_AT} (?P<always>always )?refuses (?P<call>[^,]+)(, (?P<times>\d+) times)?", Stage.refuse),
