@@ -283,6 +283,9 @@ BY_HAND: dict[str, tuple[list[Row], float, dict[str, object], int | None, int | 
         looked(STEADY, outflow(15, 4, 900, start="2"), outflow(20, 2, 905, start="2")), 22, {}, 42, ANY, ""),
     "a pair that is not asked for": (
         looked(STEADY, look(10, 900, 900, pair=TWO)), 14, {"pairs": [ONE]}, 7 + came(4), ANY, ""),
+    # Fifty came to it at once since; its counter begins below where it was.
+    "a queue that was made anew": (looked(*(look(s, 0, 100 + 50 * (s > 4), queue(s, "orders", 0, 100 - 50 * (s > 4)))
+                                            for s in range(11))), 12, {}, 50, ANY, ""),
     "a queue that is nearly empty": (looked(*NEARLY_EMPTY), 10, {}, 3, ANY, ""),
     "a depth of before a restart": (looked(*BEFORE), 10, {}, 80, ANY, ""),
     "what an outflow got before a restart": (looked(*AFTER), 22, {}, 200, 200, ""),
@@ -354,17 +357,14 @@ def test_queues_of_a_full_outflow_and_what_clients_hold(tmp_path: Path) -> None:
     assert some.lost.at_most == found.lost.at_most
 
 
-PAIR, QUEUE, OUTFLOW = "orders-1", "orders", ("mixed", "*")
+QUEUE, OUTFLOW = "orders", ("mixed", "*")
 STEP_S, RATE = 0.05, 40
 
 
-def site_row(second: float, role: str) -> Row:
-    return Row(site="london", ts=at(second), pair=PAIR, kind="site", name=role, took_ms=0)
-
-
 def test_a_link_that_is_cut_just_after_the_queues_were_read_has_a_likely_figure(tmp_path: Path) -> None:
-    """What lay in the outflow then, one or two in step, says nothing of what it is made of now."""
-    site, rows, died_s = FifoSite(PAIR, "mixed", (QUEUE,)), list[Row](), 24.0
+    """What lay in the outflow then, one or two in step, says nothing of what it is made of now; and what grew goes on
+    growing after the last look, a second and a half before the end."""
+    site, rows, died_s = FifoSite(ONE, "mixed", (QUEUE,)), list[Row](), 24.0
     for number in range(round(died_s / STEP_S) + 1):
         now = number * STEP_S
         for _ in range(2):
@@ -373,10 +373,10 @@ def test_a_link_that_is_cut_just_after_the_queues_were_read_has_a_likely_figure(
             site.consume(QUEUE)
         for _ in range(RATE if now < died_s - 3.9 else 0):
             site.ship(OUTFLOW)
-        if number % 5 == 0:
+        if number % 5 == 0 and now <= died_s - 1.5:
             rows += [row for row in site.look(now) if row.kind != "queue" or number % 100 == 0]
-            rows.append(site_row(now, "serving"))
-    write([*rows, site_row(died_s + 0.2, "down")], tmp_path)
+            rows.append(role("serving", now))
+    write([*rows, role("down", died_s + 0.2)], tmp_path)
 
     found = bounds(tmp_path, site="london", now=at(died_s + 1))
 

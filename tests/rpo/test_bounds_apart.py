@@ -139,7 +139,7 @@ def test_two_sites_that_are_not_read_in_one_instant_do_not_differ(tmp_path: Path
     rows: list[Row] = []
     for number in range(81):
         second, wander = number / 4, (3, 0, -4, 1)[number % 4]
-        for row in look(second, {"orders.in": (50, 50 + wander)}, MIRROR):
+        for row in look(second, {"orders.in": (50, 50 + wander), "audit.log": (55 + wander, 50)}, MIRROR):
             counts = {"added": 1000 + number * 10, "acked": 1000 + number * 10}
             rows.append(replace(row, **counts) if row.site == "london" and row.kind != "site" else row)
 

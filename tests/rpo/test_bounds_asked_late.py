@@ -301,7 +301,7 @@ def later(now: float) -> int:
 
 
 def faster(now: float) -> int:
-    return steady(now) + (now >= 70)
+    return steady(now) + (70 <= now < 112)
 
 
 GAPS: dict[str, tuple[tuple[float, float], float, Callable[[float], int], int, float, float]] = {

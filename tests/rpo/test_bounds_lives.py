@@ -286,17 +286,8 @@ class Life:
             depth = int(put[look.outflow] - shipped[look.outflow])
             added = int(put[look.outflow] - (put[base] if base else 0))
             told = self._together(look, traffic, base) if kind == "mixed" and look.whole else {}
-            row(
-                look.ts_s,
-                pair,
-                kind=kind,
-                name=name,
-                depth=depth,
-                added=added,
-                removed=added - depth,
-                start=start,
-                **told,
-            )
+            counted = {"depth": depth, "added": added, "removed": added - depth, **told}
+            row(look.ts_s, pair, kind=kind, name=name, start=start, **counted)
         for queue in range(traffic.sent.shape[1] if is_kept else 0):
             sent, acked = traffic.sent[:, queue], traffic.acked[:, queue]
             done = int(acked[look.queues] - (acked[base] if base else 0))

@@ -131,6 +131,11 @@ BY_HAND = [
     # Old messages wait in the queue, and the broker knows how old.
     *[queue("old", "a", s, added=4, acked=0, oldest_ms=3000) for s in (0, 100)],
     *[outflow("old", s, put=4, shipped=0, kind="mirror") for s in (0, 100)],
+    # With the link away hardly a thing is shipped; what drains tells how fast the link is.
+    *[
+        outflow("away", 10 * n, put=100, shipped=shipped, kind="mirror", link=n != 1)
+        for n, shipped in enumerate((0, 10, 20, 70))
+    ],
     # Every queue has its own outflow, all acknowledgements share one.
     *[queue("bridges", "a", s, added=int(s), acked=int(s) // 2) for s in (0, 10)],
     *[outflow("bridges", s, put=int(s), shipped=int(s) - int(s) // 5, kind="mirror", name="a") for s in (0, 10)],
@@ -145,6 +150,7 @@ EXPECTED: dict[tuple[str, ...], dict[int, Bound | int | tuple[int, int]]] = {
         1: Bound(10, 10.0, None, 10.0, covered=True, is_floor=False),
         2: Bound(30, 20.0, None, 30.0, covered=True, is_floor=False),
         NOW: Bound(20, 10.0, None, 20.0, covered=True, is_floor=False)},
+    ("away",): {NOW: Bound(30, 30.0, None, 6.0, covered=True, is_floor=False)},
     # Six were left in the queue when it began; two things are left in the outflow, whatever they are.
     ("both",): {1: (10, 4), 2: (6, 4), NOW: (2, 2)},
     ("several",): {NOW: 8},
