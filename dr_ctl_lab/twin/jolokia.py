@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, Final, Protocol
 
 from dr_ctl.core.printable import if_known
@@ -50,7 +51,7 @@ class Dialect:
     def written(self, document: Any) -> str:
         """The text of a JSON document, as this console writes it."""
         text = json.dumps(document)
-        return _CONTROL.sub(_miswritten, text) if self.miswrites else text
+        return _CONTROL.sub(_miswritten, text) if self.miswrites and "\\u00" in text else text
 
 
 class Policy(Protocol):
@@ -173,27 +174,33 @@ def _version(at: Management, request: Request) -> Answer:
 
 
 def _search(at: Management, request: Request) -> Answer:
-    found = [bean.name for bean in at.beans() if names.matches(request.bean, bean.name)]
-    return _value([_as_told(name) for name in found])
+    return _value([_as_told(bean.name) for bean in _meant(at, request.bean)])
 
 
-def _found(at: Management, request: Request, doing: str) -> list[Bean]:
-    """The beans that are meant; an exact name means one."""
-    found = [bean for bean in at.beans() if names.matches(request.bean, bean.name)]
-    if not found:
+def _meant(at: Management, name: str) -> list[Bean]:
+    """The beans that a name means; an exact one means one, and the others are not asked for."""
+    if names.is_pattern(name):
+        return [bean for bean in at.beans() if names.matches(name, bean.name)]
+    exact = names.canonical(name)
+    return list(islice((bean for bean in at.beans() if names.canonical(bean.name) == exact), 1))
+
+
+def _found(meant: list[Bean], request: Request, doing: str) -> list[Bean]:
+    if not meant:
         pattern = names.is_pattern(request.bean)
         text = f"No MBean with pattern {request.bean} found for {doing}" if pattern else request.bean
         raise BrokerSaysNo(NO_BEAN, text, 404)
-    return found
+    return meant
 
 
 def _read(at: Management, request: Request) -> Answer:
     wanted = request.attributes
     exact = not names.is_pattern(request.bean)
     keys_of = [wanted] if isinstance(wanted, str) else wanted
+    meant = _meant(at, request.bean)
     if at.dialect.forbids and exact and keys_of:
         # The guard knows no attribute of a missing bean, and so forbids reading.
-        known = next((bean.read() for bean in at.beans() if names.matches(request.bean, bean.name)), {})
+        known = meant[0].read() if meant else {}
         text = f"is forbidden for MBean {_as_told(request.bean)}"
         forbidden = {key: f"Reading attribute {key} {text}" for key in keys_of if key not in known}
         if forbidden and not request.ignore_errors:
@@ -201,8 +208,7 @@ def _read(at: Management, request: Request) -> Answer:
         if forbidden:
             refused = {key: f"ERROR: {text} (class java.lang.SecurityException)" for key, text in forbidden.items()}
             return _value({key: refused.get(key, known.get(key)) for key in keys_of})
-    found = _found(at, request, "reading attributes")
-    found = [_guarded(at, bean, keys_of, request) for bean in found]
+    found = [_guarded(at, bean, keys_of, request) for bean in _found(meant, request, "reading attributes")]
     if not exact:
         # Missing attributes are left out, and so is a bean with none of the attributes.
         keys = keys_of
@@ -249,6 +255,8 @@ def _guarded(at: Management, bean: Bean, keys: Sequence[str] | None, request: Re
     text = f"is forbidden for MBean {names.canonical(bean.name)}"
     if named and not request.ignore_errors:
         raise BrokerSaysNo(REFUSED, f"Reading attribute {named[0]} {text}", 403)
+    if not named:
+        return bean
     hidden = {key: f"ERROR: Reading attribute {key} {text} (class java.lang.SecurityException)" for key in named}
     return replace(bean, read=lambda: {**bean.read(), **hidden})
 
@@ -263,7 +271,7 @@ def _execute(at: Management, request: Request) -> Answer:
     if at.policy is not None and at.policy().forbids_operation(request.bean, request.verb):
         text = f"Operation {request.operation} forbidden for MBean {names.canonical(request.bean)}"
         raise BrokerSaysNo(REFUSED, text, 403)
-    found = _found(at, request, "invoking JMX operations")
+    found = _found(_meant(at, request.bean), request, "invoking JMX operations")
     if not names.is_pattern(request.bean):
         return _value(_call(found[0], request))
     return _value({names.canonical(bean.name): _call(bean, request) for bean in found})

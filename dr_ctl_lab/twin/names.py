@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Final
 
 _KEY: Final = re.compile(r'([^=,:]+)=("(?:[^"\\]|\\.)*"|[^,"]*)(,|$)', re.DOTALL)
-# Answers are cached: each request goes through all names of a broker, and a twin may have a hundred brokers.
+# Answers are cached: a pattern goes through all names of a broker, and a twin may have a hundred brokers.
 _ESCAPES: Final = {'"': '\\"', "*": "\\*", "?": "\\?", "\\": "\\\\", "\n": "\\n"}
 
 
@@ -42,15 +42,9 @@ def is_pattern(name: str) -> bool:
     return any(re.search(r"(?<!\\)[*?]", value) for value in keys_of(name).values())
 
 
+@lru_cache(maxsize=65536)
 def matches(pattern: str, name: str) -> bool:
     """Say whether a full name is one of those a pattern means."""
-    if not is_pattern(pattern):  # asked of each queue in turn: as many pairs of names as the square of the queues
-        return canonical(pattern) == canonical(name)
-    return _means(pattern, name)
-
-
-@lru_cache(maxsize=65536)
-def _means(pattern: str, name: str) -> bool:
     wanted, mine = keys_of(pattern), keys_of(name)
     keys = {key for key in wanted if key != "*"}
     if keys - set(mine) or ("*" not in wanted and set(mine) - keys):

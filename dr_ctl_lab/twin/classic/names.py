@@ -1,5 +1,6 @@
 """Names of a Classic broker's management beans: without quotes, and what a name cannot hold is written otherwise."""
 
+from functools import lru_cache
 from typing import Final
 
 DOMAIN: Final = "org.apache.activemq"
@@ -8,6 +9,7 @@ RUNTIME: Final = "java.lang:type=Runtime"
 _WRITTEN: Final = {":": "_", ",": "_", "'": "_", '"': "_", "?": "&qe;", "=": "&amp;", "*": "&ast;"}
 
 
+@lru_cache(maxsize=65536)
 def encoded(text: str) -> str:
     return "".join(_WRITTEN.get(letter, letter) for letter in text)
 
@@ -16,6 +18,7 @@ def server(broker: str) -> str:
     return f"{DOMAIN}:type=Broker,brokerName={encoded(broker)}"
 
 
+@lru_cache(maxsize=65536)
 def destination(broker: str, kind: str, name: str) -> str:
     return f"{server(broker)},destinationType={kind},destinationName={encoded(name)}"
 
@@ -24,6 +27,7 @@ def queue(broker: str, name: str) -> str:
     return destination(broker, "Queue", name)
 
 
+@lru_cache(maxsize=65536)
 def connector(broker: str, name: str) -> str:
     return f"{server(broker)},connector=clientConnectors,connectorName={encoded(name)}"
 
