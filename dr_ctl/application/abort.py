@@ -6,7 +6,7 @@ from dr_ctl.application import carrying_out, lock, open_run
 from dr_ctl.application.afterwards import telling
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.findings import NO_OPEN_RUN, PAST_NO_RETURN, RUN_GIVEN_UP
-from dr_ctl.application.open_run import left_open, no_open_run, why_not_undone
+from dr_ctl.application.open_run import left_open, no_open_run, refused_onward, why_not_undone
 from dr_ctl.application.opened import Opened
 from dr_ctl.application.result import Result
 from dr_ctl.application.run import NOBODY_ASKED, SAID_NO
@@ -95,5 +95,8 @@ def forget(caller: Caller, name: str, how: RunOptions) -> Result:
 def _past_no_return(past: History, seen: Seen, files: RunFiles) -> Result | None:
     if (text := why_not_undone(past, seen)) is None:
         return None
-    finding = PAST_NO_RETURN(text, "`dr-ctl resume` finishes the move; a swapover back undoes it safely.")
+    remedy = "`dr-ctl resume` finishes the move; a swapover back undoes it safely."
+    if refused_onward(past, seen):
+        remedy = f"`dr-ctl abort --forget {files.name} --reason TEXT` gives it up."
+    finding = PAST_NO_RETURN(text, remedy)
     return Result(ExitCode.PRECHECK_FAILED, text, (finding,), run=files.name)

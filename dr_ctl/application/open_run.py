@@ -7,13 +7,14 @@ from dr_ctl.application.findings import NO_OPEN_RUN, RUN_OPEN
 from dr_ctl.application.result import Result
 from dr_ctl.application.run_options import RunOptions
 from dr_ctl.core.clock import Clock
-from dr_ctl.core.model import ExitCode, Role, Severity
+from dr_ctl.core.model import ExitCode, Finding, Role, Severity
 from dr_ctl.engine.entries import read
 from dr_ctl.engine.history import History, history
 from dr_ctl.engine.journal import Journal
-from dr_ctl.engine.operations import FAILOVER
+from dr_ctl.engine.operations import ALONE, FAILOVER
 from dr_ctl.engine.parts import part_of
 from dr_ctl.engine.plan import Ask
+from dr_ctl.engine.roles import alive, open_again, source_of
 from dr_ctl.engine.runs import RunFiles, Runs
 from dr_ctl.topologies.topology import Seen
 
@@ -74,3 +75,13 @@ def why_not_undone(past: History, seen: Seen) -> str | None:
     if not past.activation and (role is Role.STANDBY or target in past.serving):
         return None
     return f"{target} is {role.value} and may have been opened by the run: it cannot be undone"
+
+
+def refused_onward(past: History, seen: Seen) -> bool:
+    """Say whether what the sites show refuses to go on. One that is silent may answer again."""
+    ask = replace(past.ask, expect_serving=None)
+    part = part_of(seen, ask)
+    if ask.operation == FAILOVER:
+        return not open_again(seen, past) and alive(part, ask) is not None
+    answer = all(role in (Role.SERVING, Role.STANDBY) for role in part.roles.values())
+    return ask.operation in ALONE and answer and isinstance(source_of(part, ask, past), Finding)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dr_ctl.application.findings import RUN_OPEN
-from dr_ctl.application.open_run import why_not_undone
+from dr_ctl.application.open_run import refused_onward, why_not_undone
 from dr_ctl.application.verdicts import OpenRun
 from dr_ctl.core.errors import DrCtlError
 from dr_ctl.core.model import Finding, Json, Role, Severity
@@ -15,8 +15,6 @@ from dr_ctl.engine.entries import Entry, read
 from dr_ctl.engine.executor import to_undo
 from dr_ctl.engine.history import History, fenced_at, history, outage_s
 from dr_ctl.engine.operations import ACTIVATE, ALONE, AT_SOURCE, CLOSING, FAILOVER, REINSTATE, RETURNS
-from dr_ctl.engine.parts import part_of
-from dr_ctl.engine.roles import alive, open_again
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.topology import LinkSeen, Seen
 
@@ -95,19 +93,19 @@ class Interrupted:
 
     def _ways(self, past: History, seen: Seen, links: Sequence[LinkSeen]) -> Iterator[Way]:
         undone = why_not_undone(past, seen) is None
-        lives = _lives(past, seen)
-        onward = not lives and (not undone or self._forward(past, links))
+        refused = refused_onward(past, seen)
+        onward = not refused and (not undone or self._forward(past, links))
         answers = all(role in (Role.SERVING, Role.STANDBY) for role in seen.roles.values())
         serves = past.source if seen.roles.get(past.source) is Role.SERVING else _one(past.serving)
         if undone:
             steps = len(to_undo(past))
             cost = f"about {_UNDO_S} s, {steps} step(s) are undone" if steps else "nothing is to be undone"
             yield Way("abort", serves, cost, recommended=not onward)
-        elif lives:
+        elif refused:
             given_up = f"abort --forget {self.run.files.name} --reason TEXT"
             yield Way(given_up, serves, "gives it up, undoes nothing", recommended=True)
-        if lives:
-            return  # no failover goes on beside a site that lives
+        if refused:
+            return
         if answers or past.ask.operation == FAILOVER:
             cost = self._onward(past, seen, links)
             yield Way("resume", _after(past), cost, recommended=onward)
@@ -136,13 +134,6 @@ class Interrupted:
         if not takes or None in takes:
             return "how long the drain takes is not known"
         return f"about {duration(max(each or 0.0 for each in takes))} to drain"
-
-
-def _lives(past: History, seen: Seen) -> bool:
-    """Say whether the site that an open failover gave up for lost lives, so that the failover is refused."""
-    if past.ask.operation != FAILOVER or open_again(seen, past):
-        return False
-    return alive(part_of(seen, past.ask), past.ask) is not None
 
 
 def _after(past: History) -> str | None:

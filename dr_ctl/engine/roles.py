@@ -116,7 +116,7 @@ def source_of(
     if past is not None and _gone_over(seen, past):
         return unexpected(seen, ask) or past.source
     if ask.operation in ALONE:
-        return _alone(seen, ask, cut_off=cut_off)
+        return _alone(seen, ask, cut_off=cut_off, under_way=past is not None)
     if ask.operation == FAILOVER:
         return _lost(seen, ask, cut_off=cut_off)
     if ask.operation in RETURNS:
@@ -169,7 +169,7 @@ def _surprise(seen: Observation, ask: Ask, then: str) -> Finding:
     return OTHER_SITE_SERVES(text, f"Look at `dr-ctl status`; {then}.")
 
 
-def _alone(seen: Observation, ask: Ask, *, cut_off: bool) -> str | Finding:
+def _alone(seen: Observation, ask: Ask, *, cut_off: bool, under_way: bool) -> str | Finding:
     """The roles that a single step asks for."""
     source, summary = other(seen, ask.target), stand(seen)
     answers = seen.roles[source] in _ANSWERING
@@ -194,7 +194,7 @@ def _alone(seen: Observation, ask: Ask, *, cut_off: bool) -> str | Finding:
         return (_settled(seen, ask) if settles else _rehearsed(seen, ask)) or source
     if ask.operation in (QUIESCE, FENCE, RESTART, TRIM):
         return source
-    return _of_both(seen, ask) or source
+    return _of_both(seen, ask, "`dr-ctl status` says what ends the open run; then: " if under_way else "") or source
 
 
 def _rehearsed(seen: Observation, ask: Ask) -> Finding | None:
@@ -221,19 +221,20 @@ def _settled(seen: Observation, ask: Ask) -> Finding | None:
     return None
 
 
-def _of_both(seen: Observation, ask: Ask) -> Finding | None:
-    """Refuse to let clients in, or to prepare that, while the other site is open or silent."""
+def _of_both(seen: Observation, ask: Ask, first: str) -> Finding | None:
+    """Refuse to let clients in, or to prepare that, while the other site is open or silent. `first`: what is to be done
+    before anything moves."""
     source, target, summary = other(seen, ask.target), ask.target, stand(seen)
     here, there = seen.roles[source], seen.roles[target]
     opened, shut = (source, target) if ask.operation == UNFENCE else (target, source)
     if ask.operation == DRAIN and here is Role.SERVING:
         remedy = f"`dr-ctl swapover --to {target}` does all of it; by steps, the fence of {source} comes first."
-        return SOURCE_NOT_FENCED(f"{source} is not fenced: {summary}", remedy)
+        return SOURCE_NOT_FENCED(f"{source} is not fenced: {summary}", f"{first}{remedy}")
     if ask.operation == UNFENCE and there is Role.SERVING and here is Role.STANDBY:
         return None  # no door is opened, but pauses that runs left there may be lifted
     if seen.roles[shut] is Role.SERVING:
         text = f"{opened} must not be opened while {shut} is: {summary}"
-        return OTHER_SITE_OPEN(text, moves_it(seen, opened))
+        return OTHER_SITE_OPEN(text, f"{first}{moves_it(seen, opened)}")
     if ask.operation == UNFENCE and any({opened, shut} <= {*unit.closed_at} for unit in seen.units):
         return None  # units that answer at both sites are enough; the result names the others
     if here not in _ANSWERING or there not in _ANSWERING:

@@ -114,7 +114,7 @@ def test_a_failover_asks_for_a_word_where_another_node_may_take_over(
 
 
 @pytest.mark.parametrize("topology", [*NEW, BROKERSYNC, FANOUT])
-def test_a_passive_node_is_not_taken_for_the_broker(twin: PlayedTwin, dr_ctl: Command) -> None:
+def test_a_passive_node_is_not_taken_for_the_broker(twin: PlayedTwin, dr_ctl: Command, topology: str) -> None:
     """The settings name it, while another one is active."""
     if isinstance(twin.host("london").broker, ClassicBroker):
         twin.host("london").faults.add(Fault(FaultKind.LIE, When(), None, attribute="Slave", value=True))
@@ -128,6 +128,7 @@ def test_a_passive_node_is_not_taken_for_the_broker(twin: PlayedTwin, dr_ctl: Co
     assert status.document["data"]["sites"]["london"]["role"] == "unknown"
     assert {link["from"] for link in status.document["data"]["links"]} == {"paris"}
     assert "there is passive" in status.texts("DR-SITE-002")[0]
+    assert (LISTED in str(status.texts(NODES))) is (topology in NEW)
     for ended in (refused, worded):
         assert ended.code == 12, ended.document
         assert "there is passive" in ended.texts(ALIVE)[0]

@@ -25,14 +25,13 @@ Flows = Mapping[str, Flow | BrokerError]
 def flows(tools: MirrorTools, brokers: Sequence[Access]) -> dict[tuple[str, str], Flow | BrokerError]:
     """The gate's numbers of several brokers, by site and pair, asked at the same time."""
 
-    def ask(access: Access) -> Flow | BrokerError:
+    def ask(access: Access) -> tuple[tuple[str, str], Flow | BrokerError]:
         try:
-            return access.flow(timeout_s=tools.waits.look_s)
+            return (access.site, access.pair), access.flow(timeout_s=tools.waits.look_s)
         except BrokerError as error:
-            return error
+            return (access.site, access.pair), error
 
-    answers = tools.observer.together(ask, brokers)
-    return {(access.site, access.pair): each for access, each in zip(brokers, answers, strict=True)}
+    return dict(tools.observer.together(ask, brokers))
 
 
 class Movement:

@@ -146,14 +146,16 @@ def test_a_queue_is_served_where_its_door_its_roles_and_its_pause_let_clients_in
     assert (view.units.get("orders"), view.role) == (orders, role)
 
 
+PAUSED = shut(LONDON, "orders", by_role=False, by_pause=True)
+LOCK = LockDocument(7, "a run", paused={"a run": ("orders",)}).to_text()
+BY_RUN = replace(PAUSED, documents={"dr-ctl.lock.london.7": LOCK})
+
+
 def test_a_pause_closes_a_queue_only_where_it_is_its_gate() -> None:
     # A pause that a run will lift closes nothing.
-    lock = LockDocument(7, "a run", paused={"a run": ("orders",)})
-    paused = shut(LONDON, "orders", by_role=False, by_pause=True)
-    by_run = replace(paused, documents={"dr-ctl.lock.london.7": lock.to_text()})
-    assert (by_run.gated("orders"), by_run.units["orders"], by_run.paused) == (False, True, ("orders",))
+    assert (BY_RUN.gated("orders"), BY_RUN.units["orders"], BY_RUN.paused) == (False, True, ("orders",))
     # Of two queues at an address one that delivers keeps it open; what no queue takes is not called paused.
-    assert not replace(paused, queues=(*PARIS.queues, queue("orders.all", address="orders"))).gated("orders")
+    assert not replace(PAUSED, queues=(*PARIS.queues, queue("orders.all", address="orders"))).gated("orders")
     assert not replace(PARIS, queues=()).gated("orders")
 
 
@@ -188,13 +190,6 @@ def test_what_nothing_keeps_clients_out_of_is_served_where_they_work(
     sites = with_idle({"london": {PAIR: london}, "paris": {PAIR: paris}})
     found = {site: each for site, brokers in sites.items() for each in brokers.values()}
     assert {site: set(each.idle) for site, each in found.items() if isinstance(each, BrokerView)} == idle
-
-
-def test_a_service_in_two_parts_is_told_queue_by_queue() -> None:
-    apart = seen(
-        shut(LONDON, "orders", by_role=True, by_pause=True), shut(PARIS, "orders", by_role=False, by_pause=False)
-    )
-    assert {each.name: each.serving for each in apart.units} == {"audit": "london", "orders": "paris"}
 
 
 def changed(**more: Any) -> BrokerView:
@@ -580,7 +575,12 @@ def test_what_is_closed_and_opened(
 
 @pytest.mark.parametrize(
     ("london", "paris", "is_opened"),
-    [(away(LONDON), PARIS, True), (away(LONDON), SERVES, False), (away(shut(LONDON, "audit")), SERVES, True)],
+    [
+        (away(LONDON), PARIS, True),
+        (away(LONDON), SERVES, False),
+        (away(shut(LONDON, "audit")), SERVES, True),
+        (away(FENCED), broker("paris", closed=False), False),  # nothing is opened there
+    ],
 )
 def test_an_unfence_opens_no_door_behind_which_a_queue_of_the_other_site_would_be_open(
     london: BrokerView, paris: BrokerView, is_opened: bool
@@ -602,6 +602,15 @@ def test_a_fence_by_itself_pays_its_debt_where_it_is_of_all(london: BrokerView, 
     draft = drafted("fence", "fence", seen(london, owes), **more)
     written = [call.goal for call in (*draft.calls, *draft.inverse) if call.goal in (Goal.STRIKE, Goal.WRITE)]
     assert written == ([Goal.STRIKE, Goal.WRITE] if pays else [])
+
+
+def test_a_return_pauses_no_queue_again_that_a_run_has_left_paused() -> None:
+    calls = drafted("reinstate", "reinstate", seen(BY_RUN, PARIS)).calls
+    assert [call.thing for call in calls if call.goal is Goal.PAUSE] == ["audit"]
+    assert {call.thing: call.when is None for call in calls if call.goal is Goal.RESUME} == {
+        "orders": True,
+        "audit": False,
+    }
 
 
 def test_a_wait_may_restart_the_bridges_of_what_moves_and_of_the_ids_only() -> None:

@@ -6,13 +6,14 @@ from dr_ctl.engine.plan import Call, in_part
 from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.common import receipts
-from dr_ctl.topologies.common.baseline import before, paused_by_runs
+from dr_ctl.topologies.common.baseline import before
 from dr_ctl.topologies.common.calls import resume
 from dr_ctl.topologies.common.drafts.proving import shown_open
 from dr_ctl.topologies.common.drafts.quiesce import to_lift
 from dr_ctl.topologies.common.failover import came_back_open
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.seen import Seen
+from dr_ctl.topologies.common.single import paused_at
 from dr_ctl.topologies.common.view import Broker, Peer
 
 
@@ -23,14 +24,6 @@ def peer_of(operation: str) -> Peer:
 
 def draft(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> Draft:
     del step
-    # Queues that runs have left paused there would deliver nothing.
-    lifted = [
-        resume(view, queue)
-        for view in seen.views(move.target)
-        for by_runs in (paused_by_runs(view),)
-        for queue in view.business.values()
-        if queue.paused and queue.name in by_runs
-    ]
     # A target that came back open is closed before anything else. The undo of the move back leaves it closed.
     returns = move.ask.operation == FAILBACK
     closed_first = returns and came_back_open(seen, move)
@@ -48,5 +41,7 @@ def draft(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> Dr
     if seen.roles[move.target] is Role.SERVING and move.ask.operation != FAILOVER:
         # A resumed run that had passed the gate: only the pauses of quiesce are left.
         calls += [resume(view, queue) for view in seen.views(move.source) for queue in to_lift(rules, view, move)]
-    calls += [*lifted, *in_part("strikes", receipts.strikes(seen))]
+    # Queues that runs have left paused there would deliver nothing.
+    calls += [resume(view, queue) for view, queue in paused_at(seen, move.target)]
+    calls += in_part("strikes", receipts.strikes(seen))
     return Draft(move.target, f"the doors open, {shown_open(seen, move)}", tuple(calls), tuple(inverse))
