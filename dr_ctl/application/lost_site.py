@@ -54,16 +54,20 @@ def as_things_stand(decided: Decision, ask: Ask, seen: Seen, opened: Opened, *, 
         )
         first = replace(first, remedy=remedy)
     if first.id == SOURCE_ALIVE.id and seen.roles[left] is Role.SICK and keeps_one_store(seen):
-        remedy = (
-            f"End that process for certain, or cut its host off: {ask.target} then takes the store that both share by "
-            "itself, and no failover is needed. All that is stored is kept; what clients hold may come twice."
-        )
-        first = replace(first, remedy=remedy)
+        first = replace(first, remedy=ending_holder(ask.target))
     if first.id == SOURCE_SILENT.id and (at := _lately_sick(left, opened)) is not None:
         remedy = f"End that process for certain, or cut its host off; only then: {first.remedy}"
         first = replace(first, text=f"{first.text}; it was sick, and so alive, at {stamp(at)}", remedy=remedy)
         decided = replace(decided, code=ExitCode.SERVING_SITE_ALIVE)
     return replace(decided, findings=(first, *others))
+
+
+def ending_holder(waits: str) -> str:
+    """What to do where the broker that holds the store of both sites does not answer in time."""
+    return (
+        f"End that process for certain, or cut its host off: {waits} then takes the store that both share by itself, "
+        "and no failover is needed. All that is stored is kept; what clients hold may come twice."
+    )
 
 
 def _by_word(seen: Seen, left: str, opened: Opened) -> Iterator[Finding]:

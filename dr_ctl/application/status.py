@@ -10,7 +10,7 @@ from dr_ctl.application.debts import owed_now
 from dr_ctl.application.estimates import with_age
 from dr_ctl.application.findings import BOTH_CLOSED, LOST_SITE_OPEN, ONE_WAITS_ONE_SILENT
 from dr_ctl.application.looking import Looking
-from dr_ctl.application.lost_site import lost_pairs, not_read, without_rights
+from dr_ctl.application.lost_site import ending_holder, lost_pairs, not_read, without_rights
 from dr_ctl.application.opened import Opened
 from dr_ctl.application.result import Result
 from dr_ctl.application.verdicts import Judge
@@ -25,7 +25,7 @@ from dr_ctl.engine.operations import FAILOVER, UNFENCE
 from dr_ctl.engine.parts import by_site, is_split, served_where, split, unserved
 from dr_ctl.engine.roles import both_open, renamed_sites, stand, stand_of
 from dr_ctl.engine.roles import silent as no_answer
-from dr_ctl.topologies.topology import BrokerSeen, LinkSeen, Seen, workloads_of
+from dr_ctl.topologies.topology import BrokerSeen, LinkSeen, Seen, keeps_one_store, workloads_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,10 +200,13 @@ def not_one(judge: Judge) -> Iterator[Finding]:
         if (unread := not_read(seen, away)) is not None:
             yield unread
             return
-        verdict = judge.verdict(FAILOVER, waiting[0])
-        reason = " --reason TEXT" if run is not None else ""
-        dry = f"`dr-ctl failover --to {waiting[0]}{reason} --dry-run`"
-        remedy = f"If {away} is lost: {dry} says what that costs. It is {verdict.text}."
+        if seen.roles[away] is Role.SICK and keeps_one_store(seen):
+            remedy = ending_holder(waiting[0])
+        else:
+            verdict = judge.verdict(FAILOVER, waiting[0])
+            reason = " --reason TEXT" if run is not None else ""
+            dry = f"`dr-ctl failover --to {waiting[0]}{reason} --dry-run`"
+            remedy = f"If {away} is lost: {dry} says what that costs. It is {verdict.text}."
         yield ONE_WAITS_ONE_SILENT(f"nobody was seen to be served: {roles}", remedy)
 
 
