@@ -292,6 +292,12 @@ def _by_hand(facts: Facts) -> Finding:
         )
     elif serving == [source]:
         text, remedy = f"{source} serves, but not everything is as it was", "See the step that could not be undone."
+    elif serving == [target] and facts.before == (target,):
+        text = f"a client may get in at {source}, while {target} serves: what it does there is not known at {target}"
+        remedy = (
+            f"See what lets clients in at {source} (is the address under `stomp:` one of its own doors?), and close it "
+            f"there; then `dr-ctl fence {source}` proves that nobody gets in."
+        )
     elif serving == [target]:
         text = f"{target} was found open, so {source} was not opened again"
         remedy = "Decide which site serves; only then lift by hand what stands open under `dr-ctl status`."

@@ -357,6 +357,8 @@ class _Run(Generic[O]):
         text = f"{cause.text}; not everything could be undone: {left}" if failed else f"{cause.text}; undone"
         if barred and len(failed) == 1:  # what came of the rest is a consequence of that
             text = f"{barred}; so not undone: {', '.join(failed[barred])}; before that: {cause.text}"
+            if self._serving == (self._move.target,):  # as before: the cause alone is news
+                text = f"{cause.text}; {barred}"
         return self._ended(code, text, undone=not failed)
 
     def _undone(self, step: PlannedStep, hand: JournalHand) -> Outcome:

@@ -99,7 +99,7 @@ def undo(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outc
         [] if isinstance(beside, BrokerError) else [unit for view in beside for unit in view.open_among(move.moves)]
     )
     if opened:
-        text = f"{move.target} has {some(opened)} open: {move.source} stays closed"
+        text = f"{move.target} has {some(opened)} open: what was closed at {move.source} stays closed"
         return Refused(text, code=ExitCode.STRANDED)
     doors = [call for call in left if call.goal is Goal.OPEN]
     tools.change(doors, hand)

@@ -91,7 +91,8 @@ def _open_again(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand,
     if why is not None:
         return Refused(f"{move.source}: {why}")
     if opened:
-        return Refused(f"{_named(tools, move.target, opened)} open: {move.source} stays closed", code=ExitCode.STRANDED)
+        text = f"{_named(tools, move.target, opened)} open: what was closed at {move.source} stays closed"
+        return Refused(text, code=ExitCode.STRANDED)
     if served:
         text = (
             f"{_named(tools, move.target, served)} closed, and may have served before a new start: what clients did "
