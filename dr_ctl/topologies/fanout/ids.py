@@ -2,7 +2,7 @@
 proven to be consumed."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
@@ -185,8 +185,9 @@ class Comparing:
         while pace is not Pace.ONCE and (again := self._not_settled(way, found)) and now() < until:
             pause()
             for name in again:
-                found[name] = _still(found[name], self._looked(way, name, queues[name], checkpoints, pace))
-        self._alone.update({(way[1].site, name): each.alone for name, each in found.items()})
+                found[name] = self._looked(way, name, queues[name], checkpoints, pace, found[name])
+        if pace is not Pace.ONCE:  # what one look finds alone may be on its way
+            self._alone.update({(way[1].site, name): each.alone for name, each in found.items()})
         return found
 
     def untold(self, found: Mapping[str, Apart]) -> dict[str, Untold]:
@@ -199,18 +200,23 @@ class Comparing:
         known = {name: self._alone.get((way[1].site, name), _NOTHING) for name in found}
         return [name for name, each in found.items() if each.lacks or each.alone - known[name] - each.known]
 
-    def _looked(self, way: Way, name: str, both: Both, checkpoints: Checkpoints, pace: Pace) -> Apart:
+    def _looked(
+        self, way: Way, name: str, both: Both, checkpoints: Checkpoints, pace: Pace, before: Apart | None = None
+    ) -> Apart:
         """List the waiting site between two listings of the serving one: an id that is not at the serving site a moment
-        later was consumed, or never came there; and one that was there a moment before has had time to come to both."""
+        later was consumed, or never came there; and one that was there a moment before has had time to come to both.
+        What the look before it did not find apart is on its way."""
         first = listed_to_the_end(way[0], both[0], name)
         there = listed_to_the_end(way[1], both[1], name)
         here = listed_to_the_end(way[0], both[0], name)
         late = first.ids & here.ids - there.ids
+        lacks = late & before.lacks if before is not None else late
         if self.store is not None:
             known = self.store.known(name, here.ids | there.ids)
             done = Consumed(there.ids & known, InBothStores(known, known))
-            lacks = late - known
-            return Apart(done, lacks, there.ids - here.ids - done.ids, {each: here.rows[each] for each in lacks})
+            lacks -= known
+            alone = _again(there.ids - here.ids - done.ids, before)
+            return Apart(done, lacks, alone, {each: here.rows[each] for each in lacks})
         sites = [
             At(each.site, each.names().start, listed.before) for each, listed in zip(way, (here, there), strict=True)
         ]
@@ -218,14 +224,24 @@ class Comparing:
         # What clients take while both sites are listed could have come and gone unseen.
         rests = first.before.removed == here.after.removed
         done = covered(here, there, since) if rests and since is not None else NONE_PROVEN
-        alone = there.ids - here.ids - done.ids
-        marks = _marks(sites, here, there, late, alone) if rests else None
-        works = way[0].names().open and pace is not Pace.RESTING
-        if works and not done.ids and alone and not _calm(first.before, here, there):
-            marks = None  # messages on their way to the other site would be taken for lying alone
+        only = there.ids - here.ids - done.ids
+        alone = _again(only, before)
         known = since.there.alone if since is not None else _NOTHING
+        works = way[0].names().open and pace is not Pace.RESTING
+        coming = _NOTHING if works else only - alone
+        marks = _marks(sites, here, there, (lacks, only - coming), coming) if rests else None
+        hurried = works and not done.ids and only and not _calm(first.before, here, there)
+        if hurried or (pace is Pace.ONCE and (lacks or not alone <= known)):
+            marks = None  # messages on their way to the other site would be taken for lying alone
         why = NOT_COUNTED if since is None else ALONE if alone <= known else ONE_SITE_ALONE
-        return Apart(done, late, alone, {each: here.rows[each] for each in late}, known, why if rests else TAKEN, marks)
+        return Apart(
+            done, lacks, alone, {each: here.rows[each] for each in lacks}, known, why if rests else TAKEN, marks
+        )
+
+
+def _again(alone: frozenset[str], before: Apart | None) -> frozenset[str]:
+    """Those that lay at the target alone at the look before too, whatever was proven of them then."""
+    return alone & (before.alone | before.done.ids) if before is not None else alone
 
 
 def _calm(first: Counters, here: Listed, there: Listed) -> bool:
@@ -234,15 +250,20 @@ def _calm(first: Counters, here: Listed, there: Listed) -> bool:
 
 
 def _marks(
-    sites: Sequence[At], here: Listed, there: Listed, lacks: frozenset[str], alone: frozenset[str]
+    sites: Sequence[At],
+    here: Listed,
+    there: Listed,
+    alone: tuple[frozenset[str], frozenset[str]],
+    coming: frozenset[str],
 ) -> Mapping[str, Mark] | None:
-    """What came to the source a moment ago, and is not at the target yet, counts as come there too."""
+    """`alone`: at each site. What came to one site a moment ago, and is not at the other yet, counts as come there too;
+    `coming` are those to the source."""
     if here.entered is None or there.entered is None:
         return None
-    entered = there.entered + len(here.ids - there.ids - lacks)
+    came = here.entered + len(coming), there.entered + len(here.ids - there.ids - alone[0])
     return {
-        at.site: Mark(at.start, came, was.before.removed, was.before.expired, was.before.dispatched, ids)
-        for at, was, came, ids in ((sites[0], here, here.entered, lacks), (sites[1], there, entered, alone))
+        at.site: Mark(at.start, entered, was.before.removed, was.before.expired, was.before.dispatched, ids)
+        for at, was, entered, ids in zip(sites, (here, there), came, alone, strict=True)
     }
 
 
@@ -259,12 +280,6 @@ def keep(way: Way, queues: Mapping[str, Mapping[str, Mark]]) -> None:
 
 def _keeper(way: Sequence[Access]) -> Access:
     return min(way, key=lambda access: access.site)
-
-
-def _still(before: Apart, now: Apart) -> Apart:
-    """The ids that two looks found apart, and the evidence of the later one."""
-    lacks = before.lacks & now.lacks
-    return replace(now, lacks=lacks, alone=before.alone & now.alone, rows={each: now.rows[each] for each in lacks})
 
 
 def _id(access: Access, queue: str, row: Any) -> str:

@@ -153,6 +153,25 @@ class Story:
 
         self.patch.setattr(ids, "listed_to_the_end", listed)
 
+    def slow(self, rest: str) -> None:
+        """A message comes to the first site before each of these looks at both, and to the other so many looks later."""
+        looked, looks, (one, other, lag, *at) = ids.Comparing._looked, itertools.count(), rest.split()
+        self.at = at
+
+        def slowly(*words: Any) -> Any:
+            for look in itertools.islice(looks, int(words[2] == Q)):
+                send(self.twin, *{str(look)}.intersection(at), to=(one,))
+                send(self.twin, *{str(look - int(lag))}.intersection(at), to=(other,))
+            return looked(*words)
+
+        self.patch.setattr(ids.Comparing, "_looked", slowly)
+
+    def arrive(self, rest: str) -> None:
+        """What was on its way to the second site is there, and nothing more comes."""
+        one, other = rest.split()
+        self.at.clear()
+        send(self.twin, *sorted({*self.lying(one)} - {*self.lying(other)}), to=(other,))
+
     def without(self, key: str) -> None:
         """Take a key out of the settings: of the installation, and of each broker."""
         told: dict[str, Any] = yaml.safe_load(self.twin.settings_path.read_text())

@@ -256,6 +256,16 @@ what STOMP cannot carry whole is named and never copied: lose; send text to pari
     says --accept-difference orders.in=1; run 0 failback --to london --accept-difference orders.in=1; serves london
 counters of one start that cover every message prove what was consumed: without ids; send a b c; consume london a;
     run 0 swapover --to paris; paris b c; consume paris b; run 0 swapover --to london; london c; paris c
+a message on its way to the waiting site while both are compared came to both: without ids; send a b c;
+    consume london a; slow london paris 1 1 2 3 4; run 0 swapover --to paris; arrive london paris;
+    consume paris b 1 2 3 4; run 0 swapover --to london
+a message on its way to the serving site while both are compared came to both: without ids; send a b c;
+    consume london a; slow paris london 1 1 2 3 4; run 0 swapover --to paris; arrive paris london;
+    consume paris b 1 2 3 4; run 0 swapover --to london
+a message that one look finds alone is waited for: without ids; send a b c; consume london a;
+    slow paris london 2 0 3; run 0 swapover --to paris
+what one look proves and the next does not is looked at again: without ids; send a b c; consume london a;
+    slow london paris 1 1; slow paris london 1 0 2; run 0 swapover --to paris; paris b c 0 1 2
 after a restart nothing is removed and a move asks before: without ids; send a b c d e f; consume london a b c;
     restart london; consume london d; run 10 validate --to paris; needs swapover --accept-duplicates 4;
     run 0 trim paris; finds DR-FAN-007 warning; says_no no more copies; run 10 swapover --to paris;
