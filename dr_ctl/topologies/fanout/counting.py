@@ -156,6 +156,11 @@ class Counted:
     taken_per_s: Mapping[str, float]
     alone: Mapping[str, int] = field(default_factory=dict)
 
+    def level(self, first: Mark, second: Mark) -> bool:
+        """Say whether as many messages may have come to both sites since these marks."""
+        least, most = (first.entered - second.entered + each for each in self.ahead)
+        return least <= 0 <= most
+
     def with_ids(self, first: frozenset[str], second: frozenset[str]) -> Counted:
         alone = {self.first.site: len(first - second), self.second.site: len(second - first)}
         return replace(self, alone=alone)

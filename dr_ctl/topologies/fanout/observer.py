@@ -53,17 +53,25 @@ class Observer(observer.Observer[BrokerView, Access]):
 
     def _counted(self, way: tuple[Access, ...], here: BrokerView, there: BrokerView) -> Mapping[str, Counted]:
         names = [each.queue for each in parity.counts(here, there, Queues()) if each.source != each.target]
-        began = self.clock.monotonic()
         try:
-            readings = self._readings(way, names)
+            now = self._read(way, here, there, names)
+            if apart := [name for name, each in now.items() if not _level(way, name, each)]:
+                self.clock.sleep(self.patience.apart_s)  # a message may have been on its way all that time
+                now |= self._read(way, here, there, apart)
         except BrokerError:
             return {}  # it has just answered: what its counters say now the next look tells
+        return {name: self._listed(way, name, each) for name, each in now.items()}
+
+    def _read(
+        self, way: tuple[Access, ...], here: BrokerView, there: BrokerView, names: Sequence[str]
+    ) -> dict[str, Counted]:
+        began = self.clock.monotonic()
+        readings = self._readings(way, names)
         took_s = self.clock.monotonic() - began
-        now = {
+        return {
             name: parity.counted(here, there, [(one[at], other[at]) for one, other in readings], took_s)
             for at, name in enumerate(names)
         }
-        return {name: self._listed(way, name, each) for name, each in now.items()}
 
     def _readings(self, way: tuple[Access, ...], names: Sequence[str]) -> list[Reading]:
         readings: list[Reading] = []
@@ -90,6 +98,11 @@ class Observer(observer.Observer[BrokerView, Access]):
         except BrokerError:
             return now
         return now.with_ids(*ids)
+
+
+def _level(way: Sequence[Access], name: str, now: Counted) -> bool:
+    since = kept(way).since(name, now.first, now.second)
+    return since is None or now.level(since.here, since.there)
 
 
 def _rests(readings: Sequence[object]) -> bool:

@@ -109,9 +109,7 @@ def _untold(each: Counts, alone: int, now: Counted | None, checkpoints: Checkpoi
     since = checkpoints.since(each.queue, here, there)
     if since is None:
         return Untold(now.alone.get(there.site, more), NOT_COUNTED, taken)
-    between = there.counters.added - here.counters.added
-    entered = since.ahead(here.counters.added, there.counters.added) - between
-    least, most = sorted(entered + (about if forward else -about) for about in now.ahead)
-    if least <= 0 <= most and each.more - alone <= since.consumed(here.counters, there.counters):
+    first, second = (since.here, since.there) if forward else (since.there, since.here)
+    if now.level(first, second) and each.more - alone <= since.consumed(here.counters, there.counters):
         return Untold(alone, ALONE)
     return Untold(more, ONE_SITE_ALONE, taken)

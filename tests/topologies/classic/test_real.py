@@ -294,10 +294,10 @@ def test_without_a_store_of_ids_it_moves_there_and_back_under_load_by_counters(t
             send_to(lab, "paris", "orders.in", "alone")
             refused = operator.run("swapover", "--to", "paris", "--yes")
             verdict = traffic.stop(drain_s=60)
+        assert [ready.code, there.code, back.code] == [0, 0, 0], (ready.told, there.told, back.told)
         rest = operator.run("validate", "--to", "paris")
         [needs] = rest.document["data"]["operations"]["swapover"]["needs"]
         moved = operator.run("swapover", "--to", "paris", "--yes", *needs.split())
-    assert [ready.code, there.code, back.code] == [0, 0, 0], (ready.told, there.told, back.told)
     assert verdict.drained
     assert (verdict.lost, verdict.duplicates) == ((), ())
     assert refused.code == 10, refused.told

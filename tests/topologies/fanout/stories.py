@@ -14,6 +14,7 @@ from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.fanout import ids
 from dr_ctl.topologies.fanout.access import Access
 from dr_ctl.topologies.fanout.ids import Listed, listed_to_the_end
+from dr_ctl.topologies.fanout.observer import Observer
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.classic.fanout.broker import ID_HEADER, LEAST, FanoutBroker
 from dr_ctl_lab.twin.messages import Message
@@ -171,6 +172,17 @@ class Story:
         one, other = rest.split()
         self.at.clear()
         send(self.twin, *sorted({*self.lying(one)} - {*self.lying(other)}), to=(other,))
+
+    def cross(self, ident: str) -> None:
+        """A message comes to one site before the counters are read, and to the other before they are read again."""
+        readings, sites = Observer._readings, iter(("paris", "london"))
+
+        def crossing(*words: Any) -> Any:
+            for site in itertools.islice(sites, 1):
+                send(self.twin, ident, to=(site,))
+            return readings(*words)
+
+        self.patch.setattr(Observer, "_readings", crossing)
 
     def without(self, key: str) -> None:
         """Take a key out of the settings: of the installation, and of each broker."""

@@ -266,6 +266,8 @@ a message that one look finds alone is waited for: without ids; send a b c; cons
     slow paris london 2 0 3; run 0 swapover --to paris
 what one look proves and the next does not is looked at again: without ids; send a b c; consume london a;
     slow london paris 1 1; slow paris london 1 0 2; run 0 swapover --to paris; paris b c 0 1 2
+a message on its way while counters are read refuses no move: without ids; send a b c; consume london a; cross x;
+    run 0 validate --to paris
 after a restart nothing is removed and a move asks before: without ids; send a b c d e f; consume london a b c;
     restart london; consume london d; run 10 validate --to paris; needs swapover --accept-duplicates 4;
     run 0 trim paris; finds DR-FAN-007 warning; says_no no more copies; run 10 swapover --to paris;
