@@ -57,7 +57,9 @@ class Patience:
     undo_s: float = 30.0
     """For an undo to be verified, trying again and again."""
     undo_poll_s: float = 0.25
-    """Between those tries."""
+    """Between the first two of those tries; twice as long after each of them,"""
+    undo_most_poll_s: float = 2.0
+    """up to this: a broker that is sick is not asked again and again."""
 
     # The gate, and what is left over.
     window_s: float = 0.05

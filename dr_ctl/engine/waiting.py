@@ -30,12 +30,14 @@ def until(
     holds: Callable[[T], bool],
     within_s: float | None,
     poll_s: float,
+    most_s: float = 0.0,
     calm: int = 1,
     hopeless: Callable[[T], bool] | None = None,
     meanwhile: Callable[[T], None] | None = None,
 ) -> Waited[T]:
     """Look until `holds` was true of `calm` looks in a row; without `within_s` only a hopeless look ends it otherwise.
-    `meanwhile` gets each look after which the wait goes on, to tell how the wait stands or to try again."""
+    `meanwhile` gets each look after which the wait goes on, to tell how the wait stands or to try again. Up to `most_s`
+    each poll is twice as long as the one before."""
     began_s, in_a_row = hand.monotonic(), 0
     while True:
         look_s = hand.monotonic()
@@ -49,6 +51,7 @@ def until(
         if meanwhile is not None:
             meanwhile(seen)
         until_next(hand, look_s, poll_s)
+        poll_s = max(poll_s, min(2 * poll_s, most_s))
 
 
 def until_next(hand: Hand, began_s: float, every_s: float) -> None:

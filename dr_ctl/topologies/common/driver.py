@@ -50,6 +50,7 @@ class Driver(Generic[V_co]):
             hopeless=lambda tried: tried[0] is not None or _is_stranded(tried[1]),
             within_s=patience.undo_s,
             poll_s=patience.undo_poll_s,
+            most_s=patience.undo_most_poll_s,
         )
         barred, outcome = waited.look
         return outcome if waited.held else barred or outcome

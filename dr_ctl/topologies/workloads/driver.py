@@ -200,8 +200,14 @@ class DriverWithWorkloads(Generic[S]):
             left[:] = [call for call, why in why_not.items() if why is not None]
             return {call: why for call, why in why_not.items() if why is not None}
 
-        within_s, poll_s = self._patience.undo_s, self._patience.undo_poll_s
-        waited = until(hand, attempt, holds=lambda why_not: not why_not, within_s=within_s, poll_s=poll_s)
+        waited = until(
+            hand,
+            attempt,
+            holds=lambda why_not: not why_not,
+            within_s=self._patience.undo_s,
+            poll_s=self._patience.undo_poll_s,
+            most_s=self._patience.undo_most_poll_s,
+        )
         if waited.held:
             return Done("as it was")
         return Refused(some([f"{call.thing} at {call.site}: {why}" for call, why in waited.look.items()]))
