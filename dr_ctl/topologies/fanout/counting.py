@@ -22,13 +22,14 @@ MOST_ALONE: Final = 20_000  # ids of one queue in that document
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """Figures of a queue since its broker's start. A message that was purged or moved was never `dispatched`."""
+    """Figures of a queue since its broker's start. `finished`: dispatched to a client, and in no client's hands any
+    more; a message that was purged or moved never was."""
 
     depth: int
     added: int
     removed: int
     expired: int
-    dispatched: int
+    finished: int
 
     @property
     def cover_all(self) -> bool:
@@ -48,14 +49,13 @@ class Mark:
     entered: int = 0
     removed: int = 0
     expired: int = 0
-    dispatched: int = 0
+    finished: int = 0
     alone: frozenset[str] = frozenset()
 
     def is_before(self, now: Counters) -> bool:
         """Say whether these counters can have become those: a queue that was made again, or whose statistics were
         reset, counts anew."""
-        was, now_ = (self.removed, self.expired, self.dispatched), (now.removed, now.expired, now.dispatched)
-        return all(before <= after for before, after in zip(was, now_, strict=True))
+        return self.removed <= now.removed and self.expired <= now.expired
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Since:
     def consumed(self, here: Counters, there: Counters) -> int:
         """How many messages clients consumed since then at most, of those that the waiting site has still."""
         left = here.removed - self.here.removed - (here.expired - self.here.expired)
-        return max(0, min(left - (there.removed - self.there.removed), here.dispatched - self.here.dispatched))
+        return max(0, min(left - (there.removed - self.there.removed), here.finished - self.here.finished))
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ def _row(mark: Mark) -> dict[str, Any]:
         "entered": mark.entered,
         "removed": mark.removed,
         "expired": mark.expired,
-        "dispatched": mark.dispatched,
+        "finished": mark.finished,
         "alone": sorted(mark.alone),
     }
 

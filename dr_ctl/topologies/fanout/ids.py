@@ -262,7 +262,7 @@ def _marks(
         return None
     came = here.entered + len(coming), there.entered + len(here.ids - there.ids - alone[0])
     return {
-        at.site: Mark(at.start, entered, was.before.removed, was.before.expired, was.before.dispatched, ids)
+        at.site: Mark(at.start, entered, was.before.removed, was.before.expired, was.before.finished, ids)
         for at, was, entered, ids in zip(sites, (here, there), came, alone, strict=True)
     }
 

@@ -13,7 +13,7 @@ from dr_ctl.topologies.common.view import Config, Queue
 from dr_ctl.topologies.fanout.counting import EMPTY, Counters
 from dr_ctl.topologies.fanout.view import BrokerView, FanoutConfig
 
-COUNTERS: Final = ("QueueSize", "EnqueueCount", "DequeueCount", "ExpiredCount", "DispatchCount")
+COUNTERS: Final = ("QueueSize", "EnqueueCount", "DequeueCount", "ExpiredCount", "DispatchCount", "InFlightCount")
 
 
 def look(
@@ -68,4 +68,6 @@ def counters_of(queue: Queue, answer: Answer) -> Counters:
     if isinstance(answer.error, NoSuchBean):
         return EMPTY
     fields = Fields(queue.bean, answer.value())
-    return Counters(*map(fields.number, COUNTERS))
+    depth, added, removed, expired, dispatched, in_hand = map(fields.number, COUNTERS)
+    # A client that leaves while it takes is counted twice at times: in hand is then below zero for a while.
+    return Counters(depth, added, removed, expired, dispatched - max(0, in_hand))

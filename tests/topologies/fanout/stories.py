@@ -5,7 +5,7 @@ import json
 import os
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
@@ -17,7 +17,7 @@ from dr_ctl.topologies.fanout.ids import Listed, listed_to_the_end
 from dr_ctl.topologies.fanout.observer import Observer
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.classic.fanout.broker import ID_HEADER, LEAST, FanoutBroker
-from dr_ctl_lab.twin.messages import Message
+from dr_ctl_lab.twin.messages import Message, Taker
 from tests.broker.driving import Ended
 from tests.conftest import Command
 
@@ -54,10 +54,10 @@ def consume(twin: PlayedTwin, site: str, *ids: str, noted: bool = True) -> None:
     with twin.still():
         broker = at(twin, site)
         for ident in ids:
-            [message] = [each for each in broker.queues[Q].live() if each.headers[ID_HEADER] == ident]
+            [message] = [each for each in broker.queues[Q].messages.values() if each.headers[ID_HEADER] == ident]
             if noted:
                 broker.ids.add(Q, ident, here=True)
-            broker.dispatched[Q] += 1
+            broker.dispatched[Q] += message.number not in broker.queues[Q].delivering
             broker.remove(broker.queues[Q], message)
 
 
@@ -119,6 +119,17 @@ class Story:
         site, *ids = rest.split()
         consume(self.twin, site, *ids)
 
+    def shows_none(self, _: str) -> None:
+        self.patch.setattr("dr_ctl.topologies.fanout.access.read", lambda *_: {})
+
+    def hold(self, rest: str) -> None:
+        """A client has it in hand."""
+        site, ident = rest.split()
+        queue = at(self.twin, site).queues[Q]
+        [number] = [number for number, each in queue.messages.items() if each.headers[ID_HEADER] == ident]
+        queue.delivering[number] = cast("Taker", self)
+        at(self.twin, site).dispatched[Q] += 1
+
     def purge(self, site: str) -> None:
         with self.twin.still():
             for message in list(at(self.twin, site).queues[Q].live()):
@@ -155,14 +166,14 @@ class Story:
         self.patch.setattr(ids, "listed_to_the_end", listed)
 
     def slow(self, rest: str) -> None:
-        """A message comes to the first site before each of these looks at both, and to the other so many looks later."""
-        looked, looks, (one, other, lag, *at) = ids.Comparing._looked, itertools.count(), rest.split()
-        self.at = at
+        """A message comes to the first site before each of these looks, and to the other so many looks later."""
+        looked, looks, (one, other, lag, *come) = ids.Comparing._looked, itertools.count(), rest.split()
+        self.come = come
 
         def slowly(*words: Any) -> Any:
             for look in itertools.islice(looks, int(words[2] == Q)):
-                send(self.twin, *{str(look)}.intersection(at), to=(one,))
-                send(self.twin, *{str(look - int(lag))}.intersection(at), to=(other,))
+                send(self.twin, *{str(look)}.intersection(come), to=(one,))
+                send(self.twin, *{str(look - int(lag))}.intersection(come), to=(other,))
             return looked(*words)
 
         self.patch.setattr(ids.Comparing, "_looked", slowly)
@@ -170,7 +181,7 @@ class Story:
     def arrive(self, rest: str) -> None:
         """What was on its way to the second site is there, and nothing more comes."""
         one, other = rest.split()
-        self.at.clear()
+        self.come.clear()
         send(self.twin, *sorted({*self.lying(one)} - {*self.lying(other)}), to=(other,))
 
     def cross(self, ident: str) -> None:
