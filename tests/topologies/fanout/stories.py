@@ -236,9 +236,6 @@ class Story:
     def says(self, words: str) -> None:
         assert words in self.ended.told
 
-    def says_no(self, words: str) -> None:
-        assert words not in self.ended.told
-
     def needs(self, rest: str) -> None:
         """What `validate` says that an operation needs."""
         operation, _, option = rest.partition(" ")

@@ -256,7 +256,7 @@ what a client has in hand while both are compared counts once it has done that: 
     consume london a; hold london b; run 0 trim paris; consume london b; run 0 swapover --to paris; paris c
 after a restart nothing is removed and a move asks before: without ids; send a b c d e f; consume london a b c;
     restart london; consume london d; run 10 validate --to paris; needs swapover --accept-duplicates 4;
-    run 0 trim paris; finds DR-FAN-007 warning; says_no no more copies; run 10 swapover --to paris;
+    run 0 trim paris; finds DR-FAN-007 warning; run 10 swapover --to paris;
     finds DR-FAN-007 4 message(s) at paris may come as duplicates; paris a b c d e f;
     offers DR-FAN-007 --accept-duplicates 4; run 0 swapover --to paris --accept-duplicates 4;
     finds DR-FAN-007 warning; paris a b c d e f
