@@ -11,7 +11,7 @@ from dr_ctl.core.model import ExitCode, Finding, Role, Severity
 from dr_ctl.engine.entries import read
 from dr_ctl.engine.history import History, history
 from dr_ctl.engine.journal import Journal
-from dr_ctl.engine.operations import ALONE, FAILOVER
+from dr_ctl.engine.operations import ALONE, FAILOVER, REINSTATE
 from dr_ctl.engine.parts import part_of
 from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.roles import alive, open_again, source_of
@@ -84,4 +84,4 @@ def refused_onward(past: History, seen: Seen) -> bool:
     if ask.operation == FAILOVER:
         return not open_again(seen, past) and alive(part, ask) is not None
     answer = all(role in (Role.SERVING, Role.STANDBY) for role in part.roles.values())
-    return ask.operation in ALONE and answer and isinstance(source_of(part, ask, past), Finding)
+    return ask.operation in (*ALONE, REINSTATE) and answer and isinstance(source_of(part, ask, past), Finding)

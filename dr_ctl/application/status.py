@@ -147,19 +147,20 @@ def _open_again(seen: Seen, interrupted: Interrupted | None) -> Iterator[Finding
     closes a site."""
     about = {debt.about: debt.kept_at for debt in seen.debts if seen.roles.get(debt.about) is Role.SERVING}
     for site, survivor in about.items():
+        closed = seen.roles.get(survivor) is Role.STANDBY
+        if closed and site in _survivors(seen):
+            continue  # it took over itself since
         remedy = (
             f"`dr-ctl reinstate {site}` closes it at once, says what it did meanwhile, and takes it in; where that is "
             f"refused, `dr-ctl fence {site}` closes it."
         )
         if interrupted is not None:
             remedy = f"`dr-ctl fence {site}` closes it at once; then `dr-ctl resume` ends {interrupted.run.files.name}."
-        elif seen.roles.get(survivor) is Role.STANDBY:
+        elif closed:
             remedy = (
                 f"`dr-ctl failover --to {site}` lets it go on, with what it costs; then `dr-ctl reinstate {survivor}`. "
                 f"Else `dr-ctl fence {site}`, then `dr-ctl unfence {survivor}`, and `dr-ctl reinstate {site}`."
             )
-            if site in _survivors(seen):
-                continue  # it took over itself since
         yield LOST_SITE_OPEN(f"split brain: {site} was lost and is open again, beside {survivor}", remedy)
 
 

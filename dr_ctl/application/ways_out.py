@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dr_ctl.application.findings import RUN_OPEN
 from dr_ctl.application.open_run import refused_onward, why_not_undone
@@ -86,10 +86,12 @@ class Interrupted:
 
     def ways(self, seen: Seen, links: Sequence[LinkSeen]) -> list[Way]:
         if self.past is None:
-            serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
-            given_up = f"abort --forget {self.run.files.name} --reason TEXT"
-            return [Way(given_up, _one(serving), "gives it up, undoes nothing")]
+            return [self._given_up(seen)]
         return list(self._ways(self.past, seen, links))
+
+    def _given_up(self, seen: Seen) -> Way:
+        serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
+        return Way(f"abort --forget {self.run.files.name} --reason TEXT", _one(serving), "gives it up, undoes nothing")
 
     def _ways(self, past: History, seen: Seen, links: Sequence[LinkSeen]) -> Iterator[Way]:
         undone = why_not_undone(past, seen) is None
@@ -102,8 +104,7 @@ class Interrupted:
             cost = f"about {_UNDO_S} s, {steps} step(s) are undone" if steps else "nothing is to be undone"
             yield Way("abort", serves, cost, recommended=not onward)
         elif refused:
-            given_up = f"abort --forget {self.run.files.name} --reason TEXT"
-            yield Way(given_up, serves, "gives it up, undoes nothing", recommended=True)
+            yield replace(self._given_up(seen), recommended=True)
         if refused:
             return
         if answers or past.ask.operation == FAILOVER:
