@@ -1,7 +1,7 @@
 """The half of a topology that decides: the reasons against a move, and every step by its procedure's table. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from dr_ctl.core.model import Finding, Json, Role, some
@@ -57,7 +57,11 @@ class Recipe(Generic[V]):
         return self._procedure.verbs
 
     def draft(self, step: RunbookStep, seen: Seen[V], move: Move) -> Draft:
-        return self._procedure.row(step.verb, move.ask.operation).draft(self.rules, step, seen, move)
+        draft = self._procedure.row(step.verb, move.ask.operation).draft(self.rules, step, seen, move)
+        if step.verb != "reinstate" or not self._checks.nothing_owed(seen, move):
+            return draft
+        when = f"{move.target} is not taken in any more"  # the step looks first, and does nothing where it is
+        return replace(draft, calls=tuple(replace(call, when=call.when or when) for call in draft.calls))
 
     def baseline(self, seen: Seen[V]) -> Mapping[str, Json]:
         return baseline(seen)
