@@ -378,7 +378,7 @@ def test_the_plan_has_no_python_and_moves_each_message_once(spark: Any, tmp_path
     told = as_parquet(events("m1 sent 0"), tmp_path / "l.parquet")
     newest = [r.Snapshot("london", 0, 5, 5)]
 
-    rows = r.judged(r.read(spark, 0, ledgers([told], tmp_path)[0]), newest, newest, [("orders", True, True)])
+    rows = r.judged(r.read(spark, 0, ledgers([told], tmp_path)[0]), newest, newest, {"orders": {"sent", "consumed"}})
 
     plan = rows._jdf.queryExecution().executedPlan().toString()
     assert not re.search("Python|InPandas|InArrow|FlatMapGroups|MapPartitions|DeserializeToObject", plan)

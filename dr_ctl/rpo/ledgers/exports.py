@@ -26,13 +26,7 @@ import pyarrow.parquet as pq
 from dr_ctl.core.errors import UsageError
 
 SCHEMA: Final = pa.schema(
-    [
-        ("id", pa.string()),
-        ("queue", pa.string()),
-        ("event", pa.string()),
-        ("site", pa.string()),
-        ("ts", pa.timestamp("us", tz="UTC")),
-    ]
+    [*((name, pa.string()) for name in ("id", "queue", "event", "site")), ("ts", pa.timestamp("us", tz="UTC"))]
 )
 BORN, NUMBER = "x-opt-amq-bkr-id", "x-opt-amq-mr-id"
 _BATCH: Final = 50_000

@@ -49,30 +49,21 @@ def _ledger(argument: str, scratch: Path, property_name: str | None) -> Ledger:
             f"no ledger {path}", remedy="Name a file, a folder of Parquet or JSON-lines files, or SITE=FILE."
         )
     files = _files(path)
-    kinds = {_kind(file) for file in files}
+    kinds, paths = {_kind(file) for file in files}, tuple(map(str, files))
     if moment is not None and kinds != {"export"}:
         raise UsageError(f"{path}: a ledger tells the moment of each event itself", remedy="Leave @MOMENT out.")
     if kinds == {"parquet"}:
         texts = {_ts_is_text(file) for file in files}
         if len(texts) > 1:
             raise UsageError(f"{path}: `ts` is a timestamp in some files and a string in others", remedy=_REMEDY)
-        return Ledger(argument, tuple(map(str, files)), is_parquet=True, ts_is_text=texts.pop(), site=site)
+        return Ledger(argument, paths, is_parquet=True, ts_is_text=texts.pop(), site=site)
     if kinds <= {"lines", "empty"}:
-        return Ledger(argument, tuple(map(str, files)), is_parquet=False, site=site)
+        return Ledger(argument, paths, is_parquet=False, site=site)
     if kinds == {"export"} and len(files) == 1:
         if site is None:
             raise UsageError(f"{path}: whose messages are these?", remedy=_EXPORT_REMEDY)
         held = to_ledger(files[0], scratch, site=site, moment=moment, property_name=property_name)
-        return Ledger(
-            argument,
-            (str(scratch),),
-            is_parquet=True,
-            ts_is_text=False,
-            site=site,
-            looked_at=held.at,
-            blur_us=held.blur_us,
-            left_out=held.left_out,
-        )
+        return Ledger(argument, (str(scratch),), True, False, site, held.at, held.blur_us, held.left_out)
     raise UsageError(f"{path}: files of several kinds in one ledger: {', '.join(sorted(kinds))}", remedy=_REMEDY)
 
 
@@ -132,22 +123,18 @@ def _ts_is_text(file: Path) -> bool:
     missing = [column for column in COLUMNS if column not in schema.names]
     if missing:
         raise UsageError(f"{file}: lacks the columns {', '.join(missing)}", remedy=_REMEDY)
-    wrong = [
-        f"{column} is {schema.field(column).type}" for column in COLUMNS if not _is_fit(column, schema.field(column))
-    ]
+    ts = schema.field("ts").type
+    fit = {"ts"} if pa.types.is_timestamp(ts) and ts.unit in ("ms", "us") else set()
+    wrong = [each for each in map(schema.field, COLUMNS) if each.name not in fit and not _is_text(each.type)]
     if wrong:
-        raise UsageError(f"{file}: {', '.join(wrong)}", remedy="Strings, and `ts` a timestamp or a string.")
-    return _is_text(schema.field("ts"))
+        told = ", ".join(f"{each.name} is {each.type}" for each in wrong)
+        raise UsageError(f"{file}: {told}", remedy="Strings, and `ts` a timestamp or a string.")
+    return not fit
 
 
-def _is_text(field: Any) -> bool:
-    kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+def _is_text(kind: Any) -> bool:
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
-def _is_fit(column: str, field: Any) -> bool:
-    kind = field.type
-    return _is_text(field) or (column == "ts" and pa.types.is_timestamp(kind) and kind.unit in ("ms", "us"))
 
 
 def first_bad(ledger: Ledger) -> tuple[str, bool]:

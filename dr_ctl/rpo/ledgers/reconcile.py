@@ -25,6 +25,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import pyarrow as pa
+
 from dr_ctl.core.errors import EnvironmentFault, UsageError
 from dr_ctl.core.model import Finding, Json
 from dr_ctl.rpo.findings import CONSUMPTION_NOT_TOLD, HOLDINGS_NOT_TOLD, LEDGER_TORN, QUEUES_OF_BROKERS, SENDS_NOT_TOLD
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
 
     from dr_ctl.rpo.ledgers.files import Ledger
 
+SENDS: Final = {"sent", "send-in-doubt"}
+_QUEUES: Final = pa.schema([("queue", pa.string()), ("sends", pa.bool_()), ("consumption", pa.bool_())])
 KINDS: Final = ("lost", "doubled", "recovered", "unexpected", "unknown")
 
 
@@ -92,13 +96,14 @@ def judged(
     events: DataFrame,
     snapshots: Sequence[Snapshot],
     newest: Sequence[Snapshot],
-    queues: Sequence[tuple[str, bool, bool]],
+    queues: Mapping[str, set[str]],
 ) -> DataFrame:
-    """The fate of all messages: rows of `kind`, `queue` and `id`.
-
-    `queues`: whether the ledgers tell of sends to the queue, and of consumption from it.
-    """
+    """The fate of all messages: rows of `kind`, `queue` and `id`. `queues`: of which events ledgers tell there."""
     places = [f"({sql.text(each.site)}, {each.ledger})" for each in newest]
+    known = [
+        {"queue": name, "sends": bool(kinds & SENDS), "consumption": "consumed" in kinds}
+        for name, kinds in queues.items()
+    ]
     return sql.over(
         """
         WITH listed AS (
@@ -144,11 +149,7 @@ def judged(
         seen=f"collect_list({_SEEN})" if snapshots else f"array({_NEVER_SEEN})",
         snapshots=_as_array(snapshots),
         newest=_as_array(newest),
-        queues=sql.rows(
-            "queue, sends, consumption",
-            [(sql.text(name), str(sends).lower(), str(consumed).lower()) for name, sends, consumed in queues],
-            "'', true, true",
-        ),
+        queues=events.sparkSession.createDataFrame(pa.Table.from_pylist(known, _QUEUES)),
     )
 
 
@@ -207,7 +208,6 @@ class _Seen:
     """The `facts` of all ledgers together."""
 
     snapshots: list[Snapshot] = field(default_factory=list)
-    sites: set[str] = field(default_factory=set)
     queues: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     events: Counter[str] = field(default_factory=Counter)
     bad: dict[int, int] = field(default_factory=dict)
@@ -215,10 +215,9 @@ class _Seen:
     @property
     def newest(self) -> list[Snapshot]:
         """The last snapshot of each site."""
-        last: dict[str, Snapshot] = {}
-        for each in sorted(self.snapshots, key=lambda snapshot: (snapshot.at_us, snapshot.ledger)):
-            last[each.site] = each
-        return list(last.values())
+        return [
+            *{each.site: each for each in sorted(self.snapshots, key=lambda each: (each.at_us, each.ledger))}.values()
+        ]
 
 
 def reconcile(
@@ -247,10 +246,7 @@ def reconcile_in(spark: SparkSession, given: Sequence[Ledger], out: Path) -> Rec
     events = sql.union([read(spark, number, ledger) for number, ledger in enumerate(given)])
     seen = _seen(facts(events).collect(), given)
     findings = [*_bad_lines(seen, given), *_left_out(given), *_gaps(seen)]
-    queues = [
-        (name, bool(kinds & {"sent", "send-in-doubt"}), "consumed" in kinds) for name, kinds in seen.queues.items()
-    ]
-    fates = judged(events, seen.snapshots, seen.newest, queues)
+    fates = judged(events, seen.snapshots, seen.newest, seen.queues)
     # Into one partition: to cut what is sorted into several, Spark would judge everything twice.
     rows = fates.repartition(1).sortWithinPartitions("kind", "queue", "id").toLocalIterator()
     return Reconciled(_written(rows if seen.queues else (), out), dict(seen.events), tuple(findings))
@@ -259,12 +255,11 @@ def reconcile_in(spark: SparkSession, given: Sequence[Ledger], out: Path) -> Rec
 def _seen(rows: Iterable[Any], given: Sequence[Ledger]) -> _Seen:
     # Exports and snapshots that held nothing tell that too.
     moments = {(each.site or "", n): micros(each.looked_at) for n, each in enumerate(given) if each.looked_at}
-    seen = _Seen(sites={site for site, _ in moments})
+    seen = _Seen()
     for row in rows:
         if row.event == BAD:
             seen.bad[row.ledger] = seen.bad.get(row.ledger, 0) + row.n
             continue
-        seen.sites.add(row.site)
         seen.events[row.event] += row.n
         seen.queues[row.queue].add(row.event)
         if row.event == "stored":
@@ -292,10 +287,7 @@ def _bad_lines(seen: _Seen, given: Sequence[Ledger]) -> Iterable[Finding]:
 
 def _left_out(given: Sequence[Ledger]) -> Iterable[Finding]:
     """The finding on messages that brokers keep for themselves, which count as held by no queue."""
-    counts: Counter[str] = Counter()
-    for ledger in given:
-        counts.update(ledger.left_out)
-    if counts:
+    if counts := sum((Counter(each.left_out) for each in given), Counter[str]()):
         listed = _some([f"{count} of {name}" for name, count in sorted(counts.items())])
         text = f"messages that brokers ship or keep for themselves are not counted as held: {listed}"
         yield QUEUES_OF_BROKERS(text, "What of them matters to clients lies in their queues too.")
@@ -303,7 +295,7 @@ def _left_out(given: Sequence[Ledger]) -> Iterable[Finding]:
 
 def _gaps(seen: _Seen) -> Iterable[Finding]:
     """Findings on gaps in the ledgers."""
-    sends = {name for name, events in seen.queues.items() if events & {"sent", "send-in-doubt"}}
+    sends = {name for name, events in seen.queues.items() if events & SENDS}
     consumed = {name for name, events in seen.queues.items() if "consumed" in events}
     if unsent := sorted(seen.queues.keys() - sends):
         text = f"no ledger tells of sends to {_some(unsent)}: only what was seen there once can be missed"
@@ -323,7 +315,7 @@ def _some(names: Sequence[str]) -> str:
 
 def _written(rows: Iterable[Any], out: Path) -> dict[str, Part]:
     """Write the ids, sorted, as JSON lines of `queue` and `id`. Either all files are there, whole, or none."""
-    counts: dict[str, Counter[str]] = {kind: Counter() for kind in KINDS}
+    counts = {kind: Counter[str]() for kind in KINDS}
     try:
         out.mkdir(mode=0o700, parents=True, exist_ok=True)
         with ExitStack() as opened:
@@ -339,8 +331,7 @@ def _written(rows: Iterable[Any], out: Path) -> dict[str, Part]:
     except OSError as error:
         raise EnvironmentFault(f"the ids cannot be written to {out}: {error}") from error
     return {
-        kind: Part(sum(each.values()), out / f"{kind}.jsonl", dict(sorted(each.items())))
-        for kind, each in counts.items()
+        kind: Part(each.total(), out / f"{kind}.jsonl", dict(sorted(each.items()))) for kind, each in counts.items()
     }
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -69,9 +69,3 @@ def escaped(path: str) -> str:
 
 def files(paths: Iterable[str]) -> list[str]:
     return [escaped(url(path)) for path in paths]
-
-
-def rows(columns: str, given: Sequence[tuple[str, ...]], empty: str) -> str:
-    """A small table written out: `given` are literals; `empty` the literals of one row that gives the types."""
-    values = ", ".join(f"({', '.join(row)})" for row in given or [(empty,)])
-    return f"(SELECT * FROM VALUES {values} AS t({columns}) WHERE {'true' if given else 'false'})"
