@@ -51,23 +51,38 @@ def estimate(asked: Request, make: Make, *, charted: bool = False, clock: Clock 
 
 
 def _answer(asked: Request, made: Made, now_us: int, charted: bool) -> EstimateAnswer:
-    facts = made.facts
+    facts, objectives = made.facts, asked.objectives
     if not facts.flows:
         return EstimateAnswer(None, (*made.findings, notes.nothing_of(made.site, {made.site})))
-    ask = ask_of(asked, made, BINS if charted else 0)
-    scopes = made.figures(ask)
-    total = scopes[TOTAL]
+    scopes = made.figures(ask_of(asked, made, BINS if charted else 0))
+    total, queues, classes = scopes[TOTAL], shares(facts), tuple(_classes(asked, facts, scopes))
     coverage, stale_s = Coverage.of(total, facts.span_us), round(max(0.0, (now_us - facts.span_us[1]) / 1e6), 3)
-    classes = tuple(_classes(asked, facts, scopes))
-    estimated = _estimate(asked, made, scopes, coverage, classes, stale_s)
+    first, last = map(moment, facts.span_us)
+    samples = sum(max(each.looks for each in own) for own in facts.pairs.values())
+    verdict = None
+    if objectives is not None:
+        verdict = Verdict.worst([judged(total, coverage, objectives.loss), *(each.verdict for each in classes)])
+    estimated = Estimate(
+        made.site,
+        last,
+        stale_s,
+        SeenWindow(first, last, samples, round(coverage.covered_us / 1e6, 3)),
+        verdict,
+        total.figures,
+        tuple(_flows(made.site, scopes, facts)),
+        classes,
+        queues,
+        advice(scopes, facts, queues, objectives),
+        _outage(facts),
+    )
     found = [
         *notes.waiting(made.site, made.serving),
         *notes.stale(facts, stale_s),
         *notes.ahead(facts.span_us[1], now_us, made.ahead),
         *notes.uncertain(total),
         *notes.uncovered(coverage),
-        *notes.without_queues(asked.objectives, facts),
-        *notes.inside(estimated, asked.objectives),
+        *notes.without_queues(objectives, facts),
+        *notes.inside(estimated, objectives),
     ]
     drawn = None if total.drawn is None else curves_of(total.drawn, facts.span_us)
     return EstimateAnswer(estimated, (*made.findings, *found), drawn)
@@ -87,36 +102,6 @@ def ask_of(asked: Request, made: Made, bins: int, horizons_s: tuple[float, ...] 
         {name: (limit.messages, limit.age_s) for name, limit in limits.items()},
         bins,
         horizons_s,
-    )
-
-
-def _estimate(
-    asked: Request,
-    made: Made,
-    scopes: Mapping[str, OfScope],
-    coverage: Coverage,
-    classes: tuple[ClassEstimate, ...],
-    stale_s: float,
-) -> Estimate:
-    facts, objectives, total = made.facts, asked.objectives, scopes[TOTAL]
-    verdict = None
-    if objectives is not None:
-        verdict = Verdict.worst([judged(total, coverage, objectives.loss), *(each.verdict for each in classes)])
-    first, last = map(moment, facts.span_us)
-    samples = sum(max(each.looks for each in own) for own in facts.pairs.values())
-    queues = shares(facts)
-    return Estimate(
-        made.site,
-        last,
-        stale_s,
-        SeenWindow(first, last, samples, round(coverage.covered_us / 1e6, 3)),
-        verdict,
-        total.figures,
-        tuple(_flows(made.site, scopes, facts)),
-        classes,
-        queues,
-        advice(scopes, facts, queues, objectives),
-        _outage(facts),
     )
 
 
