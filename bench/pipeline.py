@@ -1,13 +1,14 @@
 """The estimate over files as the monitor leaves them, beside DuckDB on the same files: whole processes, in turn.
 
-    python -m bench pipeline                1e6 and 1e7 rows
+    python -m bench pipeline                1e5, 1e6 and 1e7 rows
     python -m bench pipeline-large          1e8 rows
 
-Files of an hour, the last hour a file a minute; the same once the hours that are over are summarized, so that only the
-last of them is read; a million rows of 150 queues that have two outflows each, as the continuity plugin has them; and
-what two long questions need of memory. DuckDB makes the same cut and the same bound of loss and duplicates with their
-time-weighted quantiles, which must be the same but for the rounding up to a bucket; no age, no drain, no intervals, no
-classes and nothing of the next minutes. Memory is that of all processes of a question together, sampled.
+Files of an hour, the last hour a file a minute; the same once all hours are summarized; in a session that is kept one
+with nothing new and one with a new hour; a million rows of 150 queues that have two outflows each, as the continuity
+plugin has them; and what two long questions need of memory. DuckDB makes the same cut and the same bound of loss and
+duplicates with their time-weighted quantiles, which must be the same but for the rounding up to a bucket; no age, no
+drain, no intervals, no classes and nothing of the next minutes. Memory is that of all processes of a question
+together, sampled.
 """
 
 import ast
@@ -16,7 +17,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,13 +30,15 @@ from bench.table import Figure
 BUCKET = 0.02
 """By so much at most dr-ctl rounds a quantile up: to the largest figure in its bucket."""
 PLUGIN_ROWS = 1_000_000
-SMALL, LARGE = (1_000_000, 10_000_000), (100_000_000,)
+SMALL, LARGE = (100_000, 1_000_000, 10_000_000), (100_000_000,)
 ONCE_FROM = 10_000_000
 TIMES = 3
-GOALS = {1_000_000: None, 10_000_000: 3.0, 100_000_000: 1.0}
+GOALS = {100_000: None, 1_000_000: None, 10_000_000: 3.0, 100_000_000: 1.0}
 """Of the ratio to DuckDB where all is read, by rows."""
-FIRST_S, NEW_HOUR_S = 12.0, 15.0
-"""For a first estimate of the smaller history, and for one new hour of the largest: whole processes, their JVM too."""
+FIRST_S, FIRST_CPU_S, NEW_HOUR_S = 12.0, 25.0, 15.0
+"""For a first estimate of a smaller history, and for one new hour of the largest: whole processes, their JVM too."""
+KEPT_S = (2.0, 5.0)
+"""In a session that is kept: with nothing new, and with one new hour."""
 PAGE = os.sysconf("SC_PAGE_SIZE")
 MIB = 1 << 20
 
@@ -172,15 +176,47 @@ def agree(told: dict[str, tuple[int, ...]]) -> None:
     assert all(theirs[k] <= ours[k] <= theirs[k] * (1 + BUCKET) + 1 for k in (0, 1, 2, 4)), told
 
 
+def our_kept(folder: Path) -> None:
+    """In one session: the milliseconds of three estimates with nothing new, and of one with a new hour."""
+    from dr_ctl.rpo.estimate.estimate import estimate  # noqa: PLC0415
+    from dr_ctl.rpo.estimate.request import Request  # noqa: PLC0415
+    from dr_ctl.rpo.pipeline.make import reading  # noqa: PLC0415
+
+    def asked() -> int:
+        began = time.perf_counter()
+        estimate(Request(history=str(folder), master="local[2]", store=True), make)
+        return round((time.perf_counter() - began) * 1000)
+
+    with reading() as make:
+        with without_last_hour(folder):
+            told = [asked() for _ in range(1 + TIMES)][1:]
+        print([(*told, asked())])
+
+
+@contextmanager
+def without_last_hour(folder: Path) -> Iterator[None]:
+    """The files of the last hour come once the block is over."""
+    files = sorted(folder.glob("date=*/site=*/*.parquet"), key=lambda each: each.name)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as aside:
+        late = [each for each in files if each.name.startswith(files[-1].name[: len("YYYYMMDDTHH")])]
+        for each in late:
+            each.rename(Path(aside) / each.name)
+        yield
+        for each in late:
+            (Path(aside) / each.name).rename(each)
+
+
 class Took(NamedTuple):
     answer: tuple[int, ...]
     seconds: float
     mib: float
+    cpu_s: float
 
 
 def took(what: str, folder: Path, module: str = "bench.pipeline") -> Took:
-    """Do it in processes of its own: the answer, the wall's seconds, and the most that they held together."""
-    began, most = time.perf_counter(), 0.0
+    """Do it in processes of its own: the answer, the wall's seconds, the most that they held together, and their
+    processors' seconds."""
+    began, most, before = time.perf_counter(), 0.0, os.times()
     words = [sys.executable, "-m", module, what, str(folder)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
         while process.poll() is None:
@@ -190,7 +226,9 @@ def took(what: str, folder: Path, module: str = "bench.pipeline") -> Took:
         assert process.stdout is not None
         assert process.returncode == 0
         [answer] = ast.literal_eval(process.stdout.read())
-    return Took(answer, seconds, most)
+    after = os.times()
+    used = after.children_user + after.children_system - before.children_user - before.children_system
+    return Took(answer, seconds, most, used)
 
 
 def held_mib(session: int) -> float:
@@ -221,10 +259,12 @@ def in_turn(
     name: str, ours: Sequence[Took], theirs: Sequence[Took], goal: float | None = None, most: float | None = None
 ) -> list[Figure]:
     """Seconds and memory of both."""
-    seconds = [tuple(each.seconds for each in took) for took in (ours, theirs)]
-    mib = [tuple(float(each.mib) for each in took) for took in (ours, theirs)]
+    seconds, cpu_s, mib = (
+        [tuple(getattr(each, what) for each in took) for took in (ours, theirs)] for what in ("seconds", "cpu_s", "mib")
+    )
     return [
         Figure(f"{name}, beside DuckDB", "s", seconds[0], seconds[1], goal, most),
+        Figure(f"{name}: processor time", "s", cpu_s[0], cpu_s[1], None, FIRST_CPU_S if most else None),
         Figure(f"{name}: memory, beside DuckDB's", "MiB", mib[0], mib[1]),
     ]
 
@@ -237,10 +277,12 @@ def measured(sizes: Sequence[int] = SMALL) -> list[Figure]:
             folder = Path(scratch) / "data"
             make_monitored(folder, size)
             rows = f"1e{len(str(size)) - 1} rows"
-            most = FIRST_S if size == SMALL[0] else None
+            most = FIRST_S if size < ONCE_FROM else None
             figures += beside(f"{rows}, all read", "our_full", "duck_estimate", folder, GOALS[size], times, most)
             if size in LARGE:
                 figures.append(a_new_hour(rows, folder))
+            elif size < ONCE_FROM:
+                figures += in_a_session(rows, folder)
             took("our_settling", folder)
             figures += beside(f"{rows}, summarized", "our_settled", "duck_estimate", folder, None, times)
     if sizes == SMALL:
@@ -251,18 +293,19 @@ def measured(sizes: Sequence[int] = SMALL) -> list[Figure]:
     return figures
 
 
+def in_a_session(rows: str, folder: Path) -> list[Figure]:
+    *nothing, hour = (each / 1000 for each in took("our_kept", folder).answer)
+    name = f"estimate of {rows} in a session that is kept"
+    return [
+        Figure(f"{name}, nothing new", "s", tuple(nothing), most=KEPT_S[0]),
+        Figure(f"{name}, one new hour", "s", (hour,), most=KEPT_S[1]),
+    ]
+
+
 def a_new_hour(rows: str, folder: Path) -> Figure:
-    """All is summarized but the last hour, which is read each time; another comes, and the one before it is summarized
-    with the question."""
-    files = sorted(folder.glob("date=*/site=*/*.parquet"), key=lambda each: each.name)
-    hours = sorted({each.name[: len("YYYYMMDDTHH")] for each in files})
-    with tempfile.TemporaryDirectory(dir=folder.parent) as aside:
-        late = [each for each in files if each.name.startswith(hours[-1])]
-        for each in late:
-            each.rename(Path(aside) / each.name)
+    """All is summarized but the last hour; that comes then, and is summarized with the question."""
+    with without_last_hour(folder):
         took("our_settling", folder)
-        for each in late:
-            (Path(aside) / each.name).rename(each)
     again = took("our_settling", folder)
     return Figure(f"estimate of {rows}, summarized but for a new hour", "s", (again.seconds,), most=NEW_HOUR_S)
 
