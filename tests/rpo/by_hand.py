@@ -22,6 +22,7 @@ from dr_ctl.rpo.core.scope import Ask, OfScope, figures
 from dr_ctl.rpo.core.summary import HORIZON_US
 from dr_ctl.rpo.estimate import notes
 from dr_ctl.rpo.estimate.request import Request
+from dr_ctl.rpo.history.files import without
 from dr_ctl.rpo.history.row import micros
 from dr_ctl.rpo.history.sources import Source
 from dr_ctl.rpo.history.store import Store
@@ -38,8 +39,8 @@ def made(asked: Request, now_us: int) -> Made | Finding:
     sites: dict[str, list[pa.Table]] = {}
     for path in files:
         source = Source(store, path.relative_to(store.folder).as_posix())
-        if (why := source.torn()) is not None:
-            findings.append(source.without(why))
+        if (why := source.why_not()) is not None:
+            findings.append(without(source.name, why))
         else:
             table = pq.ParquetFile(path).read(columns=[*READ])
             sites.setdefault(path.parent.name.removeprefix("site="), []).append(table)

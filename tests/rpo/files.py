@@ -16,15 +16,18 @@ from dr_ctl.rpo.core.cut import Outflows
 from dr_ctl.rpo.core.hour import Orders
 from dr_ctl.rpo.core.queues import Queues
 from dr_ctl.rpo.core.steps import Course
-from dr_ctl.rpo.history.files import listed_anew
+from dr_ctl.rpo.history.files import without
 from dr_ctl.rpo.history.sources import Sources
 
 
 def usable_files(
     root: Path, *, since: datetime | None = None, until: datetime | None = None
 ) -> tuple[list[Path], list[Finding]]:
-    files, findings = listed_anew(lambda: Sources(root).usable(since=since, until=until))
-    return [each.path for each in files], findings
+    sites = sorted({each.name.removeprefix("site=") for each in root.glob("date=*/site=*")})
+    named = [each for site in sites for each in Sources(root).newest_first(site, since, until)][::-1]
+    whys = [each.why_not(()) for each in named]
+    findings = [without(each.name, why) for each, why in zip(named, whys, strict=True) if why]
+    return [each.path for each, why in zip(named, whys, strict=True) if not why], findings
 
 
 def newest_first(root: Path, site: str) -> list[Path]:

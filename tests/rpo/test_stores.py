@@ -259,7 +259,7 @@ def test_a_file_that_is_torn_in_a_store_is_named_as_one_here_is(
     found = estimate(Request(history=place.where, near=str(place.near)), make)
 
     assert same(estimate(Request(history=str(tmp_path / "whole")), by_hand.made), found)
-    assert "torn inside" in " ".join(each.text for each in found.findings)
+    assert "cannot be read" in " ".join(each.text for each in found.findings)
     assert "DR-RPO-002" in {each.id for each in asked(place).findings}
 
 

@@ -5,17 +5,19 @@ import uuid
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from dr_ctl.core.model import Finding, Role, Severity
+from dr_ctl.core.model import Role, Severity
 from dr_ctl.rpo.history import files as history
 from dr_ctl.rpo.history import upkeep
 from dr_ctl.rpo.history import writer as writing
 from dr_ctl.rpo.history.files import SCHEMA, TAILS, begun, write
+from dr_ctl.rpo.history.last_seen import newest_look
 from dr_ctl.rpo.history.newest import recent
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.rpo.history.sources import Source
@@ -293,16 +295,16 @@ def test_days_outside_the_window_are_not_opened(tmp_path: Path) -> None:
 def test_a_file_that_goes_while_the_others_are_read_makes_the_list_be_read_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (one,), (other,) = write([row()], tmp_path), write([row(NOON + timedelta(minutes=1))], tmp_path)
-    read = Source.left_out
+    _, (other,) = write([row()], tmp_path), write([row(NOON + timedelta(minutes=1))], tmp_path)
+    read = Source.rows
 
-    def gone(source: Source) -> Finding | None:
+    def gone(source: Source, *given: Any) -> pa.Table:
         other.unlink(missing_ok=True)
-        return read(source)
+        return read(source, *given)
 
-    monkeypatch.setattr(Source, "left_out", gone)
+    monkeypatch.setattr(Source, "rows", gone)
 
-    assert usable_files(tmp_path) == ([one], [])
+    assert newest_look(tmp_path, ["london"]) == (NOON, [])
 
 
 QUEUE = Row(site="london", ts=NOON, pair="orders-1", kind="queue", name="orders", depth=2, added=5, removed=3)

@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dr_ctl.core.model import Finding
-from dr_ctl.rpo.history.files import SCHEMA, WRITTEN, folder_of, name_of
+from dr_ctl.rpo.history.files import WRITTEN, folder_of, name_of
 from dr_ctl.rpo.history.row import micros, moment
-from dr_ctl.rpo.history.sources import Source, Sources, read
+from dr_ctl.rpo.history.sources import Sources, read, rows_of
 from dr_ctl.settings.model import Place
 
 _WITHIN_S: Final = 60.0
@@ -30,28 +30,19 @@ def excerpt(
 def _excerpt(
     files: Sources, sites: Sequence[str], since: datetime, until: datetime
 ) -> tuple[dict[str, bytes], list[Finding]]:
-    usable, findings = files.usable(sites, since=since, until=until)
+    findings: list[Finding] = []
     within = (pc.field("ts") >= moment(micros(since))) & (pc.field("ts") <= moment(micros(until)))
     written = {}
     for site in sites:
-        own = [source for source in usable if f"/site={site}/" in source.name]
-        rows = _rows(own, findings, within).sort_by("ts")
+        rows = rows_of(files.newest_first(site, since, until), findings, where=within).sort_by("ts")
         newest = pc.max(rows["ts"]).as_py()
         # What stands in a tail comes into a file later, and fewer of it.
         later = within if newest is None else within & (pc.field("ts") > newest)
-        rows = pa.concat_tables([rows, _rows([*files.tails(site)], findings, later)])
+        rows = pa.concat_tables([rows, rows_of(files.tails(site), findings, where=later)])
         if rows.num_rows:
             first = pc.min(rows["ts"]).as_py()
-            written[(folder_of((first.date(), site), Path()) / name_of(first)).as_posix()] = _bytes(rows)
+            buffer = pa.BufferOutputStream()
+            pq.write_table(rows, buffer, **WRITTEN)
+            name = folder_of((first.date(), site), Path()) / name_of(first)
+            written[name.as_posix()] = bytes(buffer.getvalue().to_pybytes())
     return written, findings
-
-
-def _rows(sources: Sequence[Source], findings: list[Finding], where: pc.Expression) -> pa.Table:
-    told = (source.told(findings, where=where) for source in sources)
-    return pa.concat_tables([SCHEMA.empty_table(), *(each for each in told if each is not None)])
-
-
-def _bytes(table: pa.Table) -> bytes:
-    buffer = pa.BufferOutputStream()
-    pq.write_table(table, buffer, **WRITTEN)
-    return bytes(buffer.getvalue().to_pybytes())

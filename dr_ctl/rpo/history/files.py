@@ -158,10 +158,10 @@ def begun(base: str) -> datetime | None:
         return None
 
 
-def without(text: str) -> Finding:
+def without(name: str, why: str) -> Finding:
     """The finding about a file that is left out."""
     remedy = "Its looks are missing from the figures. Move the file away when it is of no more use."
-    return FILES_LEFT_OUT(text, remedy)
+    return FILES_LEFT_OUT(f"{name} is left out: {why}", remedy)
 
 
 def day_us(name: str) -> int:

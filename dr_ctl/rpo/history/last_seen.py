@@ -72,5 +72,5 @@ def _newest(
     """Rows of a site of which that is so, the newest first: by file, and as many files as this looks back. A torn file
     tells nothing of it; the estimate names such files."""
     for source in chain(files.tails(site), islice(files.newest_first(site), FAR_BACK)):
-        if (rows := source.told([], columns, is_so)) is not None and rows.num_rows:
+        if (rows := source.told([], columns, is_so)).num_rows:
             yield rows

@@ -20,9 +20,9 @@ import pyarrow.compute as pc
 
 from dr_ctl.core.model import Finding, Role
 from dr_ctl.rpo.findings import NO_HISTORY
-from dr_ctl.rpo.history.files import ADDED, SCHEMA, begun
+from dr_ctl.rpo.history.files import ADDED, begun
 from dr_ctl.rpo.history.row import micros, moment
-from dr_ctl.rpo.history.sources import FAR_BACK, Source, Sources, read, shown
+from dr_ctl.rpo.history.sources import FAR_BACK, Source, Sources, read, rows_of, shown
 from dr_ctl.settings.model import Place
 
 Stamps = npt.NDArray[np.int64]
@@ -169,15 +169,11 @@ class _Reading:
                     return
                 if begin_us <= self._until_us:
                     oldest_us = begin_us
-            if (finding := source.left_out()) is not None:
-                self._findings.append(finding)
-            else:
-                self._take(source)
+            self._take(source)
 
     def _take(self, source: Source) -> None:
         """Note roles and outflows."""
-        if (few := source.told(self._findings, _FEW, _FEW_KINDS)) is None:
-            return
+        few = source.told(self._findings, _FEW, _FEW_KINDS)
         is_late = pc.greater(few["ts"].cast(pa.int64()), self._until_us)
         self._later |= set(pc.unique(few.filter(is_late)["ts"].cast(pa.int64())).to_pylist())
         few = few.filter(pc.invert(is_late))
@@ -223,8 +219,7 @@ class _Reading:
     def _rows(self, sources: Sequence[Source], begin: int, end: int, bad: Stamps) -> pa.Table:
         """The rows of that time, but of looks that bear a wrong one."""
         within = (pc.field("ts") >= moment(begin)) & (pc.field("ts") <= moment(min(end, self._until_us)))
-        told = (source.told(self._findings, _COLUMNS, within) for source in sources)
-        table = pa.concat_tables([SCHEMA.empty_table().select(_COLUMNS), *(each for each in told if each is not None)])
+        table = rows_of(sources, self._findings, _COLUMNS, within)
         us = table["ts"].cast(pa.int64())
         return table.append_column("us", us).filter(pc.invert(pc.is_in(us, pa.array(bad))))
 
@@ -244,11 +239,9 @@ class _Reading:
     def _answered(self, site: str, until: Mapping[str, int]) -> Mapping[str, int]:
         """When the brokers of the pairs answered last at a site, until a moment each."""
         answered: dict[str, int] = {}
-        files = (each for each in islice(self._files.newest_first(site), FAR_BACK) if each.left_out() is None)
         is_answer = (pc.field("kind") == "site") & pc.field("start").is_valid()
-        for source in chain(self._files.tails(site), files):
-            if (few := source.told(self._findings, _FEW, is_answer)) is None:
-                continue
+        for source in chain(self._files.tails(site), islice(self._files.newest_first(site), FAR_BACK)):
+            few = source.told([], _FEW, is_answer)
             for pair in until.keys() - answered.keys():
                 us = few.filter(pc.equal(few["pair"], pair))["ts"].cast(pa.int64())
                 latest = pc.max(us.filter(pc.less_equal(us, until[pair]))).as_py()
@@ -263,7 +256,7 @@ class _Reading:
         found = [*self._files.tails(site)]
         for source in self._files.newest_first(site):
             begin_us = _begin_us(source)
-            if (begin_us is None or begin_us <= end) and source.left_out() is None:
+            if begin_us is None or begin_us <= end:
                 found.append(source)
             if begin_us is not None and begin_us <= begin:
                 break

@@ -1,8 +1,9 @@
 """Which role a site was seen in, and from when to when, by all looks of the history, without Spark."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -12,7 +13,7 @@ import pyarrow.compute as pc
 
 from dr_ctl.core.model import Finding
 from dr_ctl.rpo.history.row import micros, moment
-from dr_ctl.rpo.history.sources import Sources, read
+from dr_ctl.rpo.history.sources import Sources, read, rows_of
 from dr_ctl.settings.model import Place
 
 _WITHIN_S: Final = 60.0
@@ -39,36 +40,22 @@ def spells(
 
 
 def _spells(files: Sources, sites: Sequence[str], since: datetime | None) -> tuple[list[Spell], list[Finding]]:
-    usable, findings = files.usable(sites, since=since)
+    findings: list[Finding] = []
     is_role = pc.field("kind") == "site"
     if since is not None:
         is_role &= pc.field("ts") >= moment(micros(since))
-    all_: list[Spell] = []
+    found: list[Spell] = []
     for site in sites:
-        own = [source for source in usable if f"/site={site}/" in source.name]
         # The last minute's looks may stand in a file already: the same looks twice are the same spells.
-        told = (each.told(findings, ["ts", "name"], is_role) for each in (*own, *files.tails(site)))
-        all_ += _joined(site, sorted(part for table in told if table is not None for part in _parts(table)))
-    return sorted(all_, key=lambda each: each.first), findings
+        sources = chain(files.newest_first(site, since), files.tails(site))
+        found += _of_site(site, rows_of(sources, findings, ["ts", "name"], is_role).sort_by("ts"))
+    return sorted(found, key=lambda each: each.first), findings
 
 
-def _parts(table: pa.Table) -> Iterator[tuple[int, int, str]]:
-    """From when to when each role was seen, in a table whose rows have any order."""
-    if not table.num_rows:
-        return
-    table = table.sort_by("ts")
-    names = table["name"].combine_chunks().dictionary_encode()
-    codes, at = names.indices.to_numpy(), table["ts"].cast(pa.int64()).to_numpy()
-    begins = [0, *(np.flatnonzero(np.diff(codes)) + 1)]
-    for begin, end in zip(begins, [*begins[1:], len(codes)], strict=True):
-        yield int(at[begin]), int(at[end - 1]), names.dictionary[int(codes[begin])].as_py()
-
-
-def _joined(site: str, parts: Sequence[tuple[int, int, str]]) -> list[Spell]:
-    joined: list[Spell] = []
-    for first, last, role in parts:
-        if joined and joined[-1].role == role:
-            joined[-1] = replace(joined[-1], last=max(joined[-1].last, moment(last)))
-        else:
-            joined.append(Spell(site, role, moment(first), moment(last)))
-    return joined
+def _of_site(site: str, looks: pa.Table) -> Iterator[Spell]:
+    names = looks["name"].combine_chunks().dictionary_encode()
+    codes, at = names.indices.to_numpy(), looks["ts"].cast(pa.int64()).to_numpy()
+    begins = [0, *(np.flatnonzero(np.diff(codes)) + 1)] if len(at) else []
+    for begin, end in zip(begins, [*begins[1:], len(codes)], strict=False):
+        role = names.dictionary[int(codes[begin])].as_py()
+        yield Spell(site, role, moment(int(at[begin])), moment(int(at[end - 1])))

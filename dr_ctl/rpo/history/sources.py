@@ -1,7 +1,7 @@
 """The files of a history to read: of its folder, or of a store elsewhere and of the folder on this machine that has the
 last hours too. Who must not wait for the store reads what lies here once the store has not answered in time."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from dr_ctl.core.clock import growing_s
@@ -55,56 +56,51 @@ class Source:
         """Raises FileNotFoundError where it is gone."""
         return self.store.parquet(self.name)
 
-    def unfit(self) -> str | None:
-        """Why a file is none of the history, by its footer; None for one that is. Raises FileNotFoundError."""
-
-        def footer() -> pa.Schema:
-            with self.opened() as file:
-                return file.schema_arrow
-
-        schema, why = self._try(footer, "cannot be opened")
-        return why if schema is None else wrong_columns(schema) or None
-
-    def left_out(self) -> Finding | None:
-        """The finding on an unreadable file; None for a readable file. Raises FileNotFoundError."""
-        why = self.unfit()
-        return self.without(why) if why is not None else None
-
-    def without(self, why: str) -> Finding:
-        return without(f"{self.name} is left out: {why}")
-
     def rows(self, columns: Sequence[str] = SCHEMA.names, where: pc.Expression | None = None) -> pa.Table:
         """The rows of which that is so; columns that the file may lack are null. Groups of rows that hold none of them
-        are not read. Raises FileNotFoundError, and OSError or ArrowException where it is torn."""
+        are not read. Raises FileNotFoundError, and OSError or ArrowException where it is torn, or none of a history."""
         if fnmatch(self.base, TAILS):
             rows = rows_of_tail(self.path)
             return (rows if where is None else rows.filter(where)).select([*columns])
         with self.store.opened(self.name) as file:
-            return pq.read_table(file, columns=[*columns], filters=where, schema=SCHEMA, use_threads=False)
+            fragment = ds.ParquetFileFormat().make_fragment(file)
+            if wrong := wrong_columns(fragment.physical_schema):
+                raise pa.ArrowInvalid(wrong)
+            return fragment.to_table(SCHEMA, columns=[*columns], filter=where, use_threads=False)
 
-    def torn(self) -> str | None:
-        """Read the file to its end: why it cannot be read, which no footer shows; None where it can, or has gone."""
-        with suppress(FileNotFoundError):
-            return self._try(self.rows, "is torn inside")[1]
-        return None
+    def why_not(self, columns: Sequence[str] = SCHEMA.names) -> str | None:
+        """Why these columns cannot be read to their ends (without one, the footer); None where they can. Raises
+        FileNotFoundError."""
+        return self._read(columns)[1]
 
     def told(
         self, findings: list[Finding], columns: Sequence[str] = SCHEMA.names, where: pc.Expression | None = None
-    ) -> pa.Table | None:
-        """Its rows; None where it is torn inside, which a finding then says. Raises FileNotFoundError."""
-        rows, why = self._try(lambda: self.rows(columns, where), "is torn inside")
-        findings += [] if why is None else [self.without(why)]
+    ) -> pa.Table:
+        """Its rows; none where it cannot be read, which a finding then says. Raises FileNotFoundError."""
+        rows, why = self._read(columns, where)
+        if why is not None and (finding := without(self.name, why)) not in findings:
+            findings.append(finding)
         return rows
 
-    def _try(self, read: Callable[[], Answer], what: str) -> tuple[Answer | None, str | None]:
-        """What is read, or why it cannot be. Raises FileNotFoundError."""
+    def _read(self, columns: Sequence[str], where: pc.Expression | None = None) -> tuple[pa.Table, str | None]:
         try:
-            return read(), None
+            return self.rows(columns, where), None
         except FileNotFoundError:
             raise
         except (pa.ArrowException, OSError) as error:
             self.store.must_answer(self.name)
-            return None, f"it {what} ({str(error).splitlines()[0]})"
+            return SCHEMA.empty_table().select([*columns]), f"it cannot be read ({str(error).splitlines()[0]})"
+
+
+def rows_of(
+    files: Iterable[Source],
+    findings: list[Finding],
+    columns: Sequence[str] = SCHEMA.names,
+    where: pc.Expression | None = None,
+) -> pa.Table:
+    """The rows of files together. Raises FileNotFoundError."""
+    told = (each.told(findings, columns, where) for each in files)
+    return pa.concat_tables([SCHEMA.empty_table().select([*columns]), *told])
 
 
 class Sources:
@@ -114,35 +110,15 @@ class Sources:
         """`near`: the folder with the last minute of looks, which is always on this machine."""
         self._near, self._stores = near, (Store.of(near), *others)
 
-    def newest_first(self, site: str) -> Iterator[Source]:
+    def newest_first(self, site: str, since: datetime | None = None, until: datetime | None = None) -> Iterator[Source]:
         """The files of one site, the newest first by their names, which begin with the time of their first look.
+        `since` and `until` leave out whole days only.
 
         Lists a day's directory only when it is asked for: the last minutes of a long history are found at once.
         """
         for day in sorted(self._days(), reverse=True):
-            yield from sorted(self._of(f"{day}/site={site}"), key=lambda each: each.base, reverse=True)
-
-    def usable(
-        self, sites: Sequence[str] | None = None, *, since: datetime | None = None, until: datetime | None = None
-    ) -> tuple[list[Source], list[Finding]]:
-        """List the readable files, oldest day first; findings name the unreadable files. Raises FileNotFoundError where
-        one goes meanwhile.
-
-        `since` and `until` leave out whole days only. No directory is the same as no files.
-        """
-        found: list[Source] = []
-        findings: list[Finding] = []
-        for day in sorted(self._days()):
-            if not _day_within(day, since, until):
-                continue
-            folders = {each for store in self._stores for each in store.directly(day)}
-            for folder in sorted(folders):
-                if sites is None or folder.rpartition("site=")[2] in sites:
-                    for each in sorted(self._of(folder), key=lambda each: each.base):
-                        finding = each.left_out()
-                        found += [each] if finding is None else []
-                        findings += [] if finding is None else [finding]
-        return found, findings
+            if _day_within(day, since, until):
+                yield from sorted(self._of(f"{day}/site={site}"), key=lambda each: each.base, reverse=True)
 
     def tails(self, site: str) -> Iterator[Source]:
         """The files with a monitor's last minute, which may not be in the history yet."""

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, BinaryIO, Final, NamedTuple
+from typing import Any, BinaryIO, Final
 from urllib.parse import parse_qsl, urlsplit
 
 import pyarrow as pa
@@ -22,13 +22,6 @@ from dr_ctl.rpo.history.files import hidden_until_whole
 
 OBJECTS: Final = ("s3", "gcs")
 """File systems without folders."""
-
-
-class Identity(NamedTuple):
-    """What tells one state of a file from another."""
-
-    size: int
-    mtime_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,25 +46,19 @@ class Store:
     def url(self, name: str) -> str:
         return f"{self.root}/{name}"
 
-    def listed(self, under: str = "", *, recursive: bool = True) -> dict[str, Identity]:
+    def listed(self, under: str = "", *, recursive: bool = True) -> dict[str, fs.FileInfo]:
         """All files below a folder, by name; none where there is no such folder."""
-        return {
-            self._name(each): Identity(each.size, each.mtime_ns or 0)
-            for each in sorted(self._infos(under, recursive=recursive), key=lambda each: str(each.path))
-            if each.type is fs.FileType.File
-        }
+        infos = self._infos(under, recursive=recursive)
+        return {name: info for name, info in infos.items() if info.type is fs.FileType.File}
 
     def directly(self, under: str = "") -> list[str]:
         """What lies in a folder itself, files and folders, by name."""
-        return sorted(self._name(each) for each in self._infos(under, recursive=False))
+        return [*self._infos(under, recursive=False)]
 
-    def _infos(self, under: str, *, recursive: bool) -> list[fs.FileInfo]:
+    def _infos(self, under: str, *, recursive: bool) -> dict[str, fs.FileInfo]:
         folder = fs.FileSelector(self.url(under).rstrip("/"), recursive=recursive, allow_not_found=True)
-        told: list[fs.FileInfo] = self.files.get_file_info(folder)
-        return told
-
-    def _name(self, info: fs.FileInfo) -> str:
-        return str(info.path)[len(self.root) + 1 :]
+        told = sorted(self.files.get_file_info(folder), key=lambda each: str(each.path))
+        return {str(each.path)[len(self.root) + 1 :]: each for each in told}
 
     def opened(self, name: str) -> pa.NativeFile:
         """A file to read. Raises FileNotFoundError where there is none."""

@@ -23,11 +23,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
+from pyarrow import fs
 
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.rpo.history.files import ADDED, NAMED, OWN, SCHEMA, TAILS, WRITTEN, begun, day_us, name_of
 from dr_ctl.rpo.history.sources import WITHIN_S, Source, in_time
-from dr_ctl.rpo.history.store import Identity, Store
+from dr_ctl.rpo.history.store import Store
 from dr_ctl.settings.model import Place
 
 LIVES_NS: Final = 150 * 1_000_000_000
@@ -47,7 +48,7 @@ def renew(store: Store, mark: str) -> None:
     store.write(mark, lambda sink: sink.write(text))
 
 
-def others(there: Mapping[str, Identity], mark: str) -> list[str]:
+def others(there: Mapping[str, fs.FileInfo], mark: str) -> list[str]:
     """The marks of other monitors that live, by what lies in the store once the own mark was renewed."""
     if mark not in there:
         return []
@@ -142,7 +143,7 @@ class Upkeep:
         did = self._place.folder is None and _brought(Store.of(self._place.near), store, there, current)
         return self._remove(store, there, days) or self._join(store, days, current) or did
 
-    def _remove(self, store: Store, there: Mapping[str, Identity], days: Mapping[str, _Hours]) -> bool:
+    def _remove(self, store: Store, there: Mapping[str, fs.FileInfo], days: Mapping[str, _Hours]) -> bool:
         """Of each site so many days stay that have looks: a clock that is years ahead makes one more, and costs one."""
         by_site: dict[str, list[str]] = defaultdict(list)
         for folder in sorted(days, reverse=True):
@@ -176,13 +177,13 @@ class Upkeep:
         try:
             store.write(name, lambda sink: _write_joined(fit, sink))
         except (pa.ArrowException, OSError):
-            if any(file.torn() for file in fit):
+            if any(file.why_not() for file in fit):
                 self._given_up.add((folder, hour))  # a file torn inside would fail at every step
             raise
         return True
 
 
-def _brought(near: Store, store: Store, there: Mapping[str, Identity], current: str) -> bool:
+def _brought(near: Store, store: Store, there: Mapping[str, fs.FileInfo], current: str) -> bool:
     """Bring to the store what it lacks. Of files that are there those of hours that are over go here: before the hour
     is joined there, and its parts are removed."""
     here = near.listed()

@@ -57,18 +57,10 @@ class Gold:
         hours = self._read("hours", HOURS) if kept else None
         if hours is None:
             return None
-        paths = sorted({each.path for each in kept.values()})
-        told = pa.table({"at": [*kept], "file": [paths.index(each.path) for each in kept.values()]})
-        files = pa.table({"file": [*range(len(paths))], "path": paths})
-        return sql.over(
-            """
-            SELECT h.* FROM {hours} h JOIN {files} f ON f.path = h.path
-            JOIN {told} t ON t.at = h.hour AND t.file = f.file
-            """,
-            hours=hours.where(hours.path.isin(paths)),
-            files=broadcast(self._spark.createDataFrame(files)),
-            told=broadcast(self._spark.createDataFrame(told)),
-        )
+        paths = [each.path for each in kept.values()]
+        told = broadcast(self._spark.createDataFrame(pa.table({"at": [*kept], "in": paths})))
+        text = "SELECT h.* FROM {hours} h JOIN {told} t ON t.at = h.hour AND t.in = h.path"
+        return sql.over(text, hours=hours.where(hours.path.isin(sorted({*paths}))), told=told)
 
     def _read(self, name: str, schema: pa.Schema, *, torn: bool = False) -> DataFrame | None:
         """With `torn` files that cannot be read are passed over: what they held is not there."""

@@ -1,104 +1,106 @@
 """The history as Spark reads it: which files there are, their looks, and which site serves."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Final
 from urllib.parse import unquote
 
-from pyspark.errors import AnalysisException
+from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession
 
 from dr_ctl.rpo.core.calendar import HOUR
+from dr_ctl.rpo.history.files import NAMED
 from dr_ctl.rpo.history.row import moment
+from dr_ctl.rpo.history.store import Store
 from dr_ctl.rpo.pipeline import sql
 from dr_ctl.rpo.pipeline.tables import LOOKS
 
-NAME: Final = "regexp_extract(_metadata.file_path, '(date=[^/]*/site=[^/]*/[^/]*)$', 1)"
-"""A file by its name in the history, as Spark writes it in URLs."""
 AHEAD_US: Final = HOUR
 """A look this far in the future of the clock is one whose own clock was wrong, where others are not."""
 
 
 class History:
-    """The files of all sites."""
+    """The files of all sites, by name: as the store lists them, whose looks Spark reads."""
 
     def __init__(self, spark: SparkSession, where: str) -> None:
-        self._spark, self._root, self._begin = spark, sql.escaped(sql.url(where)), ""
-        self._folders: dict[str, list[str]] = {}
+        self._spark, self._root = spark, sql.escaped(sql.url(where))
         for name, value in sql.settings(where).items():
             spark.conf.set(name, value)
-        try:
-            paths = self._listed("*").inputFiles()
-        except AnalysisException as error:
-            if error.getCondition() != "PATH_NOT_FOUND":
-                raise
-            paths = []
-        for path in paths:
-            begin, _, name = path.rpartition("/date=")
-            # Paths of single files begin with one slash, those of a listing with three.
-            self._begin = begin.replace("file:///", "file:/")
-            self._folders.setdefault(f"date={name}".rpartition("/")[0], []).append(f"date={name}")
+        self._sites: dict[str, dict[str, fs.FileInfo]] = {}
+        for name, each in Store.of(where).listed().items():
+            if own := NAMED.fullmatch(name):
+                self._sites.setdefault(own["site"], {})[name] = each
 
     @property
     def sites(self) -> list[str]:
-        return sorted({folder.rpartition("site=")[2] for folder in self._folders})
+        return sorted(self._sites)
 
-    def days(self, site: str) -> list[str]:
-        return sorted(folder for folder in self._folders if folder.endswith(f"/site={site}"))
-
-    def _listed(self, site: str) -> DataFrame:
-        files = self._spark.read.format("binaryFile").option("pathGlobFilter", "*.parquet")
-        return files.load(f"{self._root}/date=*/site={site}")
-
-    def files(self, site: str) -> DataFrame:
-        """The files of a site: name, length, time of change."""
-        return self._listed(site).selectExpr(f"{NAME} AS file", "length", "unix_micros(modificationTime) AS modified")
+    def files(self, site: str) -> Mapping[str, fs.FileInfo]:
+        return self._sites[site]
 
     def looks(self, names: Collection[str], *, torn: bool = False) -> DataFrame:
-        """The looks of these files, by file and moment. With `torn` those that cannot be read are passed over."""
-        folders = sorted({name.rpartition("/")[0] for name in names})
-        found = self._read(folders, torn=torn)
-        if len(names) == sum(len(self._folders[folder]) for folder in folders):
-            return found
-        paths = ", ".join(sql.text(f"{self._begin}/{name}") for name in sorted(names))
-        return found.where(f"path IN ({paths})")
-
-    def _read(self, folders: Collection[str], *, torn: bool) -> DataFrame:
+        """The looks of these files, by path and moment. With `torn` those that cannot be read are passed over. Raises
+        FileNotFoundError where one has gone meanwhile."""
+        folders = {_folder(name) for name in names}
         reader = self._spark.read.schema(LOOKS).option("pathGlobFilter", "*.parquet")
         reader = reader.option("ignoreCorruptFiles", str(torn).lower())
-        found = reader.parquet(*(f"{self._root}/{sql.escaped(unquote(each))}" for each in folders))
-        others = (each for each in found.columns if each != "ts")
-        return found.selectExpr("_metadata.file_path AS path", f"{NAME} AS file", "unix_micros(ts) AS us", *others)
+        found = reader.parquet(*(f"{self._root}/{sql.escaped(each)}" for each in sorted(folders)))
+        columns = ("unix_micros(ts) AS us" if each == "ts" else each for each in found.columns)
+        looks = found.selectExpr("_metadata.file_path AS path", *columns)
+        there = sum(_folder(name) in folders for files in self._sites.values() for name in files)
+        if len(names) == there:
+            return looks
+        wanted = {*names}
+        # Paths of single files begin with one slash, those of a listing with three.
+        paths = [path.replace("file:///", "file:/") for path in found.inputFiles() if named(path) in wanted]
+        if len(paths) < len(wanted):
+            raise FileNotFoundError
+        return looks.where(f"path IN ({', '.join(map(sql.text, paths))})")
 
     def serving(self, since_us: int, until_us: int | None, now_us: int) -> str | None:
         """The site whose newest role is serving; failing that, the one seen serving last. Roles from far in the future
         count where no end is named and there are no others."""
         end_us = now_us + AHEAD_US if until_us is None else until_us
         first, last = (f"date={moment(us):%Y-%m-%d}" for us in (since_us, end_us))
-        days = ([each for each in self.days(site) if first <= each.partition("/")[0] <= last] for site in self.sites)
-        newest = [each[-1] for each in days if each]
-        told = self._roles(newest, since_us, end_us)
+        newest = [self._newest_day(files, first, last) for files in self._sites.values()]
+        told = self._roles([name for own in newest for name in own], since_us, end_us)
         serve = {site: us for site, us, role, _ in told if role == "serving"}
-        if not serve or len(told) < len(newest):
-            told = self._roles([*self._folders], since_us, end_us)
+        if not serve or len(told) < sum(map(bool, newest)):
+            every = [name for files in self._sites.values() for name in files]
+            told = self._roles(every, since_us, end_us)
             if not told and until_us is None:
-                told = self._roles([*self._folders], since_us, 1 << 62)
+                told = self._roles(every, since_us, 1 << 62)
             serve = {site: us for site, us, role, _ in told if role == "serving"}
         served = serve or {site: us for site, _, _, us in told if us is not None}
         return max(served, key=served.__getitem__, default=None)
 
-    def _roles(self, folders: Collection[str], since_us: int, until_us: int) -> list[tuple[str, int, str, int | None]]:
+    @staticmethod
+    def _newest_day(names: Collection[str], first: str, last: str) -> list[str]:
+        within = [name for name in names if first <= name.partition("/")[0] <= last]
+        newest = max(map(_folder, within), default="")
+        return [name for name in within if _folder(name) == newest]
+
+    def _roles(self, names: Collection[str], since_us: int, until_us: int) -> list[tuple[str, int, str, int | None]]:
         """By site the newest role and its moment, and when it was seen serving last."""
-        if not folders:
+        if not names:
             return []
         rows = sql.over(
             """
             SELECT site, newest.us, newest.name, served FROM (
-              SELECT regexp_extract(file, 'site=([^/]*)', 1) AS site, max(struct(us, name)) AS newest,
+              SELECT regexp_extract(path, '/site=([^/]*)/[^/]*$', 1) AS site, max(struct(us, name)) AS newest,
                 max(us) FILTER (WHERE name = 'serving') AS served
               FROM {looks} WHERE kind = 'site' AND us BETWEEN {since} AND {until} GROUP BY 1)
             """,
-            looks=self._read(folders, torn=True),
+            looks=self.looks(names, torn=True),
             since=since_us,
             until=until_us,
         )
-        return [(row.site, row.us, row.name, row.served) for row in rows.collect()]
+        return [(unquote(row.site), row.us, row.name, row.served) for row in rows.collect()]
+
+
+def named(path: str) -> str:
+    """A file by its name in the history, of its path as Spark writes it."""
+    return unquote(f"date={path.rpartition('/date=')[2]}")
+
+
+def _folder(name: str) -> str:
+    return name.rpartition("/")[0]

@@ -30,7 +30,7 @@ from dr_ctl.rpo.pipeline import sql
 from dr_ctl.rpo.pipeline.figures import facts_of, figures_of, tested_of
 from dr_ctl.rpo.pipeline.gold import Gold
 from dr_ctl.rpo.pipeline.hours import Hours
-from dr_ctl.rpo.pipeline.looks import AHEAD_US, History
+from dr_ctl.rpo.pipeline.looks import AHEAD_US, History, named
 from dr_ctl.rpo.pipeline.session import master, parallel, session
 from dr_ctl.rpo.pipeline.tables import REACH, SUMMED, folder
 from dr_ctl.rpo.pipeline.touched import Files
@@ -95,9 +95,9 @@ def made(spark: SparkSession, asked: Request, now_us: int, say: Say = unheard) -
             raise Store.of(asked.history).fault(error) from error
         except (PySparkException, Py4JError) as error:
             text = str(error)
-            if "FILE_NOT_EXIST" in text:
+            if "FILE_NOT_EXIST" in text or "PATH_NOT_FOUND" in text:
                 left -= 1
-            elif "FAILED_READ_FILE" in text and (found := set(_FILE.findall(text)) - torn):
+            elif "FAILED_READ_FILE" in text and (found := {*map(named, _FILE.findall(text))} - torn):
                 torn |= found
             else:
                 raise

@@ -159,19 +159,13 @@ def _signals_noted() -> Iterator[None]:
 @contextmanager
 def _submitted(conf: Mapping[str, str]) -> Iterator[SparkSession]:
     """The session of `spark-submit`: its master and its settings count, and its JVM ends with it."""
-    builder = SparkSession.builder.appName(APP)
-    for key, value in {**SESSION_CONF, **conf}.items():
-        builder = builder.config(key, value)
-    yield builder.getOrCreate()
+    yield SparkSession.builder.appName(APP).config(map={**SESSION_CONF, **conf}).getOrCreate()
 
 
 @contextmanager
 def _connected(master: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
     try:
-        builder = SparkSession.builder.remote(master).appName(APP)
-        for key, value in {**SESSION_CONF, **conf}.items():
-            builder = builder.config(key, value)
-        spark = builder.getOrCreate()
+        spark = SparkSession.builder.remote(master).appName(APP).config(map={**SESSION_CONF, **conf}).getOrCreate()
     except (PySparkException, ImportError) as error:
         raise EnvironmentFault(
             f"no Spark Connect session at {address(master)}: {_first_line(error).replace(master, address(master))}",

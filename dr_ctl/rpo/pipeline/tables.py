@@ -40,7 +40,7 @@ FILES: Final = pa.schema(
         RUN,
     ]
 )
-"""A file of a site by its name in URLs, which Spark gives; what told this state of it from others, the time of its
+"""A file of a site by its name; what told this state of it from others, the time of its
 looks, why it is left out if it is. A file that has gone has the length -1."""
 SUMMED: Final = SCHEMA.append(pa.field("hour", pa.int64()))
 HOURS: Final = SUMMED.append(RUN)

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
-from urllib.parse import unquote
 
 from pyspark.sql import DataFrame
 
@@ -17,10 +16,14 @@ from dr_ctl.rpo.history.files import OWN, day_us, without
 from dr_ctl.rpo.history.sources import Source
 from dr_ctl.rpo.history.store import Store
 from dr_ctl.rpo.pipeline import sql
-from dr_ctl.rpo.pipeline.looks import History
+from dr_ctl.rpo.pipeline.looks import History, named
 
 GONE: Final = -1
 Span = tuple[int, int]
+_NEWEST: Final = """
+    SELECT file, max_by(struct(length, modified, first_us, last_us, rows, why), run) AS was FROM {ledger}
+    GROUP BY file HAVING was.length >= 0
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +47,15 @@ class File:
     def is_read(self) -> bool:
         return self.rows > 0 and not self.why
 
+    def is_as(self, other: File) -> bool:
+        return (self.length, self.modified) == (other.length, other.modified)
+
     def torn(self, why: str) -> File:
-        begin_us = day_us(unquote(self.name))
+        begin_us = day_us(self.name)
         return replace(self, why=why, first_us=begin_us, last_us=begin_us + DAY - 1)
 
     def finding(self) -> Finding:
-        return without(f"{unquote(self.name)} is left out: {self.why}")
+        return without(self.name, self.why)
 
 
 @dataclass(slots=True)
@@ -63,12 +69,16 @@ class Files:
     @classmethod
     def of(cls, history: History, site: str, ledger: DataFrame | None, store: Store, torn: Collection[str]) -> Files:
         """`torn`: files that Spark could not read to their ends."""
-        listed, gone = _states(history.files(site), ledger)
-        listed = [replace(each, is_new=True) if each.name in torn else each for each in listed]
-        new = [each.name for each in listed if each.is_new]
+        told = [] if ledger is None else sql.over(_NEWEST, ledger=ledger).collect()
+        known = {row.file: File(row.file, *row.was) for row in told}
+        listed = {name: File(name, each.size, each.mtime_ns // 1000) for name, each in history.files(site).items()}
+        same = {name for name, each in listed.items() if name in known and known[name].is_as(each)}
+        new = [name for name in listed if name not in same or name in torn]
         whys = {name: why for name in new if (why := _why(store, name) if name in torn else _unfit(store, name))}
         times = _times(history, [name for name in new if name not in whys])
-        return cls([_known(each, times, whys, store) if each.is_new else each for each in listed], gone)
+        read = {name: _known(replace(listed[name], is_new=True), times, whys, store) for name in new}
+        gone = [each for name, each in known.items() if name not in same]
+        return cls([read.get(name) or known[name] for name in listed], gone)
 
     def changes(self) -> list[tuple[object, ...]]:
         """What the ledger is to be told. Files with looks from far in the future are read anew each time."""
@@ -89,13 +99,13 @@ class Files:
 
     def touched(self, begin_us: int, end_us: int, reach: Mapping[int, int]) -> set[int]:
         """The hours of a history that rest on what is new or gone. `reach`: how far back each hour looked."""
-        spans = _together(self.spans)
         near = {
             hour
-            for first, last in spans
+            for first, last in self.spans
             for hour in range((first - AWAY_US) // HOUR * HOUR, last + AWAY_US + 1, HOUR)
             if begin_us - begin_us % HOUR <= hour < end_us
         }
+        spans = self.spans
         far = {hour for hour, back in reach.items() for first, last in spans if back <= last and first < hour}
         return near | far
 
@@ -108,62 +118,25 @@ def _known(file: File, times: Mapping[str, tuple[int, int, int]], whys: Mapping[
     return file.torn(why) if why else file
 
 
-def _together(spans: Sequence[Span]) -> list[Span]:
-    """The same time in fewer spans."""
-    found: list[Span] = []
-    for first, last in sorted(spans):
-        if found and first <= found[-1][1] + 1:
-            found[-1] = found[-1][0], max(found[-1][1], last)
-        else:
-            found.append((first, last))
-    return found
-
-
-def _states(listed: DataFrame, ledger: DataFrame | None) -> tuple[list[File], list[File]]:
-    """The files that are there, and those of the ledger that are not there any more as they were."""
-    if ledger is None:
-        return [File(row.file, row.length, row.modified, is_new=True) for row in listed.collect()], []
-    rows = sql.over(
-        """
-        WITH known AS (
-          SELECT file, max_by(struct(length, modified, first_us, last_us, rows, why), run) AS was FROM {ledger}
-          GROUP BY file HAVING was.length >= 0)
-        SELECT coalesce(l.file, k.file) AS file, l.length, l.modified, k.was
-        FROM {listed} l FULL OUTER JOIN known k ON k.file = l.file
-        """,
-        listed=listed,
-        ledger=ledger,
-    ).collect()
-    found, gone = [], []
-    for name, length, modified, was in rows:
-        known = None if was is None else File(name, *was)
-        is_same = known is not None and (known.length, known.modified) == (length, modified)
-        if known is not None and not is_same:
-            gone.append(known)
-        if length is not None:
-            found.append(known if known is not None and is_same else File(name, length, modified, is_new=True))
-    return found, gone
-
-
 def _times(history: History, names: Sequence[str]) -> dict[str, tuple[int, int, int]]:
     """Of each file that has a look the first of them, the last, and how many there are."""
     if not names:
         return {}
-    text = "SELECT file, min(us) AS first, max(us) AS last, count(*) AS rows FROM {looks} GROUP BY file"
+    text = "SELECT path, min(us) AS first, max(us) AS last, count(*) AS rows FROM {looks} GROUP BY path"
     found = sql.over(text, looks=history.looks(names, torn=True)).collect()
-    return {row.file: (row.first, row.last, row.rows) for row in found}
+    return {named(row.path): (row.first, row.last, row.rows) for row in found}
 
 
 def _unfit(store: Store, name: str) -> str | None:
     """Why a file that somebody else wrote into the history is none of it."""
-    return None if OWN.fullmatch(name.rpartition("/")[2]) else Source(store, unquote(name)).unfit()
+    return None if OWN.fullmatch(name.rpartition("/")[2]) else Source(store, name).why_not(())
 
 
 def _why(store: Store, name: str) -> str | None:
     """Why Spark read nothing of a file, or not all, which it does not say; None of one without a look. Raises
     FileNotFoundError where it is another one by now."""
-    source = Source(store, unquote(name))
-    why = source.unfit() or source.torn()
+    source = Source(store, name)
+    why = source.why_not()
     if why is None:
         with source.opened() as file:
             if file.metadata.num_rows:
