@@ -67,6 +67,8 @@ class Looks:
         rows = table.filter(pc.fill_null(of_pair, fill_value=False))
         outer = rows.filter(pc.is_in(rows["kind"], pa.array(OUTFLOWS)))
         us = np.unique(outer["us"].to_numpy())
+        if not len(us):
+            return None
         inner = rows.filter(pc.is_in(rows["kind"], pa.array(["queue", "staged"])))
         inner = inner.filter(pc.is_in(inner["us"], pa.array(us)))
         whole = np.flatnonzero(np.isin(us, inner.filter(pc.equal(inner["kind"], "queue"))["us"].to_numpy()))
