@@ -76,8 +76,8 @@ a person keeps aside what nothing proves and puts it back where clients get it: 
     run 0 reinstate london; run 0 {SETTLE} london --dry-run; offers_alone; run 2 {SETTLE} london;
     run 10 {SETTLE} paris --reason CHG-1; lie 10 5; run 0 {SETTLE} london --reason CHG-1; lie 5 5; run 0 status;
     says sync --settle --put-back --site london; run 10 {SETTLE} london --put-back --reason CHG-1; finds DR-SYNC-008;
-    run 0 swapover --to london; run 0 {SETTLE} london --put-back --reason CHG-1; lie 10 5; has_alone;
-    run 0 {SETTLE} london --put-back --reason CHG-1
+    run 0 swapover --to london; run 0 {SETTLE} london --put-back --reason CHG-1; finds DR-SYNC-007 5 message(s);
+    lie 10 5; has_alone; run 0 {SETTLE} london --put-back --reason CHG-1
 what was not shipped and kept aside is shipped when it is put back: work 10 0; ships_nothing; send london 6;
     take london 16; lost_and_back; run 0 reinstate london; lie 0 0; kept_aside 6;
     run 0 {SETTLE} london --put-back --reason CHG-2; comes_to 0 6

@@ -8,7 +8,7 @@ from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.topologies.brokersync.access import Access
 from dr_ctl.topologies.brokersync.drafts.settling import kept, named
-from dr_ctl.topologies.brokersync.findings import CANNOT_BE_PUT_BACK
+from dr_ctl.topologies.brokersync.findings import CANNOT_BE_PUT_BACK, COPIES_UNPROVEN
 from dr_ctl.topologies.brokersync.tools import SyncTools
 from dr_ctl.topologies.brokersync.unproven import unproven
 from dr_ctl.topologies.classic import ids
@@ -65,6 +65,8 @@ def put_back(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Out
             if (refused := _moved(tools, access, queue, moves(access.names(), queue, lie, to), lie, hand)) is not None:
                 return refused
             back[to] = len(lie)
+            text = f"{len(lie)} message(s) of {to} are put back at {view.site}: those that were done before come twice"
+            findings.append(COPIES_UNPROVEN(text, "Nothing: that was decided. What clients had is in their ids."))
     if findings and not back:
         return Refused(findings[0].text, code=ExitCode.PRECHECK_FAILED, findings=tuple(findings))
     if not back:
