@@ -21,7 +21,7 @@ import pytest
 
 from dr_ctl.rpo.bounds.bounds import bounds
 from dr_ctl.rpo.history.files import write
-from dr_ctl.rpo.history.roles import spells
+from dr_ctl.rpo.history.last_seen import spells
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.rpo.history.store import Store
 from dr_ctl.rpo.history.upkeep import Upkeep

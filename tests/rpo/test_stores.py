@@ -23,8 +23,7 @@ from dr_ctl.rpo.estimate.stored import stored
 from dr_ctl.rpo.history import sources, store
 from dr_ctl.rpo.history import upkeep as keeping
 from dr_ctl.rpo.history.files import write
-from dr_ctl.rpo.history.last_seen import last_seen, newest_look
-from dr_ctl.rpo.history.roles import spells
+from dr_ctl.rpo.history.last_seen import last_seen, newest_look, spells
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.rpo.history.store import Store
 from dr_ctl.rpo.history.upkeep import Upkeep

@@ -12,7 +12,6 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.model import Finding
 from dr_ctl.core.system import beside
 from dr_ctl.rpo.core.calendar import DAY, HOUR, SECOND
@@ -23,7 +22,7 @@ from dr_ctl.rpo.core.summary import HORIZON_US
 from dr_ctl.rpo.estimate import notes
 from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.findings import NO_HISTORY
-from dr_ctl.rpo.history.files import AGAIN, NAMED
+from dr_ctl.rpo.history.files import NAMED, listed_anew
 from dr_ctl.rpo.history.row import micros
 from dr_ctl.rpo.history.store import Store
 from dr_ctl.rpo.pipeline import sql
@@ -85,23 +84,25 @@ def made(spark: SparkSession, asked: Request, now_us: int, say: Say = unheard) -
     """Read what is asked for. Where a file goes meanwhile the history is looked at anew; files that are torn inside,
     which only whoever reads them finds, are left out."""
     torn: set[str] = set()
-    left = AGAIN
-    while left:
+
+    def ask() -> Made | Finding:
         try:
             return _Question(spark, asked, now_us, torn, say).made()
         except FileNotFoundError:
-            left -= 1
+            raise
         except OSError as error:
             raise Store.of(asked.history).fault(error) from error
         except (PySparkException, Py4JError) as error:
             text = str(error)
             if "FILE_NOT_EXIST" in text or "PATH_NOT_FOUND" in text:
-                left -= 1
-            elif "FAILED_READ_FILE" in text and (found := {*map(named, _FILE.findall(text))} - torn):
-                torn |= found
-            else:
+                raise FileNotFoundError from error
+            found = {*map(named, _FILE.findall(text))} - torn if "FAILED_READ_FILE" in text else set()
+            if not found:
                 raise
-    raise EnvironmentFault("the history changed each time that it was read", remedy="Ask again.")
+            torn.update(found)
+        return ask()
+
+    return listed_anew(ask)
 
 
 class _Question:

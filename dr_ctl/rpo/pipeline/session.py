@@ -126,8 +126,7 @@ def session(
 def _signals_noted() -> Iterator[None]:
     """Raise at last what a signal's handler raised: py4j takes it for a fault of its own where it comes during a call,
     and logs it."""
-    in_main_thread = threading.current_thread() is threading.main_thread()
-    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)} if in_main_thread else {}
+    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)} if _in_main_thread() else {}
     raised: list[Stopped] = []
 
     def noting(handler: Callable[..., Any]) -> Callable[..., None]:
@@ -256,7 +255,7 @@ def _jvm(settings: SparkConf, folder: Path) -> Iterator[SparkSession]:
             gateway = start(settings, {"stdout": log, "stderr": log})
         except PySparkException as error:
             raise _did_not_start(said, error) from error
-    interrupt = _interrupt_handler()
+    interrupt = signal.getsignal(signal.SIGINT)
     try:
         try:
             spark = SparkSession(SparkContext(conf=settings, gateway=gateway))
@@ -264,7 +263,7 @@ def _jvm(settings: SparkConf, folder: Path) -> Iterator[SparkSession]:
             raise _did_not_start(said, error) from error
         finally:
             # SparkContext takes SIGINT for itself; give SIGINT back to the earlier handler.
-            if interrupt is not None:
+            if _in_main_thread():
                 signal.signal(signal.SIGINT, interrupt)
         try:
             yield spark
@@ -284,9 +283,8 @@ def _did_not_start(said: Path, error: Exception) -> EnvironmentFault:
     )
 
 
-def _interrupt_handler() -> Any:
-    in_main_thread = threading.current_thread() is threading.main_thread()
-    return signal.getsignal(signal.SIGINT) if in_main_thread else None
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
 
 
 def _end(gateway: Any) -> None:
