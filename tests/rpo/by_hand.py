@@ -8,7 +8,6 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from dr_ctl.core.model import Finding
 from dr_ctl.rpo.core.calendar import DAY, HOUR, SECOND, fineness
@@ -22,11 +21,9 @@ from dr_ctl.rpo.core.scope import Ask, OfScope, figures
 from dr_ctl.rpo.core.summary import HORIZON_US
 from dr_ctl.rpo.estimate import notes
 from dr_ctl.rpo.estimate.request import Request
-from dr_ctl.rpo.history.files import without
 from dr_ctl.rpo.history.row import micros
-from dr_ctl.rpo.history.sources import Source
+from dr_ctl.rpo.history.sources import Sources
 from dr_ctl.rpo.history.store import Store
-from tests.rpo.files import usable_files
 
 PARTS = 24 * 8
 SUMS = ["kind", "scope", "name", "weight_sum", "count_sum", "most_max", "least_min", "cell_max"]
@@ -35,15 +32,11 @@ SUMS = ["kind", "scope", "name", "weight_sum", "count_sum", "most_max", "least_m
 def made(asked: Request, now_us: int) -> Made | Finding:
     store = Store.of(asked.history)
     assert store.folder is not None
-    files, findings = usable_files(store.folder)
-    sites: dict[str, list[pa.Table]] = {}
-    for path in files:
-        source = Source(store, path.relative_to(store.folder).as_posix())
-        if (why := source.why_not()) is not None:
-            findings.append(without(source.name, why))
-        else:
-            table = pq.ParquetFile(path).read(columns=[*READ])
-            sites.setdefault(path.parent.name.removeprefix("site="), []).append(table)
+    findings, sites = list[Finding](), dict[str, list[pa.Table]]()
+    for name in sorted({each.name.removeprefix("site=") for each in store.folder.glob("date=*/site=*")}):
+        told = (each.told(findings, READ) for each in Sources(store.folder).newest_first(name))
+        if tables := [table for table in told if table.num_rows]:
+            sites[name] = tables
     serving = _serving(sites, now_us + HOUR if asked.until is None else micros(asked.until))
     site = asked.site or serving
     if site not in sites:
@@ -127,16 +120,11 @@ def of_scope(rows: pa.Table, scope: str, end_us: int = 0) -> pa.Table:
     """The rows that tell of a scope; in the cells of their time, where a history has an end."""
     kinds, is_shared = pc.field("kind"), scope == TOTAL or scope.startswith(CLASS)
     is_own, of_total = kinds.isin(OWN), (pc.field("is_total") | (kinds == "check")) & pc.scalar(scope == TOTAL)
-    rows = rows.filter(
-        (~is_own & ((pc.field("scope") == scope) | of_total))
-        | (is_own & ((pc.field("scope") == scope) | pc.scalar(is_shared)))
-    )
+    rows = rows.filter((pc.field("scope") == scope) | (is_own & pc.scalar(is_shared)) | (~is_own & of_total))
     own = pc.is_in(rows["kind"], pa.array(OWN))
     rows = rows.set_column(rows.column_names.index("flow"), "flow", pc.if_else(own, rows["scope"], rows["flow"]))
     if not end_us or not rows.num_rows:
         return rows
-    cells = []
-    for kind, cell in zip(rows["kind"].to_pylist(), rows["cell"].to_pylist(), strict=True):
-        fine = fineness(cell - cell % DAY, end_us)
-        cells.append(cell - cell % max(1, fine.curve_us if kind == "curve" else fine.figures_us))
+    told, lengths = zip(rows["kind"].to_pylist(), rows["cell"].to_pylist(), strict=True), {"curve": "curve_us"}
+    cells = [us - us % getattr(fineness(us, end_us), lengths.get(kind, "figures_us")) for kind, us in told]
     return rows.set_column(rows.column_names.index("cell"), "cell", pa.array(cells))

@@ -38,12 +38,6 @@ from tests.rpo import by_hand
 from tests.rpo.files import newest_first, usable_files
 from tests.rpo.simulator import LOADS, history
 
-NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
-
-
-def figures(loss: int | None = 0, age_s: float | None = 0.0) -> Figures:
-    return Figures(Quantity(p99=loss), Quantity(p99=age_s), Quantity(), Quantity(), Horizon(300))
-
 
 @pytest.mark.parametrize(
     ("pattern", "inside", "outside"),
@@ -282,10 +276,9 @@ def test_the_worst_counts_and_what_is_not_known_does_not() -> None:
 def test_a_backtest_that_tested_no_quantile_is_unknown(
     bound: BoundRow, coverages: tuple[float, ...], verdict: Calibration
 ) -> None:
-    now = datetime(2026, 3, 1, tzinfo=UTC)
     rows = (Row("loss", None, "p95", folds(*coverages)), Row("loss", None, "p50", folds(*(1.0,) * 8)))
 
-    assert Backtest("london", (now, now), bound, rows).verdict is verdict
+    assert Backtest("london", (NOW, NOW), bound, rows).verdict is verdict
 
 
 def test_a_simulated_past(tmp_path: Path) -> None:

@@ -245,6 +245,18 @@ def test_of_a_file_that_spark_read_nothing_of_and_others_can_read_nothing_is_tol
 
 @pytest.mark.spark
 @pytest.mark.deep
+def test_a_history_that_spark_does_not_see_is_none_that_changed(
+    tmp_path: Path, rows: list[Row], make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(rows[:9], tmp_path / "here")
+    monkeypatch.setattr("dr_ctl.rpo.pipeline.sql.url", lambda _path: (tmp_path / "there").as_uri())
+
+    with pytest.raises(Exception, match="PATH_NOT_FOUND"):
+        estimate(Request(history=str(tmp_path / "here")), make)
+
+
+@pytest.mark.spark
+@pytest.mark.deep
 def test_a_file_that_is_torn_in_a_store_is_named_as_one_here_is(
     tmp_path: Path, rows: list[Row], place: Place, make: Make
 ) -> None:

@@ -81,9 +81,7 @@ class Gold:
         changes = files.changes()
         if (rows is None and not changes) or self._names("files") != self._before:
             return
-        ledger = self.ledger()
-        last = 0 if ledger is None else ledger.selectExpr("max(run)").collect()[0][0] or 0
-        run = max(now_us, last + 1)
+        run = max(now_us, files.run + 1)
         if rows is not None:
             told = pa.table({"kind": [REACH] * len(reach), "hour": [*reach], "least": [*reach.values()]})
             whole = rows.unionByName(self._spark.createDataFrame(told), allowMissingColumns=True)

@@ -91,6 +91,7 @@ class Hours:
         self._spark, self._history, self._files, self._orders = spark, history, files, orders
         rows = _rows_of(files, hours)
         self._tasks = _tasks(hours, rows, least)
+        self.tasks = max(self._tasks.values(), default=-1) + 1
         self._large = {each: int(rows[each] // AT_ONCE) + 1 for each in hours if rows[each] > AT_ONCE}
         self._further = dict.fromkeys(hours, 0)
 
@@ -179,8 +180,7 @@ class Hours:
         )
 
     def _placed(self, parts: DataFrame) -> DataFrame:
-        count = max(self._tasks.values()) + 1
-        placed = parts.repartitionById(count, parts.task.cast("int")).drop("task")
+        placed = parts.repartitionById(self.tasks, parts.task.cast("int")).drop("task")
         return placed.withColumnRenamed("us", "ts").sortWithinPartitions("hour")
 
     def _summed(self, parts: DataFrame) -> DataFrame:

@@ -26,7 +26,8 @@ class History:
         for name, value in sql.settings(where).items():
             spark.conf.set(name, value)
         self._sites: dict[str, dict[str, fs.FileInfo]] = {}
-        for name, each in Store.of(where).listed().items():
+        self.store = Store.of(where)
+        for name, each in self.store.listed().items():
             if own := NAMED.fullmatch(name):
                 self._sites.setdefault(own["site"], {})[name] = each
 

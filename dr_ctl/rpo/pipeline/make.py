@@ -43,19 +43,23 @@ def unheard(_text: str) -> None:
 
 
 @contextmanager
-def counted(spark: SparkSession, say: Say, what: str, hours: int) -> Iterator[None]:
-    """Say how many of so many hours are done, by the tasks of the stage that runs, until the block is over."""
+def counted(spark: SparkSession, say: Say, hours: int, tasks: int) -> Iterator[None]:
+    """Say how many of so many hours are done, by the stage of so many tasks that follows the reading of looks, until the
+    block is over."""
     over = threading.Event()
 
     def count() -> None:
-        tracker = spark.sparkContext.statusTracker()
+        tracker, first, most = spark.sparkContext.statusTracker(), None, 0
         while not over.wait(_EVERY_S):
             stages = [each for each in map(tracker.getStageInfo, tracker.getActiveStageIds()) if each is not None]
             if stages:
-                done, tasks = sum(each.numCompletedTasks for each in stages), sum(each.numTasks for each in stages)
-                say(f"{what}: {done * hours // max(1, tasks)} of {hours} hour(s)")
+                last = max(stages, key=lambda each: each.stageId)
+                first = last.stageId if first is None else first
+                if last.stageId > first and last.numTasks == tasks:
+                    most = max(most, last.numCompletedTasks * hours // tasks)
+                say(f"summing up: {most} of {hours} hour(s)")
 
-    say(f"{what}: 0 of {hours} hour(s)")
+    say(f"summing up: 0 of {hours} hour(s)")
     counting = beside(count, "progress of Spark") if say is not unheard and _is_near(spark) else None
     try:
         yield
@@ -78,6 +82,7 @@ SHORT_WORK_BYTES: Final = 4 << 20
 CELLS: Final = 24 * 8
 """A test of the past is told in so many cells."""
 _FILE: Final = re.compile(r"date=[^/\s]*/site=[^/\s]*/[^/\s]*\.parquet")
+_FOLDER: Final = re.compile(r"PATH_NOT_FOUND.*(date=[^/\s]*/site=\S*[^\s.])")
 
 
 def made(spark: SparkSession, asked: Request, now_us: int, say: Say = unheard) -> Made | Finding:
@@ -86,21 +91,23 @@ def made(spark: SparkSession, asked: Request, now_us: int, say: Say = unheard) -
     torn: set[str] = set()
 
     def ask() -> Made | Finding:
-        try:
-            return _Question(spark, asked, now_us, torn, say).made()
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            raise Store.of(asked.history).fault(error) from error
-        except (PySparkException, Py4JError) as error:
-            text = str(error)
-            if "FILE_NOT_EXIST" in text or "PATH_NOT_FOUND" in text:
-                raise FileNotFoundError from error
-            found = {*map(named, _FILE.findall(text))} - torn if "FAILED_READ_FILE" in text else set()
-            if not found:
+        while True:
+            try:
+                return _Question(spark, asked, now_us, torn, say).made()
+            except FileNotFoundError:
                 raise
-            torn.update(found)
-        return ask()
+            except OSError as error:
+                raise Store.of(asked.history).fault(error) from error
+            except (PySparkException, Py4JError) as error:
+                text = str(error)
+                folder = _FOLDER.search(text)
+                # A folder that is there, and that Spark does not see, is a fault of its own.
+                if "FILE_NOT_EXIST" in text or (folder and not Store.of(asked.history).directly(folder[1])):
+                    raise FileNotFoundError from error
+                found = {*map(named, _FILE.findall(text))} - torn if "FAILED_READ_FILE" in text else set()
+                if not found:
+                    raise
+                torn.update(found)
 
     return listed_anew(ask)
 
@@ -109,7 +116,7 @@ class _Question:
     def __init__(self, spark: SparkSession, asked: Request, now_us: int, torn: set[str], say: Say) -> None:
         self._spark, self._asked, self._now_us, self._torn, self._say = spark, asked, now_us, torn, say
         spark.catalog.clearCache()  # of the question before
-        self._history, self._store = History(spark, asked.history), Store.of(asked.history)
+        self._history = History(spark, asked.history)
         self._classes = () if asked.objectives is None else tuple(each.queues for each in asked.objectives.classes)
 
     def made(self) -> Made | Finding:
@@ -124,7 +131,7 @@ class _Question:
         self._say(f"looking through the files of {site}")
         is_usual = asked.settled and not asked.tested
         gold = Gold(self._spark, asked.history, folder([asked.include, asked.exclude, self._classes], site))
-        files = Files.of(history, site, gold.ledger() if is_usual else None, self._store, self._torn)
+        files = Files.of(history, site, gold.ledger(), self._torn, anew=not is_usual)
         if not files.read:
             return notes.nothing_of(site, set(history.sites))
         orders, is_cut = self._orders(files)
@@ -136,7 +143,7 @@ class _Question:
         touched = files.touched(orders.begin_us, orders.end_us, {each: told.reach_us for each, told in kept.items()})
         todo = [each for each in span if each in touched or each not in kept or is_cut(each)]
         hours = Hours(self._spark, history, files.read, orders, todo, self._cores)
-        with counted(self._spark, self._say, "summing up", len(todo)):
+        with counted(self._spark, self._say, len(todo), hours.tasks):
             fresh = hours.rows() if todo else None
         others = gold.hours({each: kept[each] for each in set(span) & kept.keys() - {*todo}})
         parts = [each for each in (fresh, others) if each is not None]

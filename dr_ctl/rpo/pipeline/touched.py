@@ -21,8 +21,8 @@ from dr_ctl.rpo.pipeline.looks import History, named
 GONE: Final = -1
 Span = tuple[int, int]
 _NEWEST: Final = """
-    SELECT file, max_by(struct(length, modified, first_us, last_us, rows, why), run) AS was FROM {ledger}
-    GROUP BY file HAVING was.length >= 0
+    SELECT file, max_by(struct(length, modified, first_us, last_us, rows, why), run) AS was, max(run) AS run
+    FROM {ledger} GROUP BY file
 """
 
 
@@ -60,17 +60,18 @@ class File:
 
 @dataclass(slots=True)
 class Files:
-    """The files of a site as they are, and those that the ledger knew and that are gone or others now."""
+    """The files of a site as they are, those that the ledger knew and that are gone or others now, and its last run."""
 
     all: list[File]
     gone: list[File]
+    run: int
     ahead: list[File] = field(default_factory=list)
 
     @classmethod
-    def of(cls, history: History, site: str, ledger: DataFrame | None, store: Store, torn: Collection[str]) -> Files:
-        """`torn`: files that Spark could not read to their ends."""
-        told = [] if ledger is None else sql.over(_NEWEST, ledger=ledger).collect()
-        known = {row.file: File(row.file, *row.was) for row in told}
+    def of(cls, history: History, site: str, ledger: DataFrame | None, torn: Collection[str], *, anew: bool) -> Files:
+        """`torn`: files that Spark could not read to their ends. `anew`: nothing counts as known."""
+        store, told = history.store, [] if ledger is None else sql.over(_NEWEST, ledger=ledger).collect()
+        known = {row.file: File(row.file, *row.was) for row in told if row.was.length > GONE and not anew}
         listed = {name: File(name, each.size, each.mtime_ns // 1000) for name, each in history.files(site).items()}
         same = {name for name, each in listed.items() if name in known and known[name].is_as(each)}
         new = [name for name in listed if name not in same or name in torn]
@@ -78,7 +79,8 @@ class Files:
         times = _times(history, [name for name in new if name not in whys])
         read = {name: _known(replace(listed[name], is_new=True), times, whys, store) for name in new}
         gone = [each for name, each in known.items() if name not in same]
-        return cls([read.get(name) or known[name] for name in listed], gone)
+        run = max((row.run for row in told), default=0)
+        return cls([read.get(name) or known[name] for name in listed], gone, run)
 
     def changes(self) -> list[tuple[object, ...]]:
         """What the ledger is to be told. Files with looks from far in the future are read anew each time."""
