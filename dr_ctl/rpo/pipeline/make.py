@@ -44,8 +44,8 @@ def unheard(_text: str) -> None:
 
 @contextmanager
 def counted(spark: SparkSession, say: Say, hours: int, tasks: int) -> Iterator[None]:
-    """Say how many of so many hours are done, by the stage of so many tasks that follows the reading of looks, until the
-    block is over."""
+    """Say how many of so many hours are done, by the stage of so many tasks that follows the reading of looks, until
+    the block is over."""
     over = threading.Event()
 
     def count() -> None:
