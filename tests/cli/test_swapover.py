@@ -158,18 +158,6 @@ def test_a_journal_that_cannot_be_written_behind_the_fence_says_who_may_be_locke
     assert sites.london.open
 
 
-def test_a_run_whose_journal_is_damaged_is_given_up_to_who_is_served(dr_ctl: Shell, sites: Sites) -> None:
-    begun(dr_ctl, sites, "quiesce", "fence")
-    path = dr_ctl.state / "runs" / NAME / "journal.jsonl"
-    path.write_bytes(path.read_bytes().replace(b"started", b"startet", 1))
-
-    nobody = dr_ctl("status", "--json").document["data"]["ways_out"]
-    sites.london.let_in()
-    london = dr_ctl("status", "--json").document["data"]["ways_out"]
-
-    assert ([each["serves"] for each in nobody], [each["serves"] for each in london]) == ([None], ["london"])
-
-
 @pytest.fixture
 def small_state(dr_ctl: Shell) -> Iterator[None]:
     """The state directory on a file system of 1 MiB; skipped where mounting is not allowed."""
