@@ -574,3 +574,10 @@ def test_what_was_never_read_is_said_and_is_no_zero_also_where_queues_were_not_r
     assert "orders" in texts_of(found, "DR-RPO-021")[0]
     assert texts_of(found, "DR-RPO-022") == []
     assert "was not read beside it: orders" in texts_of(other, "DR-RPO-021")[0]
+
+
+def test_what_lies_at_the_other_site_alone_after_a_restart_comes_twice(tmp_path: Path) -> None:
+    again = [replace(row, start="2") for row in looks_there(range(15, 30, 5), there=None, role="standby")]
+    beside = [replace(row, site="paris", depth=LEFT_THERE) for row in again if row.kind in ("site", "queue")]
+    write([*looks_there(range(0, 15, 5)), *again, *beside], tmp_path)
+    assert asked(tmp_path, 25, other="paris").duplicates.at_most == LEFT_THERE

@@ -82,7 +82,7 @@ class Looks:
             outflows,
             whole,
             _counts(inner, ("queue",), us[whole]),
-            _counts(pa.concat_tables([inner, _staged(there, inner)]), ("staged",), us[whole]),
+            _counts(pa.concat_tables([_staged(there, inner), inner]), ("staged",), us[whole]),
             np.flatnonzero(np.isin(us[whole], there["us"].to_numpy())),
             _counts(there, OUTFLOWS, us[whole]),
         )
@@ -107,9 +107,8 @@ def _at(rows: pa.Table, pair: str, us: Ints) -> pa.Table:
 
 
 def _staged(there: pa.Table, inner: pa.Table) -> pa.Table:
-    """The other site's queues as `staged` rows, but for queues that have such."""
-    own = inner.filter(pc.equal(inner["kind"], "staged"))["name"].combine_chunks()
-    queues = there.filter(pc.and_(pc.equal(there["kind"], "queue"), pc.invert(pc.is_in(there["name"], own))))
+    """The other site's queues as `staged` rows: what a look told itself of a queue there counts before these."""
+    queues = there.filter(pc.equal(there["kind"], "queue"))
     kind = pa.array(["staged"] * queues.num_rows, pa.string())
     return queues.set_column(queues.schema.get_field_index("kind"), "kind", kind).select(inner.column_names)
 
@@ -124,7 +123,7 @@ def _counts(rows: pa.Table, kinds: Sequence[str], us: Ints) -> Counts:
 
     def grid(values: Ints) -> Ints:
         cells = np.full((len(keys), len(us)), NA)
-        cells[number, at] = values
+        cells[number, at] = values  # of two rows of one moment the last one
         return cells
 
     read = {name: pc.fill_null(rows[name], NA).to_numpy() for name in _COUNTED}
