@@ -70,9 +70,12 @@ class Since:
         return (there_entered - self.there.entered) - (here_entered - self.here.entered)
 
     def consumed(self, here: Counters, there: Counters) -> int:
-        """How many messages clients consumed since then at most, of those that the waiting site has still."""
-        left = here.removed - self.here.removed - (here.expired - self.here.expired)
-        return max(0, min(left - (there.removed - self.there.removed), here.finished - self.here.finished))
+        """How many messages clients consumed since then at least, of those that the waiting site has still."""
+        expired = here.expired - self.here.expired
+        left = here.removed - self.here.removed - expired
+        # What expired was consumed by nobody, and it expires at both sites.
+        gone = there.removed - self.there.removed - min(expired, there.expired - self.there.expired)
+        return max(0, min(left, here.finished - self.here.finished) - gone)
 
 
 @dataclass(frozen=True, slots=True)

@@ -229,10 +229,10 @@ class Comparing:
         known = since.there.alone if since is not None else _NOTHING
         works = way[0].names().open and pace is not Pace.RESTING
         coming = _NOTHING if works else only - alone
-        marks = _marks(sites, here, there, (lacks, only - coming), coming) if rests else None
-        hurried = works and not done.ids and only and not _calm(first.before, here, there)
-        if hurried or (pace is Pace.ONCE and (lacks or not alone <= known)):
-            marks = None  # messages on their way to the other site would be taken for lying alone
+        marks = _marks(sites, here, there, (lacks, only - coming), coming, first.before) if rests else None
+        hurried = only and not done.ids and not _calm(first.before, here, there)
+        if works and (hurried or pace is Pace.ONCE or (since is not None and alone <= known)):
+            marks = None  # while clients work less is certain: an older one goes on for as long as it proves everything
         why = NOT_COUNTED if since is None else ALONE if alone <= known else ONE_SITE_ALONE
         return Apart(
             done, lacks, alone, {each: here.rows[each] for each in lacks}, known, why if rests else TAKEN, marks
@@ -255,15 +255,18 @@ def _marks(
     there: Listed,
     alone: tuple[frozenset[str], frozenset[str]],
     coming: frozenset[str],
+    first: Counters,
 ) -> Mapping[str, Mark] | None:
     """`alone`: at each site. What came to one site a moment ago, and is not at the other yet, counts as come there too;
-    `coming` are those to the source."""
+    `coming` are those to the source. `first`: the source's before its queue was listed: what clients have finished
+    since, and has not left the queue, leaves it later."""
     if here.entered is None or there.entered is None:
         return None
     came = here.entered + len(coming), there.entered + len(here.ids - there.ids - alone[0])
+    rows = zip(sites, (here.before, there.before), (first, there.before), came, alone, strict=True)
     return {
-        at.site: Mark(at.start, entered, was.before.removed, was.before.expired, was.before.finished, ids)
-        for at, was, entered, ids in zip(sites, (here, there), came, alone, strict=True)
+        at.site: Mark(at.start, entered, was.removed, was.expired, finished.finished, ids)
+        for at, was, finished, entered, ids in rows
     }
 
 

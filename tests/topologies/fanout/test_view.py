@@ -172,6 +172,11 @@ def test_a_copy_made_since_is_no_message_that_came_alone() -> None:
     assert proven(listed("bcx", removed=1), listed("abcx"), since) == {"a"}
 
 
+def test_what_was_removed_what_expired_and_what_no_client_had_is_not_among_what_clients_consumed() -> None:
+    """Five were purged at london, one expired at both, and 289 copies of consumed ones were removed at paris."""
+    assert START.consumed(Counters(0, 305, 305, 1, 299), Counters(15, 305, 290, 1, 0)) == 10
+
+
 @pytest.mark.parametrize(
     ("changed", "goes_on"),
     [({}, True), ({"start": "london 2"}, False), ({"counters": Counters(1, 2, 1, 0, 1)}, False)],
@@ -253,7 +258,7 @@ what one look proves and the next does not is looked at again: without ids; send
 a message on its way while counters are read refuses no move: without ids; send a b c; consume london a; cross x;
     run 0 validate --to paris
 what a client has in hand while both are compared counts once it has done that: without ids; send a b c;
-    consume london a; hold london b; run 0 trim paris; consume london b; run 0 swapover --to paris; paris c
+    send only to paris; hold london b; run 0 trim paris; consume london b; run 0 trim paris; paris a c only
 after a restart nothing is removed and a move asks before: without ids; send a b c d e f; consume london a b c;
     restart london; consume london d; run 10 validate --to paris; needs swapover --accept-duplicates 4;
     run 0 trim paris; finds DR-FAN-007 warning; run 10 swapover --to paris;

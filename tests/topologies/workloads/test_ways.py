@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import yaml
@@ -19,9 +20,10 @@ from dr_ctl.engine.ports import UnitSeen
 from dr_ctl.jolokia import beans
 from dr_ctl.settings.loader import load
 from dr_ctl.settings.workloads import SystemdUnit
-from dr_ctl.topologies.topology import WorkloadSeen
-from dr_ctl.topologies.workloads.calls import call, concerned
+from dr_ctl.topologies.topology import PartState, WorkloadSeen
+from dr_ctl.topologies.workloads.calls import call, concerned, part_of_call
 from dr_ctl.topologies.workloads.patience import WorkloadPatience
+from dr_ctl.topologies.workloads.recipe import RecipeWithWorkloads
 from dr_ctl.topologies.workloads.sites import WorkloadSites
 from tests.jolokia.console import Console, Handler, closed_port, console, send, silence, value
 from tests.topologies.workloads.work import Work
@@ -350,3 +352,15 @@ def test_a_part_of_a_site_moves_what_works_on_it(
 ) -> None:
     told = SystemdUnit(name="mailer", kind="systemd", unit="mailer.service", queues=queues)
     assert concerned(told, Ask(SWAPOVER, "paris", units=units), UNITS) is moves
+
+
+def test_no_call_is_certain_of_what_may_stop_or_start_by_itself() -> None:
+    told = SystemdUnit(name="mailer", kind="systemd", unit="mailer.service")
+    recipe = RecipeWithWorkloads(cast("Any", None), {("london", "mailer"): told})
+    parts = {"runs": PartState.RUNNING, "ends": PartState.BETWEEN, "rests": PartState.STOPPED}
+    mailer = WorkloadSeen("london", "mailer", "systemd", singleton=False, parts=parts)
+    seen = cast("Any", SimpleNamespace(workloads=(mailer,), units=UNITS))
+    ask = Ask(SWAPOVER, "paris")
+    planned = [*recipe._stops(seen, ask, "london"), *recipe._starts(seen, ask, "london")]
+    assert [part_of_call(each) for each in planned if each.when is None] == ["runs", "rests"]
+    assert {each.when for each in planned} == {None, "it does not stop by itself", "it does not start by itself"}
