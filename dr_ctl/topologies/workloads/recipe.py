@@ -88,8 +88,9 @@ class RecipeWithWorkloads(Generic[S]):
         match step.verb:
             case "quiesce":
                 # Workloads stop before dispatch does: they must be able to finish the messages they hold.
-                again = STARTED_AGAIN if ask.operation in RETURNS else None
-                alone = [replace(call, when=again) for call in self._stops(seen, ask, source, alone=True)]
+                alone = self._stops(seen, ask, source, alone=True)
+                if ask.operation in RETURNS:
+                    alone = [replace(call, when=STARTED_AGAIN) for call in alone]
                 return _first(bare, [*self._stops(seen, ask, source), *alone], self._ran(move, seen, source))
             case "residue":
                 return _first(bare, self._stops(seen, ask, target), [])
@@ -119,7 +120,7 @@ class RecipeWithWorkloads(Generic[S]):
         """Stop parts that were not seen to be stopped; a workload that was not read has no known parts. Workloads that
         run while a site serves `alone` are stopped by a call of their own."""
         return [
-            calls.call(site, workload, part, Goal.STOP)
+            _by_itself(calls.call(site, workload, part, Goal.STOP), state)
             for workload, each in self._at(seen, ask, site)
             for part, state in each.parts.items()
             if state is not PartState.STOPPED and workload.alone is alone
@@ -128,7 +129,7 @@ class RecipeWithWorkloads(Generic[S]):
     def _starts(self, seen: SeenWithWorkloads[S], ask: Ask, site: str) -> list[Call]:
         """Start what was not seen to run, or what a return stops first."""
         return [
-            calls.call(site, workload, part, Goal.START)
+            _by_itself(calls.call(site, workload, part, Goal.START), each.parts.get(part))
             for workload, each in self._at(seen, ask, site)
             for part in each.parts or calls.known_parts(workload)
             if (not workload.alone or ask.operation == FAILOVER)
@@ -152,6 +153,11 @@ class RecipeWithWorkloads(Generic[S]):
             for part in each.parts
             if each.name in ran and (part in ran[each.name]) is (goal is Goal.START)
         ]
+
+
+def _by_itself(call: Call, state: PartState | None) -> Call:
+    """Not certain of what is neither running nor stopped now."""
+    return replace(call, when=f"it does not {call.goal.value} by itself") if state is PartState.BETWEEN else call
 
 
 def _running(each: WorkloadSeen) -> list[str]:
