@@ -1,24 +1,31 @@
 """Since when nobody is served, a link is down, or nobody looks, and after how long without looks that is a finding: by
-the open run's journal and by the history."""
+the runs' journals and by the history."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from typing import Final, NamedTuple
 
 from dr_ctl.application.findings import NO_MONITOR
 from dr_ctl.application.unread import unread
-from dr_ctl.application.ways_out import Interrupted
 from dr_ctl.core.clock import stamp
+from dr_ctl.core.errors import DrCtlError
 from dr_ctl.core.model import Finding, Role
 from dr_ctl.core.printable import if_known
 from dr_ctl.engine.debts import DebtKind
+from dr_ctl.engine.entries import read
+from dr_ctl.engine.history import fenced_at, history, outage_s
+from dr_ctl.engine.operations import UNFENCE
+from dr_ctl.engine.runs import Runs
+from dr_ctl.engine.verbs import ACTIVATING
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.topology import LinkSeen, Seen
 
 LATE_S: Final = 60.0
 LATE_LOOKS: Final = 3
 """A monitor that lives looks several times within `history.every`."""
+SO_MANY: Final = 10  # single steps that follow a fence
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +36,8 @@ class Since:
     text: str
 
 
-def unserved(installation: Installation, interrupted: Interrupted | None, *, sure: bool) -> Since:
+def unserved(installation: Installation, runs: Runs, *, sure: bool) -> Since:
     """Since when nobody is served. Not `sure` where a site may serve that did not say so."""
-    if interrupted is not None and interrupted.out_since is not None:
-        begun = interrupted.out_since
-        return Since(begun, f"nobody is served since {begun}: {interrupted.run.files.name} keeps clients out")
     try:
         from dr_ctl.rpo.history.last_seen import last_seen  # noqa: PLC0415 - what reads Parquet takes a tenth of a second
     except ModuleNotFoundError as error:
@@ -46,10 +50,29 @@ def unserved(installation: Installation, interrupted: Interrupted | None, *, sur
             if (at := last_seen(installation.history, site, Role.SERVING)) is not None
         ]
     nobody = "nobody is served" if sure else "nobody was seen to be served"
-    if not seen:
+    latest, site = max(seen, default=(None, ""))
+    at, run = _closed_by(runs)
+    if at is not None and (latest is None or latest <= at):
+        return Since(stamp(at), f"{nobody} since {stamp(at)}: {run} keeps clients out")
+    if latest is None:
         return Since(None, f"{nobody}; since when is not known")
-    latest, site = max(seen)
     return Since(stamp(latest), f"{nobody}; {site} was last seen to serve at {stamp(latest)}")
+
+
+def _closed_by(runs: Runs) -> tuple[datetime | None, str]:
+    """When a run closed the only site that served, and its name, where no run has let anybody in since."""
+    for files in islice(reversed(runs.all()), SO_MANY):
+        try:
+            entries = read(files.journal)
+            past = history(entries)
+        except (DrCtlError, OSError):
+            break
+        if (at := fenced_at(entries)) is not None:
+            served = past.serving == (past.source,) and outage_s(entries) is None
+            return (at, files.name) if served else (None, "")
+        if {ACTIVATING, UNFENCE} & {each.step.verb for each in past.steps}:
+            break
+    return None, ""
 
 
 class LastLook(NamedTuple):

@@ -1,7 +1,8 @@
 """The present state: who serves, messages under way, open runs, and the command to type then. Only looks."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from dr_ctl.application import down_since, if_lost, lock
 from dr_ctl.application.agent_state import of_agent
@@ -17,11 +18,11 @@ from dr_ctl.application.verdicts import Judge
 from dr_ctl.application.ways_out import Interrupted, open_run_findings
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.errors import Between, LoginRefused, Throttled
-from dr_ctl.core.model import ExitCode, Finding, Json, Role, some
+from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity, some
 from dr_ctl.engine.debts import DebtKind, lost_alone
 from dr_ctl.engine.findings import QUEUES_PAUSED
 from dr_ctl.engine.notes import Notes
-from dr_ctl.engine.operations import FAILOVER, UNFENCE
+from dr_ctl.engine.operations import FAILOVER, FENCE, UNFENCE
 from dr_ctl.engine.parts import by_site, is_split, served_where, split, unserved
 from dr_ctl.engine.roles import both_open, renamed_sites, stand, stand_of
 from dr_ctl.engine.roles import silent as no_answer
@@ -71,7 +72,7 @@ def status(caller: Caller, looked: Looking) -> Status:
     estimated, line, stale = with_age(opened.installation, serving[0]) if len(serving) == 1 else (None, "", [])
     priced = serving[0] if len(serving) == 1 and not is_split(seen) else None
     unsure = [stand_of(seen, site) for site, role in seen.roles.items() if role in (Role.UNKNOWN, Role.SICK)]
-    out = None if serving else down_since.unserved(opened.installation, interrupted, sure=not unsure)
+    out = None if serving else down_since.unserved(opened.installation, caller.runs(), sure=not unsure)
     down = down_since.links(opened.installation, seen, links)
     if priced is not None:
         away = [since for (site, _), since in down.items() if site == priced]
@@ -181,7 +182,15 @@ def not_one(judge: Judge) -> Iterator[Finding]:
         yield from lost_pairs(seen)
         yield from without_rights(seen)
     if any(len(unit.open_at) > 1 for unit in seen.units) and not {*lost} & {*serving}:
-        yield both_open(seen)
+        sites = seen.roles if run is None else ()  # beside an open run a fence is judged by itself
+        against = [
+            [each for each in judge.verdict(FENCE, site).findings if each.severity is Severity.ERROR] for site in sites
+        ]
+        found = both_open(seen)
+        if against and all(against):
+            found = replace(found, remedy="A fence is refused at both: mend first what stands below.")
+        yield found
+        yield from chain(*against)
     elif is_split(seen) and not judge.opened.topology.recipe.moves_parts:
         remedy = "`dr-ctl fence SITE` keeps clients out of one of them; then a swapover brings all to the other."
         yield split(seen, remedy)

@@ -11,9 +11,9 @@ from dr_ctl.application.open_run import refused_onward, why_not_undone
 from dr_ctl.application.verdicts import OpenRun
 from dr_ctl.core.errors import DrCtlError
 from dr_ctl.core.model import Finding, Json, Role, Severity
-from dr_ctl.engine.entries import Entry, read
+from dr_ctl.engine.entries import read
 from dr_ctl.engine.executor import to_undo
-from dr_ctl.engine.history import History, fenced_at, history, outage_s
+from dr_ctl.engine.history import History, history
 from dr_ctl.engine.operations import ACTIVATE, ALONE, AT_SOURCE, CLOSING, FAILOVER, REINSTATE, RETURNS
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.topology import LinkSeen, Seen
@@ -51,21 +51,13 @@ class Interrupted:
 
     run: OpenRun
     past: History | None
-    entries: Sequence[Entry]
 
     @classmethod
     def of(cls, run: OpenRun) -> Interrupted:
         try:
-            entries = read(run.files.journal)
-            return cls(run, history(entries), entries)
+            return cls(run, history(read(run.files.journal)))
         except (DrCtlError, OSError):
-            return cls(run, None, ())
-
-    @property
-    def out_since(self) -> str | None:
-        """When the run began to keep clients out, where nobody was let in since."""
-        fenced = fenced_at(self.entries) if outage_s(self.entries) is None else None
-        return fenced.isoformat(timespec="milliseconds").replace("+00:00", "Z") if fenced is not None else None
+            return cls(run, None)
 
     @property
     def about(self) -> str:

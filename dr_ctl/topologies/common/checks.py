@@ -116,7 +116,8 @@ def _of_inner_doors(name: str, view: Broker) -> Iterator[Finding]:
     both = "; they replicate: both would be active, and both sites open" if view.replicates else ""
     if doors := [door.name for door in view.doors if door.port in view.inner_ports]:
         text = f"{name}: a fence would close acceptor {', '.join(doors)}, where this site's own brokers meet{both}"
-        yield FENCE_CUTS_NODES(text, remedy)
+        beside = f" Or take {', '.join(doors)} out of `clients:`, where no client comes through it."
+        yield FENCE_CUTS_NODES(text, f"{remedy}{beside if len(doors) < len(view.doors) else ''}")
     if view.replicates and (doors := [door.name for door in view.link.doors if door.port in view.inner_ports]):
         text = f"{name}: a failover would close acceptor {', '.join(doors)}, where this site's own brokers meet{both}"
         yield QUARANTINE_CUTS_NODES(text, remedy)
