@@ -18,7 +18,7 @@ from dr_ctl.core.system import system
 from dr_ctl.report import history_page as pages
 from dr_ctl.report.history_page import HistoryPage
 from dr_ctl.report.html import write_page
-from dr_ctl.rpo.core.verdict import Calibration
+from dr_ctl.rpo.core.quantities import Calibration
 from dr_ctl.rpo.estimate.backtest import HORIZONS_S
 from dr_ctl.rpo.estimate.backtest import backtest as make_backtest
 from dr_ctl.rpo.estimate.estimate import estimate as make_estimate

@@ -58,7 +58,7 @@ def estimated_of(paths: list[Path]) -> Estimated:
     for number, (pair, _) in enumerate(course.flows.keys):
         steps = whole.take(np.flatnonzero(whole.flow == number))
         at = np.flatnonzero(steps.covered)
-        block = covered_blocks(steps.weight[at], np.ones(len(at), bool), BLOCKS)
+        block = covered_blocks(steps.weight[at], BLOCKS)
         for metric in METRICS:
             found.histograms[pair, metric] = Histogram.of(steps.bound.of(metric)[at], steps.weight[at], block, BLOCKS)
             ends = np.concatenate([end.of(metric)[at] for end in steps.likely])

@@ -12,7 +12,7 @@ import pytest
 
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.patterns import matches, pattern_regex
-from dr_ctl.rpo.core.calibration import UNITS, BoundRow, Calibration, Fold, Row, ahead, unconditional
+from dr_ctl.rpo.core.calibration import NAMES, BoundRow, Calibration, Fold, Row, ahead, unconditional
 from dr_ctl.rpo.core.changes import Changes
 from dr_ctl.rpo.core.histogram import Histogram
 from dr_ctl.rpo.core.quantities import Figures, Horizon, Quantiles, Quantity
@@ -189,15 +189,15 @@ def row(rows: list[Row], quantile: str) -> Row:
 def by_metric(folds_: list[list[int]]) -> dict[str, Histogram]:
     values = np.array([value for each in folds_ for value in each], np.int64)
     fold = np.array([number for number, each in enumerate(folds_) for _ in each], np.int64)
-    return dict.fromkeys(UNITS, Histogram.of(values, np.full(len(values), 10), fold, len(folds_)))
+    return dict.fromkeys(NAMES, Histogram.of(values, np.full(len(values), 10), fold, len(folds_)))
 
 
 def test_a_fold_is_asked_with_what_was_known_before_it() -> None:
     found = row(unconditional(by_metric([[5], [5], [5], [9, 4]])), "p95")
 
-    assert [(fold.number, fold.said, fold.was, fold.coverage) for fold in found.folds] == [
-        (2, 5, 5, 1.0),
-        (3, 5, 9, 0.5),
+    assert [(fold.number, fold.said, fold.coverage) for fold in found.folds] == [
+        (2, 5, 1.0),
+        (3, 5, 0.5),
     ]
     assert found.width == pytest.approx((0 * 10 + (5 - 6.5) * 20) / 30)
 
@@ -211,7 +211,7 @@ def moved(*moments: tuple[int, int, bool]) -> dict[str, Changes]:
     count = len(fold)
     one = np.ones(count, np.int64)
     found = Changes(one * 0, fold * FOLD_US + FOLD_US // 2, np.full(count, 3), stalled.astype(bool), change, one, one)
-    return dict.fromkeys(UNITS, found)
+    return dict.fromkeys(NAMES, found)
 
 
 def said_ahead(found: dict[str, Changes], horizon_s: float) -> Row:
@@ -235,7 +235,7 @@ def test_a_stall_is_not_told_from_moments_that_flow() -> None:
 
 
 def folds(*coverages: float) -> tuple[Fold, ...]:
-    return tuple(Fold(n, 1.0, 1.0, coverage, 1.0, 0.0) for n, coverage in enumerate(coverages))
+    return tuple(Fold(n, 1.0, coverage, 1.0, 0.0) for n, coverage in enumerate(coverages))
 
 
 @pytest.mark.parametrize(

@@ -13,12 +13,12 @@ import pytest
 
 from dr_ctl.rpo.core.changes import LEAST_MOMENTS, Changes
 from dr_ctl.rpo.core.columns import NA, Ints
-from dr_ctl.rpo.core.fold import Silence, fold
+from dr_ctl.rpo.core.fold import fold
 from dr_ctl.rpo.core.histogram import LEAST_BLOCKS, Histogram, between, bucket_of, interval, quantity, weighted_quantile
+from dr_ctl.rpo.core.quantities import t_value
 from dr_ctl.rpo.core.rates import drain_ms
 from dr_ctl.rpo.core.scope import ahead
-from dr_ctl.rpo.core.steps import METRICS, Course, Figures, Now, Steps
-from dr_ctl.rpo.core.verdict import t_value
+from dr_ctl.rpo.core.steps import METRICS, Course, Figures, Steps
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from tests.rpo.fifo import FifoSite, Style, Truth, at
@@ -50,10 +50,10 @@ def bounds(
     course = course_of(write(rows, root), classes=classes, exclude=exclude)
     found: Bounds = {}
     for number, name in enumerate(["total", *(f"class:{place}" for place in range(len(classes)))]):
-        steps, now = course.steps(number), Now.of(course, number)
+        steps, now = course.steps(number), course.now(number)
         for flow, key in enumerate(course.flows.keys):
             here = now.of_flow(flow)
-            if here is not None:
+            if len(here.flow):
                 found[(*key, name, NOW)] = bound(course, here.bound, 0, covered=True, is_floor=False)
             mine = steps.take(np.flatnonzero(steps.flow == flow))
             for n in range(len(mine.begin)):
@@ -63,8 +63,8 @@ def bounds(
 
 
 def bound(course: Course, told: Figures, n: int, *, covered: bool, is_floor: bool) -> Bound:
-    rates = course.rates[int(told.waits_acks[n])][int(told.waits_flow[n])]
-    took = drain_ms(told.waits[n : n + 1], rates)
+    rates = course.rates[int(told.drain_acks[n])][int(told.drain_flow[n])]
+    took = drain_ms(told.drain[n : n + 1], rates)
     loss, age_ms, duplicates, drain = (None if each == NA else int(each)
                                   for each in (told.loss[n], told.age_ms[n], told.duplicates[n], took[0]))  # fmt: skip
     age_s, drain_s = (None if each is None else each / 1000 for each in (age_ms, drain))
@@ -301,8 +301,7 @@ def folded(*parts: Steps) -> Steps:
 
     numbered = [replace(part, flow=part.flow + number) for number, part in enumerate(parts)]
     whole = Steps(*(joined([getattr(part, each.name) for part in numbered]) for each in fields(Steps)))
-    none = ints()
-    return fold(whole, np.zeros(len(parts), bool), Silence(none, none, none > 0))
+    return fold(whole, np.zeros(len(parts), bool))
 
 
 def told(found: Steps) -> list[tuple[int, int, int, int, bool]]:
@@ -349,17 +348,17 @@ def test_no_bound_is_below_what_is_likely(tmp_path: Path) -> None:
         ]
     course = course_of(write(rows, tmp_path))
 
-    steps, now = course.steps(0), Now.of(course, 0)
+    steps, now = course.steps(0), course.now(0)
 
     for metric in METRICS:
         for bound, likely in (
             *((steps.bound.of(metric), each.of(metric)) for each in steps.likely),
-            (now.bound.of(metric), now.likely.of(metric)),
+            (now.bound.of(metric), now.likely[0].of(metric)),
         ):
             known = (bound != NA) & (likely != NA)
             assert known.any()
             assert (likely[known] <= bound[known]).all(), (metric, bound, likely)
-    assert np.array_equal(now.likely.duplicates, now.bound.duplicates)
+    assert np.array_equal(now.likely[0].duplicates, now.bound.duplicates)
 
 
 def histogram(values: list[list[int]]) -> Histogram:

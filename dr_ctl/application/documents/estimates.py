@@ -6,8 +6,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from dr_ctl.application.documents.parts import Moment, words
-from dr_ctl.rpo.core.quantities import Horizon, Quantity
-from dr_ctl.rpo.core.verdict import Calibration
+from dr_ctl.rpo.core.quantities import Calibration, Horizon, Quantity
 from dr_ctl.rpo.estimate.result import Verdict
 
 VerdictWord = Annotated[str, words(*(each.value for each in Verdict))]

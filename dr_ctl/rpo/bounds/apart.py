@@ -7,15 +7,13 @@ lost, and what comes to it; and so it is of a queue whose content may rightly di
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Final, Self
 
 import numpy as np
 
 from dr_ctl.core.patterns import matches
 from dr_ctl.rpo.bounds.direction import Direction
-from dr_ctl.rpo.bounds.looks import Looks
-from dr_ctl.rpo.bounds.stretch import Counters
+from dr_ctl.rpo.bounds.looks import Counts, Looks
 from dr_ctl.rpo.core.columns import NA, SHARED, Ints
 from dr_ctl.rpo.history.newest import US
 
@@ -103,54 +101,41 @@ class _Found:
 
     def queues(self) -> Iterator[Apart]:
         looks = self.looks
-        staged = {name: row for row, (_, name) in enumerate(looks.staged.names)}
-        for name in sorted({*looks.place, *staged}):
+        for name in sorted({*looks.queues.rows, *looks.staged.rows}):
             if name not in self.selected:
                 continue
-            here, there = (self._depths(looks.queues.depth, looks.place.get(name)),
-                           self._depths(looks.staged.depth, staged.get(name)))  # fmt: skip
+            here, there = (self._depths(counts, name) for counts in (looks.queues, looks.staged))
             if (here != there).any():
                 lost = self._beyond(name, here - there, self._to_ship(name))
-                has_ids = self._has_ids(name)
+                ids = self.acknowledgements.outflow_of(name)
+                # With ids of all queues shipped beside the messages of each, it keeps a copy of all that is done.
+                has_ids = ids is not None and looks.outflows.names[ids] == ("acks", SHARED)
                 duplicates = 0 if has_ids else self._beyond(name, there - here, self._acknowledged(name))
                 yield Apart(name, int(here[-1]), int(there[-1]), lost, duplicates, has_ids)
 
-    def _depths(self, depth: Ints, row: int | None) -> Ints:
-        """A queue that is absent where the site was read is empty there."""
-        if row is None:
-            return np.zeros(len(self.places), np.int64)
-        depths: Ints = np.maximum(0, depth[row, self.places])
+    def _depths(self, counts: Counts, *names: str) -> Ints:
+        """What lay there of these names; a queue that is absent where the site was read is empty there."""
+        rows = [row for name in names for row in counts.rows.get(name, ())]
+        depths: Ints = np.maximum(0, counts.depth[rows][:, self.places]).sum(axis=0)
         return depths
 
     def _to_ship(self, name: str) -> Ints | None:
         """What was on its way to the other site; None where nothing ships that queue."""
-        row = self.messages.outflow_of(name)
-        return None if row is None else self._of_outflow(self.looks.outflows.depth, row) + self._on_its_way_back(name)
-
-    def _has_ids(self, name: str) -> bool:
-        """Where ids of all queues are shipped beside messages of each, the other site keeps a copy of all that is
-        done."""
-        row, names = self.acknowledgements.outflow_of(name), self.looks.outflows.names
-        return row is not None and names[row] == ("acks", SHARED)
+        row, looks = self.messages.outflow_of(name), self.looks
+        # What the other site still had to ship is on its way back.
+        back = self._depths(looks.back, name, SHARED)
+        return None if row is None else self._of_outflow(looks.outflows.depth, row, _ALL) + back
 
     def _acknowledged(self, name: str) -> Ints | None:
         """What was on its way of what was done here; None where nothing ships that queue."""
         counts, row = self.looks.outflows, self.acknowledgements.outflow_of(name)
         if row is None:
             return None if self.messages.outflow_of(name) is None else np.full(len(self.places), _ALL)
-        pending = self._of_outflow(counts.pending, row, unread=0)
-        left = self.acknowledgements.left.get(name, 0)
-        on_its_way: Ints = np.maximum(self._of_outflow(counts.depth, row) + pending, left)
-        return on_its_way + self._on_its_way_back(name)
+        on_its_way = self._of_outflow(counts.depth, row, _ALL) + self._of_outflow(counts.pending, row, 0)
+        left: Ints = np.maximum(on_its_way, self.acknowledgements.left.get(name, 0))
+        return left + self._depths(self.looks.back, name, SHARED)
 
-    def _on_its_way_back(self, name: str) -> Ints:
-        """What the other site still had to ship."""
-        back = self.looks.back
-        rows = [row for row, (_, of) in enumerate(back.names) if of in (name, SHARED)]
-        depths: Ints = np.maximum(0, back.depth[rows][:, self.places]).sum(axis=0)
-        return depths
-
-    def _of_outflow(self, grid: Ints, row: int, unread: int = _ALL) -> Ints:
+    def _of_outflow(self, grid: Ints, row: int, unread: int) -> Ints:
         values = grid[row, self.looks.whole[self.places]]
         return np.where(values == NA, unread, values)
 
@@ -167,15 +152,10 @@ class _Found:
     def _moved(self, name: str) -> Ints:
         """How much the queue changed from the look before to the look after: two sites are never read in the same
         instant."""
-        place, looks = self.looks.place.get(name), self.looks
+        place, seen = self.looks.place.get(name), self.looks.seen
         if place is None:
             return np.zeros(len(self.places), np.int64)
-        era, last = looks.era[looks.whole], len(looks.whole) - 1
-        before, after = np.maximum(0, self.places - 1), np.minimum(last, self.places + 1)
-        moved: Ints = np.sum([each.high[place, after] - each.low[place, before] for each in self._counters], axis=0)
-        return np.where(era[before] == era[after], moved, _ALL)
-
-    @cached_property
-    def _counters(self) -> Sequence[Counters]:
-        looks = self.looks
-        return [Counters.of(grid, looks.era[looks.whole]) for grid in (looks.queues.added, looks.queues.acked)]
+        before, after = np.maximum(0, self.places - 1), np.minimum(len(seen.whole) - 1, self.places + 1)
+        counted = seen.counted.values()
+        moved: Ints = np.sum([each.high[place, after] - each.low[place, before] for each in counted], axis=0)
+        return np.where(seen.era[seen.whole[before]] == seen.era[seen.whole[after]], moved, _ALL)

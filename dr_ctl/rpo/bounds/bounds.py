@@ -1,24 +1,13 @@
 """Bounds on the messages that a failover now may lose or bring twice: from the last looks, at once, without Spark.
 
-Messages in the lost site's outflow at its last look may be lost, and so may messages put in later, until the site died.
-The latest moment of death is the first look that saw the site down, if every later look did too and the last is recent;
-else now. An operator may give an earlier moment. Nobody saw what came after the last look: it is no more than came in
-the busiest stretch so long of the last minutes (`stretch`).
-
     lost    what was neither shipped nor consumed at the last look, and what was sent since (`direction`)
     twice   what was acknowledged and not shipped then, or lay at the other site and was done here (`staged`:
-            acknowledgements that were lost before are in no outflow) where that is more
-            + what was acknowledged since
-            + what clients had in delivery (the most that was seen: their windows limit it)
-
-In both what lay at one site and not at the other at the last readings counts by queue, whatever the outflow says
-(`apart`); where nobody can say why it does, the figure is unknown.
-
-Pairs add up; a figure not read for one pair makes the total unknown, never zero.
-
+            acknowledgements that were lost before are in no outflow) where that is more, and what was acknowledged
+            since; what clients had in delivery (the most that was seen: their windows limit it)
     age     time since the last look at which nothing of what lay in the outflow at the end had been put in yet
 
-The bounds assume that clients were not faster in the end than in the ten minutes before, bursts included.
+In the first two what lay at one site and not at the other at the last readings counts by queue, whatever the outflow
+says (`apart`). Pairs add up; a figure not read for one pair makes the total unknown, never zero.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -29,7 +18,7 @@ from typing import Final
 from dr_ctl.core.printable import if_known
 from dr_ctl.rpo.bounds.apart import Selected
 from dr_ctl.rpo.bounds.death import How, last_read_us, latest
-from dr_ctl.rpo.bounds.direction import Part, added
+from dr_ctl.rpo.bounds.direction import Part, added, at_most
 from dr_ctl.rpo.bounds.likely import likely
 from dr_ctl.rpo.bounds.pair import Pair, total
 from dr_ctl.rpo.bounds.result import Bound, Bounds, ClassBound, QueueBound
@@ -81,17 +70,12 @@ def bounds(
     selected = Selected(include, exclude, differ)
     bounded = _pairs_until(seen, death.us, selected, live)
     names = sorted({name for pair in bounded for name in (*pair.delivering, *pair.apart.queues) if name in selected})
-    classes = () if objectives is None else objectives.classes
     of_lost, of_duplicates = likely(bounded, death.us)
-    at_most = [None if pair.lost is None else pair.lost.at_most for pair in bounded]
-    lost = _bound(at_most, [pair.lost_read_us for pair in bounded], of_lost)
-    duplicates = _bound(
-        [pair.duplicates for pair in bounded], [pair.duplicates_read_us for pair in bounded], of_duplicates
-    )
+    lost = _bound([(at_most(pair.lost), pair.lost_read_us) for pair in bounded], of_lost)
+    duplicates = _bound([(pair.duplicates, pair.duplicates_read_us) for pair in bounded], of_duplicates)
     why = because(bounded, death, lost.likely, sites)
     if lost.at_most is not None and death.how is How.WORD:
-        without = [each.until(unsaid.us).lost for each in bounded]
-        unsaid_lost = total(None if each is None else each.at_most for each in without)
+        unsaid_lost = total(at_most(each.until(unsaid.us).lost) for each in bounded)
         unsaid_text = "an unknown number" if unsaid_lost is None else f"at most {unsaid_lost}"
         why = f"{if_known(why)}; without that word {unsaid_text}"
     return Bounds(
@@ -106,17 +90,16 @@ def bounds(
         ),
         classes=tuple(
             ClassBound(
-                each.queues,
-                total(pair.class_lost(each.queues) for pair in bounded) if bounded else None,
-                each.loss.messages,
-                each.loss.age_s,
+                of.queues, total([p.class_lost(of.queues) for p in bounded] or [None]), of.loss.messages, of.loss.age_s
             )
-            for each in classes
+            for of in (() if objectives is None else objectives.classes)
         ),
         findings=(*seen.findings, *findings(sites, bounded, death, later=seen.later, is_summed=why is not None)),
         age_s=_oldest(pair.age_us for pair in bounded),
         because=why,
-        growing=_growing(bounded) if death.grows else (0.0, 0.0),
+        growing=(_rate(each.lost for each in bounded), _rate(each.acknowledgements.whole for each in bounded))
+        if death.grows
+        else (0.0, 0.0),
     )
 
 
@@ -160,24 +143,20 @@ def latest_end(
     return moment(begin_us)
 
 
-def _growing(pairs: Sequence[Pair]) -> tuple[float, float]:
-    """How fast the loss, and what comes twice, grow for who asks later."""
-    messages = [pair.lost for pair in pairs]
-    acknowledgements = [None if pair.acknowledgements is None else pair.acknowledgements.whole for pair in pairs]
-    lost, duplicates = (sum(each.rate for each in parts if each is not None) for parts in (messages, acknowledgements))
-    return lost, duplicates
+def _rate(parts: Iterable[Part | None]) -> float:
+    """How fast they grow for who asks later."""
+    return sum(each.rate for each in parts if each is not None)
 
 
-def _bound(counts: Sequence[int | None], read: Sequence[int | None], likely_count: int | None) -> Bound:
-    """The likely figure is at most the bound; an unknown bound leaves it unknown."""
-    moments = [us for us in read if us is not None]
-    at_most = total(counts) if counts else None
-    of_likely = None if at_most is None or likely_count is None else min(at_most, likely_count)
-    return Bound(at_most, moment(min(moments)) if moments else None, of_likely)
+def _bound(of_pairs: Sequence[tuple[int | None, int | None]], likely_count: int | None) -> Bound:
+    """Of each pair the bound, and when it was read. What is likely is at most the bound; with an unknown bound it is
+    unknown."""
+    most, moments = total([count for count, _ in of_pairs] or [None]), [us for _, us in of_pairs if us is not None]
+    of_likely = None if most is None or likely_count is None else min(most, likely_count)
+    return Bound(most, moment(min(moments)) if moments else None, of_likely)
 
 
 def _oldest(ages: Iterable[int | None]) -> float | None:
     """The greatest age of all pairs, in seconds; an unknown age makes the answer unknown."""
     listed = list(ages)
-    known = [each for each in listed if each is not None]
-    return max(known) / US if known and len(known) == len(listed) else None
+    return max(each or 0 for each in listed) / US if listed and None not in listed else None

@@ -1,26 +1,23 @@
 """The most that the outflows of a pair in one direction can take with them: what lay there at a look, and what came
-since.
+since. Of messages that is lost which no client holds; of acknowledgements their messages come twice.
 
-    lost    messages that lay there and in no client's hands, and those that were sent since
-    twice   acknowledgements that lay there, and those that clients gave since
+There is a sum from the last look that read the queues, and one from the last look at the outflows; the smaller holds.
+At the first, of each queue no more is lost than lies in it, and than was sent to it since the moment up to which all is
+shipped (the cut). At the second no more lies there than the outflow holds, and than at the first and was put in since.
+What came since is bounded by the busiest stretch so long (`stretch`), gaps between looks evened (`gaps`): by what was
+put into the outflows, and by what the queues counted from the look at them before to the look after it, with all that
+no queue tells of."""
 
-There is a sum from the last look that read the queues too, and a sum from the last look at the outflows; the smaller
-one holds. At the first, of each queue no more is lost than lies in it, and than was sent to it since the moment up to
-which all is shipped (the cut). At the second no more lies there than the outflow holds, and than at the first and was
-put in since. What came since is bounded by the busiest stretch so long (`stretch`), gaps between looks evened (`gaps`):
-by what was put into the outflows, and by what the queues counted from the look at them before to the look after, with
-all that no queue tells of."""
-
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass
 from functools import cached_property
-from typing import Final, Literal, Self
+from typing import Final, Literal
 
 import numpy as np
 
 from dr_ctl.core.patterns import matches
 from dr_ctl.rpo.bounds.looks import Looks
-from dr_ctl.rpo.bounds.stretch import Counters, Stretches
+from dr_ctl.rpo.bounds.stretch import Counters, Seen, Stretches
 from dr_ctl.rpo.core.columns import NA, SHARED, Flags, Ints
 from dr_ctl.rpo.history.newest import US, WINDOW_US
 
@@ -57,28 +54,12 @@ class Queues:
 
 
 @dataclass(frozen=True)
-class _Counted:
-    """What looks counted: put into the outflows, and by queue of the direction's `own` kind and of the `other`."""
-
-    looks: Looks
-    put: Counters
-    own: Counters
-    other: Counters
-
-    @classmethod
-    def of(cls, looks: Looks, counted: str, other: str) -> Self:
-        era = looks.era[looks.whole]
-        by_queue = (Counters.of(getattr(looks.queues, name), era) for name in (counted, other))
-        return cls(looks, Counters.of(looks.outflows.added, looks.era), *by_queue)
-
-
-@dataclass(frozen=True)
 class Direction:
-    """The outflows of messages, or of acknowledgements, up to the site's end. `evened`: the looks with their gaps
+    """The outflows of messages, or of acknowledgements, up to the site's end. `evened`: what was seen, with its gaps
     evened. `left`: by queue acknowledgements lost earlier, whose messages lie at the other site."""
 
     looks: Looks
-    evened: Looks
+    evened: Seen
     counted: Literal["added", "acked"]
     end_us: int
     left: Mapping[str, int]
@@ -104,70 +85,45 @@ class Direction:
     def by_queue(self) -> Mapping[str, int | None]:
         """The bound of each queue that an outflow serves."""
         found: dict[str, int | None] = {}
-        for row in self.rows:
-            own = self._queues[row]
+        for row, own in self.queues.items():
             group = np.full(len(self.looks.queues.names), -1)
             group[own] = np.arange(len(own))
             [parts] = self._by_age([row], Queues(group, len(own)))
-            for place, part in zip(own, parts, strict=True):
-                found[self.looks.queues.names[place][1]] = None if part is None else part.at_most
+            names = (self.looks.queues.names[place][1] for place in own)
+            found |= zip(names, map(at_most, parts), strict=True)
         return found
 
     def of_class(self, patterns: Sequence[str]) -> int | None:
         """The bound of the queues that the patterns name; without such a queue, of all that came since the last
         look."""
-        names = [name for _, name in self.looks.queues.names]
-        is_in = np.array([matches(patterns, name) for name in names], bool)
-        rows = [row for row in self.rows if is_in[self._queues[row]].any()]
-        if not rows:
-            place = min((self._last[row] for row in self.rows), default=None)
-            nothing = Queues(np.full(len(names), -1), 1)
-            return (
-                None
-                if place is None
-                else _figure(self._from(self.rows, place, np.zeros(1, np.int64), nothing, of_all=True)[0])
-            )
-        return _figure(added([parts[0] for parts in self._by_age(rows, Queues(np.where(is_in, 0, -1), 1))]))
+        is_in = np.array([matches(patterns, name) for _, name in self.looks.queues.names], bool)
+        rows = [row for row in self.rows if is_in[self.queues[row]].any()]
+        if rows:
+            return at_most(added([parts[0] for parts in self._by_age(rows, Queues(np.where(is_in, 0, -1), 1))]))
+        if not self.rows:
+            return None
+        return at_most(self._from(self.rows, min(self._last.values()), np.zeros(1, np.int64), None)[0])
 
     def unserved(self, names: Sequence[str]) -> Part | None:
         """What came to some queues since, by their own counts: no outflow serves them."""
-        looks = self._paced.looks
-        whole, place = looks.whole, int(self.looks.whole[-1])
-        stretches = Stretches(looks.asked[whole], looks.us[whole], looks.era[whole])
-        took_us = self.end_us - int(self.looks.asked[place])
-        parts = stretches.parts(took_us)
-        if parts is None:
-            return None
-        own = self._paced.own.together([looks.place[name] for name in names])
+        seen = self.evened
+        stretches = Stretches(seen.asked[seen.whole], seen.us[seen.whole], seen.era[seen.whole])
+        own = seen.counted[self.counted].together([self.looks.place[name] for name in names])
 
-        def most(us: int) -> int:
-            return int(own.most(*stretches.around(us))[0].max(initial=0))
+        def most(us: int) -> Ints:
+            return np.array([own.most(*stretches.around(us)).max(initial=0)])
 
-        longest_us = stretches.longest_us
-        rate = most(longest_us) * US / longest_us if longest_us else 0.0
-        since = sum(times * most(us) for times, us in parts)
-        if not self._is_shown(rate * longest_us / US, took_us):
-            return None
-        return Part(0, since, int(self.looks.us[place]), took_us, rate)
+        return self._parts(int(self.looks.whole[-1]), np.zeros(1, np.int64), stretches, most)[0]
 
     def outflow_of(self, name: str) -> int | None:
         """The outflow of a queue: its own, or the one of all queues without."""
         return self._by_name.get(name, self._by_name.get(SHARED))
 
-    def cut(self, row: int, place: int) -> int | None:
-        """The last look before which all was put in that is shipped at a look."""
-        counts, era = self.looks.outflows, self.looks.era
-        own = np.flatnonzero((era[: place + 1] == era[place]) & (counts.added[row, : place + 1] != NA))
-        shipped = counts.added[row, place] - counts.depth[row, place]
-        done = own[(counts.added[row, own] <= shipped) | (counts.depth[row, own] == 0)]
-        return int(done[-1]) if len(done) else None
-
     @property
     def oldest_us(self) -> int | None:
         """The greatest possible age of what its outflows take with them."""
-        cuts = [self.cut(row, self._last[row]) for row in self.rows]
-        known = [int(self.looks.asked[each]) for each in cuts if each is not None]
-        return self.end_us - min(known) if known and len(known) == len(cuts) else None
+        cuts = [int(self.looks.cuts[0][row, self._last[row]]) for row in self.rows]
+        return None if not cuts or -1 in cuts else self.end_us - int(self.looks.asked[cuts].min())
 
     def _by_age(self, rows: Sequence[int], queues: Queues) -> Iterable[Sequence[Part | None]]:
         """The bounds of each group, for outflows that were last read by one look."""
@@ -176,10 +132,11 @@ class Direction:
 
     def _least(self, rows: Sequence[int], place: int, queues: Queues) -> Sequence[Part | None]:
         looks, counts = self.looks, self.looks.outflows
-        read = [at for at in looks.whole[looks.whole <= place] if (counts.depth[rows, at] != NA).all()]
+        read = looks.whole[looks.whole <= place]
+        read = read[(counts.depth[rows][:, read] != NA).all(axis=0)]
         depths = {row: np.full(queues.count, counts.depth[row, place]) for row in rows}
         parts = []
-        if read:
+        if len(read):
             at = int(read[-1])
             there = {row: self._there(row, at, queues) for row in rows}
             parts.append(self._from(rows, at, self._summed(there), queues))
@@ -203,80 +160,74 @@ class Direction:
     def _there(self, row: int, place: int, queues: Queues) -> Ints:
         """At a look at the queues: no more than the outflow held, and than was counted since the cut; of messages no
         more than lay in the queues; and all that no queue tells of."""
-        looks, counts, own = self.looks, self.looks.outflows, self._queues[row]
+        looks, counts, own = self.looks, self.looks.outflows, self.queues[row]
         depth = np.full(queues.count, counts.depth[row, place])
         now = int(np.searchsorted(looks.whole, place))
         if counts.names[row][0] == "acks" or not len(own) or (looks.queues.depth[own, now] == NA).any():
             return depth
         in_era = np.flatnonzero(looks.era[looks.whole] == looks.era[place])
-        cut = self.cut(row, place)
-        begun = in_era[:0] if cut is None else in_era[looks.us[looks.whole[in_era]] <= looks.asked[cut]]
-        strange = self._strange(row, int(begun[-1] if len(begun) else in_era[0]), now)
+        cut = looks.cuts[0][row, place]
+        begun = in_era[(cut >= 0) & (looks.us[looks.whole[in_era]] <= looks.asked[cut])]
+        then, is_sent = int(begun[-1] if len(begun) else in_era[0]), self.counted == "added"
+        told = self._told(looks.seen, [row]).least(then, now)[0]
+        strange = max(0, int(counts.added[row, place] - counts.added[row, looks.whole[then]] - told))
         lying = looks.queues.depth[own, now]
-        since = self._read.own.most(int(begun[-1]), now)[own] if len(begun) else lying
-        if not len(begun) and (strange or self.counted == "acked" or in_era[0] == now):
+        if not len(begun) and (strange or not is_sent or then == now):
             return depth  # what lay there before is anybody's
-        since = np.minimum(since, lying) if self.counted == "added" else since
+        since = looks.seen.counted[self.counted].most(then, now)[own] if len(begun) else lying
+        since = np.minimum(since, lying) if is_sent else since
         is_in = queues.group[own] >= 0
         of_groups = np.bincount(queues.group[own][is_in], since[is_in], queues.count).astype(np.int64)
         there: Ints = np.minimum(depth, of_groups + strange)
         return there
 
-    def _strange(self, row: int, then: int, now: int) -> int:
-        """How much was put in between two looks at the queues that none of them tells of."""
-        added, whole = self.looks.outflows.added[row], self.looks.whole
-        return max(
-            0, int(added[whole[now]] - added[whole[then]]) - int(self._told(self._read, [row]).least(then, now)[0])
-        )
+    def _from(self, rows: Sequence[int], place: int, there: Ints, queues: Queues | None) -> Sequence[Part | None]:
+        """What lay there at a look and what came since, of each group; without groups by what was put in alone."""
+        return self._parts(place, there, self.evened.stretches, lambda us: self._most(rows, us, queues))
 
-    def _from(
-        self, rows: Sequence[int], place: int, there: Ints, queues: Queues, *, of_all: bool = False
+    def _parts(
+        self, place: int, there: Ints, stretches: Stretches, most: Callable[[int], Ints]
     ) -> Sequence[Part | None]:
-        """What lay there at a look and what came since, of each group. `of_all`: by what was put in alone."""
-        took_us = self.end_us - int(self.looks.asked[place])
-        stretches = self._stretches.parts(took_us)
-        if stretches is None:
-            return [None] * queues.count
-        sent = None if of_all else self._paced.own.grouped(queues.group, queues.count)
-        zero = np.zeros(queues.count, np.int64)
-        since = sum((times * self._most(rows, each_us, sent, queues) for times, each_us in stretches), zero)
-        longest_us = self._stretches.longest_us
-        rate = self._most(rows, longest_us, sent, queues) * US / longest_us if longest_us else zero
-        us = int(self.looks.us[place])
+        """What lay there at a look, and what came since: as much as came at most in stretches so long."""
+        took_us, longest_us = self.end_us - int(self.looks.asked[place]), stretches.longest_us
+        times = stretches.parts(took_us)
+        if times is None:
+            return [None] * len(there)
+        nothing = np.zeros(len(there), np.int64)
+        since = sum((count * most(us) for count, us in times), nothing)
+        busiest = most(longest_us) if longest_us else nothing
+        # The pace of the minutes before says something of a time no longer than they were; of a longer one, in which
+        # nobody read, where it was a pace and no single messages.
+        is_near = took_us <= max(WINDOW_US, int(self.evened.us[-1] - self.evened.us[0]))
         return [
-            Part(int(n), int(m), us, took_us, float(r)) if self._is_shown(r * longest_us / US, took_us) else None
-            for n, m, r in zip(there, since, rate, strict=True)
+            Part(int(lay), int(came), int(self.looks.us[place]), took_us, float(paced * US / max(1, longest_us)))
+            if is_near or paced >= _PACE
+            else None
+            for lay, came, paced in zip(there, since, busiest, strict=True)
         ]
 
-    def _is_shown(self, most: float, took_us: int) -> bool:
-        """Whether the pace of the minutes before, the most in the busiest one, says something of a time in which nobody
-        read: of one no longer than they were, or where it was a pace and no single messages."""
-        looks = self._paced.looks
-        return most >= _PACE or took_us <= max(WINDOW_US, int(looks.us[-1] - looks.us[0]))
-
-    def _most(self, rows: Sequence[int], us: int, sent: Counters | None, queues: Queues) -> Ints:
+    def _most(self, rows: Sequence[int], us: int, queues: Queues | None) -> Ints:
         """In any stretch so long: no more than was put in, and than the queues tell of and what they do not."""
-        begin, end = self._stretches.around(us)
-        put, whole = self._paced.put.together(rows), self._paced.looks.whole
+        seen = self.evened
+        begin, end = seen.stretches.around(us)
+        put = seen.put.together(rows)
         most = np.minimum(put.most(begin, end)[0], self._by_sums(rows, put, begin, end))
-        if sent is None:
-            return np.full(queues.count, most.max(initial=0))
-        before, after, is_told = self._enclosing(whole, begin, end)
+        if queues is None:
+            return np.array([most.max(initial=0)])
+        before, after, is_told = self._enclosing(seen.whole, begin, end)
         # Stretches between the same looks at queues differ in what was put in alone: the most of it counts.
-        pairs, number = np.unique(np.stack([before, after]), axis=1, return_inverse=True)
-        of_pairs = np.zeros(pairs.shape[1], np.int64)
+        (before, after), number = np.unique(np.stack([before, after]), axis=1, return_inverse=True)
+        of_pairs = np.zeros(len(before), np.int64)
         np.maximum.at(of_pairs, number.reshape(-1), most[is_told])
-        before, after = pairs
-        told = self._told(self._paced, rows)
-        strange = np.maximum(0, put.most(whole[before], whole[after])[0] - told.least(before, after)[0])
+        sent, told = seen.counted[self.counted].grouped(queues.group, queues.count), self._told(seen, rows)
+        strange = np.maximum(0, put.most(seen.whole[before], seen.whole[after])[0] - told.least(before, after)[0])
         told_most = np.minimum(of_pairs, sent.most(before, after) + strange).max(axis=1, initial=0)
         found: Ints = np.maximum(told_most, most[~is_told].max(initial=0))
         return found
 
     def _by_sums(self, rows: Sequence[int], put: Counters, begin: Ints, end: Ints) -> Ints:
         """By what the queues count together, where all looks that read them wrote it down; else no bound."""
-        counts = self._paced.looks.outflows
-        own, other = (getattr(counts, f"queues_{name}")[list(rows)] for name in (self.counted, self._other_counted))
+        own, other = (self.evened.flows[f"queues_{name}"][rows] for name in (self.counted, self._other_counted))
         places = np.flatnonzero((own != NA).all(0) & (other != NA).all(0))
         found = np.full(len(begin), _NO_BOUND)
         before, after, is_told = self._enclosing(places, begin, end)
@@ -290,15 +241,15 @@ class Direction:
         one start of the broker."""
         before, after = np.searchsorted(places, begin, "right") - 1, np.searchsorted(places, end)
         is_told = (before >= 0) & (after < len(places))
-        era = self._paced.looks.era[places]
+        era = self.evened.era[places]
         is_told[is_told] = era[before[is_told]] == era[after[is_told]]
         return before[is_told], after[is_told], is_told
 
-    def _told(self, counted: _Counted, rows: Sequence[int]) -> Counters:
+    def _told(self, seen: Seen, rows: Sequence[int]) -> Counters:
         """What the queues count of what is put into outflows: of a mixed one messages and acknowledgements."""
-        own = [each for row in rows for each in self._queues[row]]
-        mixed = [each for row in rows if self.looks.outflows.names[row][0] == "mixed" for each in self._queues[row]]
-        one, other = counted.own.together(own), counted.other.together(mixed)
+        own = [each for row in rows for each in self.queues[row]]
+        mixed = [each for row in rows if self.looks.outflows.names[row][0] == "mixed" for each in self.queues[row]]
+        one, other = seen.counted[self.counted].together(own), seen.counted[self._other_counted].together(mixed)
         return Counters(one.low + other.low, one.high + other.high)
 
     @cached_property
@@ -311,12 +262,8 @@ class Direction:
         depth = self.looks.outflows.depth
         return {row: int(np.flatnonzero(depth[row] != NA)[-1]) for row in self.rows}
 
-    def queues_of(self, row: int) -> Sequence[int]:
-        """The places of the queues that an outflow serves."""
-        return self._queues[row]
-
     @cached_property
-    def _queues(self) -> Mapping[int, Sequence[int]]:
+    def queues(self) -> Mapping[int, Sequence[int]]:
         """By outflow the places of the queues that it serves."""
         served: dict[int, list[int]] = {row: [] for row in self.rows}
         for place, (_, name) in enumerate(self.looks.queues.names):
@@ -324,25 +271,12 @@ class Direction:
                 served[row].append(place)
         return served
 
-    @cached_property
-    def _stretches(self) -> Stretches:
-        looks = self._paced.looks
-        return Stretches(looks.asked, looks.us, looks.era)
-
-    @cached_property
-    def _read(self) -> _Counted:
-        return _Counted.of(self.looks, self.counted, self._other_counted)
-
-    @cached_property
-    def _paced(self) -> _Counted:
-        return _Counted.of(self.evened, self.counted, self._other_counted)
-
     @property
     def _other_counted(self) -> str:
         return "acked" if self.counted == "added" else "added"
 
 
-def _figure(part: Part | None) -> int | None:
+def at_most(part: Part | None) -> int | None:
     return None if part is None else part.at_most
 
 
@@ -351,6 +285,5 @@ def added(parts: Sequence[Part | None]) -> Part | None:
     known = [each for each in parts if each is not None]
     if not known or len(known) < len(parts):
         return None
-    there, since, apart = (sum(getattr(each, name) for each in known) for name in ("there", "since", "apart"))
-    us, took_us = min(each.us for each in known), max(each.took_us for each in known)
-    return Part(there, since, us, took_us, sum(each.rate for each in known), apart)
+    there, since, us, took_us, rates, apart = zip(*map(astuple, known), strict=True)
+    return Part(sum(there), sum(since), min(us), max(took_us), sum(rates), sum(apart))

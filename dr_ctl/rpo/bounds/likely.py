@@ -3,16 +3,14 @@ and what has come since if it went on growing as it grew.
 
 The moment up to which all is shipped is drawn between two looks; of each queue what was sent after it and lies in it is
 likely lost, and what was acknowledged after it comes twice where the message itself was shipped. Where looks at the
-outflow alone are newer, what was put in since is shared out as between the last two looks at the queues. `None` = not
-known."""
+outflow alone are newer, what was put in since is shared out as between the last two looks at the queues."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from dr_ctl.rpo.bounds.direction import Direction
 from dr_ctl.rpo.bounds.looks import Looks
 from dr_ctl.rpo.bounds.pair import Pair
 from dr_ctl.rpo.core.columns import NA, Floats, Ints
@@ -28,96 +26,65 @@ class Likely:
 
     lost: float
     duplicates: float
-    unshipped: float = 0.0
-    lying: float = 0.0
+    unshipped: float
+    lying: float
 
 
 def likely(pairs: Sequence[Pair], end_us: int) -> tuple[int | None, int | None]:
-    """How many messages are likely lost, and how many likely come twice, if the site died then."""
-    found = [_of_pair(pair, end_us) for pair in pairs]
-    known = [each for each in found if each is not None]
-    if not known or len(known) < len(found):
+    """How many messages are likely lost, and how many likely come twice, if the site died then; None: not known."""
+    if not pairs or not all(pair.messages.rows for pair in pairs):
         return None, None
-    lost, duplicates = (_told(each.apart.lost() for each in pairs), _told(each.apart.duplicates() for each in pairs))
-    return (round(sum(each.lost for each in known)) + lost, round(sum(each.duplicates for each in known)) + duplicates)
+    lost, duplicates = (round(sum(each)) for each in zip(*(_of_pair(pair, end_us) for pair in pairs), strict=True))
+    # What lay at one site alone beside what was on its way.
+    alone = [(pair.apart.lost() or (0, 0), pair.apart.duplicates() or (0, 0)) for pair in pairs]
+    return lost + sum(here for (here, _), _ in alone), duplicates + sum(there for _, (there, _) in alone)
 
 
-def _told(apart: Iterable[tuple[int, int] | None]) -> int:
-    """What lay at one site alone beside what was on its way."""
-    return sum(each[0] for each in apart if each is not None)
-
-
-def _of_pair(pair: Pair, end_us: int) -> Likely | None:
-    if pair.looks is None or pair.messages is None or pair.acknowledgements is None or not pair.messages.rows:
-        return None
-    looks = pair.looks
-    places = list(_places(looks))
-    seen = [_at(looks, pair.messages, pair.acknowledgements, place) for place in places]
-    us = looks.us[places]
-    last = len(looks.us) - 1
+def _of_pair(pair: Pair, end_us: int) -> tuple[float, float]:
+    looks, places = pair.looks, [*_places(pair.looks)]
+    seen, last = [_at(pair, place) for place in places], len(pair.looks.us) - 1
     if places[0] != last:
-        seen.insert(0, _nearer(looks, pair.messages, pair.acknowledgements, seen[0], places[0], last))
-        us = np.insert(us, 0, looks.us[last])
-    lost, duplicates = (
-        _ahead(us, np.array(values), end_us)
-        for values in zip(*((each.lost, each.duplicates) for each in seen), strict=True)
-    )
-    return Likely(lost, duplicates)
+        seen.insert(0, _nearer(pair, seen[0], places[0], last))
+        places.insert(0, last)
+    us = looks.us[places]
+    return _ahead(us, [each.lost for each in seen], end_us), _ahead(us, [each.duplicates for each in seen], end_us)
 
 
 def _places(looks: Looks) -> Iterator[int]:
     """The newest looks at everything, some time apart, the last one first; without any, the newest at the outflows."""
     own = looks.whole if len(looks.whole) else np.arange(len(looks.us))
     own = own[looks.era[own] == looks.era[own[-1]]]
-    yield from dict.fromkeys(
-        int(own[np.searchsorted(looks.us[own], looks.us[own[-1]] - back, "right") - 1])
-        for back in BACK_US
-        if looks.us[own[-1]] - back >= looks.us[own[0]]
-    )
+    moments = (int(looks.us[own[-1]]) - back for back in BACK_US)
+    at = (np.searchsorted(looks.us[own], us, "right") - 1 for us in moments)
+    yield from dict.fromkeys(int(own[place]) for place in at if place >= 0)
 
 
-def _at(looks: Looks, messages: Direction, acks: Direction, place: int) -> Likely:
+def _at(pair: Pair, place: int) -> Likely:
+    """At a look, which read the queues too where any did."""
+    looks, counts, now = pair.looks, pair.looks.outflows, int(np.searchsorted(pair.looks.whole, place))
+    is_whole, queues = len(looks.whole) > 0, looks.queues
+    held = np.maximum(0, queues.depth[:, now]) if is_whole else np.zeros(len(queues.names))
     lost = sent = acked = 0.0
-    counts = looks.outflows
-    for row in messages.rows:
+    for row, own in pair.messages.queues.items():
         if (depth := int(counts.depth[row, place])) == NA:
             continue
-        queues = messages.queues_of(row)
-        now = int(np.searchsorted(looks.whole, place))
-        at_us = _shipped_until(looks, messages, row, place)
-        is_whole = now < len(looks.whole) and looks.whole[now] == place
-        lying = np.maximum(0, looks.queues.depth[queues, now]) if is_whole else np.zeros(0)
-        if not queues or at_us is None or not is_whole:
-            there = min(depth, int(lying.sum())) if queues and is_whole else depth
-            lost, sent = lost + there, sent + there
-            acked += (depth - there * bool(queues)) * (counts.names[row][0] == "mixed")
+        at_us, is_mixed = int(looks.cuts[1][row, place]), counts.names[row][0] == "mixed"
+        if not own or at_us == NA or not is_whole:
+            there = min(depth, int(held[own].sum())) if own and is_whole else depth
+            lost, sent, acked = lost + there, sent + there, acked + (depth - there * bool(own)) * is_mixed
             continue
-        own_sent = _since(looks, looks.queues.added[queues], at_us, now)
-        own_lost = np.minimum(own_sent, lying)
-        row_sent, row_lost = min(float(own_sent.sum()), depth), min(float(own_lost.sum()), depth)
-        sent, lost = sent + row_sent, lost + row_lost
-        if counts.names[row][0] == "mixed":
-            acked += min(float(_since(looks, looks.queues.acked[queues], at_us, now).sum()), depth - row_lost)
-    for row in acks.rows:
+        since = _since(looks, queues.added[own], at_us, now)
+        row_lost = min(float(np.minimum(since, held[own]).sum()), depth)
+        lost, sent = lost + row_lost, sent + min(float(since.sum()), depth)
+        if is_mixed:
+            acked += min(float(_since(looks, queues.acked[own], at_us, now).sum()), depth - row_lost)
+    for row in pair.acknowledgements.rows:
         if counts.names[row][0] == "acks" and counts.depth[row, place] != NA:
-            acked += max(int(counts.depth[row, place]), acks.left.get(counts.names[row][1], 0))
-    held = looks.queues.depth[:, np.searchsorted(looks.whole, place)] if place in looks.whole else np.zeros(0)
-    return Likely(lost, max(0.0, acked - (sent - lost)), sent, float(np.maximum(0, held).sum()))
+            acked += max(int(counts.depth[row, place]), pair.acknowledgements.left.get(counts.names[row][1], 0))
+    return Likely(lost, max(0.0, acked - (sent - lost)), sent, float(held.sum()))
 
 
-def _shipped_until(looks: Looks, messages: Direction, row: int, place: int) -> float | None:
-    """The moment up to which all that was put in is shipped at a look, drawn between two looks."""
-    cut, counts = messages.cut(row, place), looks.outflows
-    if cut is None or cut == place:
-        return None if cut is None else float(looks.us[place])
-    end = cut + 1 + int(np.flatnonzero(counts.added[row, cut + 1 : place + 1] != NA)[0])
-    step = int(counts.added[row, end] - counts.added[row, cut])
-    beyond = int(counts.added[row, place] - counts.depth[row, place] - counts.added[row, cut])
-    share = min(1.0, max(0.0, beyond / step)) if step else 0.0
-    return float(looks.us[cut] + (looks.us[end] - looks.us[cut]) * share)
-
-
-def _since(looks: Looks, counters: Ints, at_us: float, now: int) -> Floats:
+def _since(looks: Looks, counters: Ints, at_us: int, now: int) -> Floats:
     """How much counters of queues grew since a moment, drawn between looks at them."""
     us = looks.us[looks.whole[: now + 1]]
     after = min(int(np.searchsorted(us, at_us)), now)
@@ -130,28 +97,29 @@ def _since(looks: Looks, counters: Ints, at_us: float, now: int) -> Floats:
     return grown
 
 
-def _nearer(looks: Looks, messages: Direction, acks: Direction, then: Likely, place: int, last: int) -> Likely:
+def _nearer(pair: Pair, then: Likely, place: int, last: int) -> Likely:
     """At a newer look at the outflows alone: clients went on to send as before, and the rest are acknowledgements, of
     the oldest messages first."""
-    counts, us = looks.outflows, looks.us
-    rows = [row for row in {*messages.rows, *acks.rows} if NA not in counts.added[row, [place, last]]]
+    looks, counts = pair.looks, pair.looks.outflows
     if looks.era[place] != looks.era[last]:
         return then
     put, depth = counts.added[:, last] - counts.added[:, place], counts.depth[:, last]
-    sent, acked, unshipped, waiting = 0.0, 0.0, 0.0, 0.0
-    for row in rows:
-        kind = counts.names[row][0]
-        if kind == "mixed":
-            steady = min(float(put[row]), _per_us(looks, messages.queues_of(row)) * int(us[last] - us[place]))
-            sent, acked = sent + steady, acked + put[row] - steady
+    sent = acked = unshipped = waiting = 0.0
+    for row in {*pair.messages.rows, *pair.acknowledgements.rows}:
+        if NA in counts.added[row, [place, last]]:
+            continue
+        kind, steady, there = counts.names[row][0], 0.0, 0.0
+        if kind == "mirror":
+            steady, there = put[row], depth[row]
+        elif kind == "mixed":
+            steady = min(
+                float(put[row]), _per_us(looks, pair.messages.queues[row]) * int(looks.us[last] - looks.us[place])
+            )
             there = (then.unshipped + steady) * depth[row] / max(1, counts.depth[row, place] + put[row])
-            unshipped, waiting = unshipped + there, waiting + depth[row] - there
-        elif kind == "mirror":
-            sent, unshipped = sent + put[row], unshipped + depth[row]
-        else:
-            acked, waiting = acked + put[row], waiting + depth[row]
+        sent, acked = sent + steady, acked + put[row] - steady
+        unshipped, waiting = unshipped + there, waiting + depth[row] - there
     lost = min(unshipped, max(0.0, then.lying + sent - acked))
-    return Likely(lost, max(0.0, waiting - (unshipped - lost)))
+    return Likely(lost, max(0.0, waiting - (unshipped - lost)), unshipped, then.lying)
 
 
 def _per_us(looks: Looks, queues: Sequence[int]) -> float:
@@ -164,7 +132,7 @@ def _per_us(looks: Looks, queues: Sequence[int]) -> float:
     return grown / int(looks.us[looks.whole[-1]] - looks.us[looks.whole[-2]])
 
 
-def _ahead(us: Ints, figures: Floats, end_us: int) -> float:
+def _ahead(us: Ints, figures: Sequence[float], end_us: int) -> float:
     """What grew with every look goes on growing at that rate. The newest look is the first."""
     rising = 0
     while rising + 1 < len(figures) and figures[rising] > figures[rising + 1]:

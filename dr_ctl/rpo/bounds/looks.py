@@ -1,7 +1,7 @@
 """The last minutes' looks at one pair as arrays: its outflows at every look, its queues at the looks that read them.
 
 A look has two moments: the question went out (`asked`), the reply came (`us`); what it counted is of a moment between.
-Counters are compared within one era, a start of the broker. `NA` stands where nothing was read.
+`NA` stands where nothing was read.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,14 +13,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dr_ctl.rpo.core.columns import NA, Ints
+from dr_ctl.rpo.bounds.stretch import Seen
+from dr_ctl.rpo.core.columns import NA, Ints, begins_of
+from dr_ctl.rpo.core.cut import side_of
 from dr_ctl.rpo.history.newest import OUTFLOWS, US, Recent
 
 UNTOLD_US: Final = US
 """What a look is taken to have waited for its answer, where no row says it: a broker that is later is not
 waited for."""
-
-_COUNTED: Final = ("depth", "added", "removed", "acked", "delivering", "pending", "queues_added", "queues_acked")
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,32 @@ class Counts:
     pending: Ints
     queues_added: Ints
     queues_acked: Ints
+
+    @classmethod
+    def of(cls, rows: pa.Table, kinds: Sequence[str], us: Ints) -> Self:
+        """Of looks at these moments."""
+        rows = rows.filter(pc.is_in(rows["kind"], pa.array(kinds)))
+        kind, name = (pc.dictionary_encode(rows[column].combine_chunks()) for column in ("kind", "name"))
+        size = max(1, len(name.dictionary))
+        keys, number = np.unique(_codes(kind) * size + _codes(name), return_inverse=True)
+        places = number * len(us) + np.searchsorted(us, rows["us"].to_numpy())
+        acked = pc.coalesce(rows["acked"], rows["removed"])
+        grids = []
+        for each in fields(cls)[1:]:
+            grid = np.full((len(keys), len(us)), NA)
+            # Of two rows of one moment the last one.
+            grid.flat[places] = pc.fill_null(acked if each.name == "acked" else rows[each.name], NA).to_numpy()
+            grids.append(grid)
+        names = ((kind.dictionary[int(key) // size].as_py(), name.dictionary[int(key) % size].as_py()) for key in keys)
+        return cls([*names], *grids)
+
+    @cached_property
+    def rows(self) -> Mapping[str, Sequence[int]]:
+        """The places of the things of a name."""
+        found: dict[str, list[int]] = {}
+        for row, (_, name) in enumerate(self.names):
+            found.setdefault(name, []).append(row)
+        return found
 
 
 @dataclass(frozen=True)
@@ -54,37 +80,36 @@ class Looks:
     back: Counts
 
     @classmethod
-    def of(cls, pair: str, seen: Recent) -> Self | None:
-        """The looks at one pair; None where none read an outflow."""
+    def of(cls, pair: str, seen: Recent) -> Self:
+        """The looks at one pair; none where none read an outflow."""
         if pair not in seen.spans:
-            return None
+            grid = np.zeros((0, 0), np.int64)
+            none, nothing = grid.ravel(), Counts([], *(grid,) * 7)
+            return cls(none, none, none, nothing, none, nothing, nothing, none, nothing)
         begin, end = seen.spans[pair]
-        table = seen.table
-        of_pair = pc.and_(
-            pc.equal(table["pair"], pair),
-            pc.and_(pc.greater_equal(table["us"], begin), pc.less_equal(table["us"], end)),
-        )
-        rows = table.filter(pc.fill_null(of_pair, fill_value=False))
+        rows = seen.table.filter(pc.equal(seen.table["pair"], pair))
+        rows = rows.filter(pc.and_(pc.greater_equal(rows["us"], begin), pc.less_equal(rows["us"], end)))
         outer = rows.filter(pc.is_in(rows["kind"], pa.array(OUTFLOWS)))
         us = np.unique(outer["us"].to_numpy())
-        if not len(us):
-            return None
         inner = rows.filter(pc.is_in(rows["kind"], pa.array(["queue", "staged"])))
-        inner = inner.filter(pc.is_in(inner["us"], pa.array(us)))
-        whole = np.flatnonzero(np.isin(us, inner.filter(pc.equal(inner["kind"], "queue"))["us"].to_numpy()))
-        inner = inner.filter(pc.is_in(inner["us"], pa.array(us[whole])))
-        outflows = _counts(outer, OUTFLOWS, us)
-        there = _at(table.slice(0, 0) if seen.beside is None else seen.beside, pair, us[whole])
+        of_queues = inner.filter(pc.equal(inner["kind"], "queue"))["us"].to_numpy()
+        whole = np.flatnonzero(np.isin(us, of_queues))
+        whole_us = us[whole]
+        inner = inner.filter(pc.is_in(inner["us"], pa.array(whole_us)))
+        there = rows.slice(0, 0) if seen.beside is None else seen.beside
+        there = there.filter(pc.and_(pc.equal(there["pair"], pair), pc.is_valid(there["start"])))
+        there = there.filter(pc.is_in(there["us"], pa.array(whole_us)))
+        outflows = Counts.of(outer, OUTFLOWS, us)
         return cls(
             us,
             us - _took_us(rows, us),
             _eras(outer, us, outflows),
             outflows,
             whole,
-            _counts(inner, ("queue",), us[whole]),
-            _counts(pa.concat_tables([_staged(there, inner), inner]), ("staged",), us[whole]),
-            np.flatnonzero(np.isin(us[whole], there["us"].to_numpy())),
-            _counts(there, OUTFLOWS, us[whole]),
+            Counts.of(inner, ("queue",), whole_us),
+            Counts.of(pa.concat_tables([_staged(there, inner), inner]), ("staged",), whole_us),
+            np.flatnonzero(np.isin(whole_us, there["us"].to_numpy())),
+            Counts.of(there, OUTFLOWS, whole_us),
         )
 
     @cached_property
@@ -92,18 +117,24 @@ class Looks:
         """The place of each queue by its name."""
         return {name: place for place, (_, name) in enumerate(self.queues.names)}
 
-    def last(self, counts: Counts, number: int) -> int | None:
-        """The last look that read a thing, by its place among the looks of `counts`."""
-        read = np.flatnonzero(counts.depth[number] != NA)
-        return int(read[-1]) if len(read) else None
+    @cached_property
+    def cuts(self) -> tuple[Ints, Ints]:
+        """By outflow and look the place of the look that cuts history, -1 where none is known, and the likely cut."""
+        row, place = np.nonzero((self.outflows.depth != NA) & (self.outflows.added != NA))
+        depth, added = self.outflows.depth[row, place], self.outflows.added[row, place]
+        begins = begins_of(row * (len(self.us) + 1) + self.era[place])
+        side = side_of(np.stack([depth, added, added - depth]), self.us[place], np.cumsum(begins), begins)
+        cut, likely_us = np.full(self.outflows.depth.shape, -1), np.full(self.outflows.depth.shape, NA)
+        cut[row, place] = np.where(side.cut_us == NA, -1, np.searchsorted(self.us, side.cut_us))
+        likely_us[row, place] = side.likely_us
+        return cut, likely_us
 
-
-def _at(rows: pa.Table, pair: str, us: Ints) -> pa.Table:
-    """What of a pair answered at looks of these times."""
-    is_told = pc.and_(
-        pc.equal(rows["pair"], pair), pc.and_(pc.is_valid(rows["start"]), pc.is_in(rows["us"], pa.array(us)))
-    )
-    return rows.filter(pc.fill_null(is_told, fill_value=False))
+    @cached_property
+    def seen(self) -> Seen:
+        """What they counted."""
+        flows = {name: getattr(self.outflows, name) for name in ("added", "queues_added", "queues_acked")}
+        queues = {"added": self.queues.added, "acked": self.queues.acked}
+        return Seen(self.us, self.asked, self.era, self.whole, flows, queues)
 
 
 def _staged(there: pa.Table, inner: pa.Table) -> pa.Table:
@@ -111,24 +142,6 @@ def _staged(there: pa.Table, inner: pa.Table) -> pa.Table:
     queues = there.filter(pc.equal(there["kind"], "queue"))
     kind = pa.array(["staged"] * queues.num_rows, pa.string())
     return queues.set_column(queues.schema.get_field_index("kind"), "kind", kind).select(inner.column_names)
-
-
-def _counts(rows: pa.Table, kinds: Sequence[str], us: Ints) -> Counts:
-    rows = rows.filter(pc.is_in(rows["kind"], pa.array(kinds)))
-    kind, name = (pc.dictionary_encode(rows[column].combine_chunks()) for column in ("kind", "name"))
-    size = max(1, len(name.dictionary))
-    keys, number = np.unique(_codes(kind) * size + _codes(name), return_inverse=True)
-    at = np.searchsorted(us, rows["us"].to_numpy())
-    names = [(kind.dictionary[int(key) // size].as_py(), name.dictionary[int(key) % size].as_py()) for key in keys]
-
-    def grid(values: Ints) -> Ints:
-        cells = np.full((len(keys), len(us)), NA)
-        cells[number, at] = values  # of two rows of one moment the last one
-        return cells
-
-    read = {name: pc.fill_null(rows[name], NA).to_numpy() for name in _COUNTED}
-    read["acked"] = np.where(read["acked"] == NA, read["removed"], read["acked"])
-    return Counts(names, **{each.name: grid(read[each.name]) for each in fields(Counts) if each.name != "names"})
 
 
 def _codes(encoded: pa.DictionaryArray) -> Ints:
@@ -139,10 +152,9 @@ def _codes(encoded: pa.DictionaryArray) -> Ints:
 def _took_us(rows: pa.Table, us: Ints) -> Ints:
     """How long each look waited for its answer."""
     told = rows.filter(pc.and_(pc.equal(rows["kind"], "site"), pc.is_valid(rows["took_ms"])))
+    told = told.filter(pc.is_in(told["us"], pa.array(us)))
     took = np.full(len(us), UNTOLD_US)
-    at = np.searchsorted(us, told["us"].to_numpy())
-    is_look = (at < len(us)) & (us[np.minimum(at, len(us) - 1)] == told["us"].to_numpy()) if len(us) else at < 0
-    took[at[is_look]] = told["took_ms"].to_numpy()[is_look] * 1000
+    took[np.searchsorted(us, told["us"].to_numpy())] = told["took_ms"].to_numpy() * 1000
     return took
 
 

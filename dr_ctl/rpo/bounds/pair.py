@@ -13,9 +13,10 @@ import numpy as np
 from dr_ctl.core.model import Role
 from dr_ctl.core.patterns import matches
 from dr_ctl.rpo.bounds.apart import NOTHING_COMPARED, Comparison, Selected
-from dr_ctl.rpo.bounds.direction import Direction, Part, added
+from dr_ctl.rpo.bounds.direction import Direction, Part, added, at_most
 from dr_ctl.rpo.bounds.gaps import evened
 from dr_ctl.rpo.bounds.looks import Looks
+from dr_ctl.rpo.bounds.stretch import Seen
 from dr_ctl.rpo.core.columns import NA, SHARED, Ints
 from dr_ctl.rpo.history.newest import US, Recent
 from dr_ctl.rpo.history.row import Row
@@ -31,38 +32,31 @@ def done_and_there(looks: Looks, name: str, serving: Ints) -> int | None:
     A link that loses acknowledgements leaves a copy for each. Copies add up while the site serves, and a failover
     delivers them all. Shipped messages that still lie in the site's own queue have a copy too; all other copies were
     processed. Confirmations of shipping come late, and the sites are not read at the same instant: so the greatest
-    count of the last looks holds.
+    count of the last looks holds, and every message that was processed since may have lost its acknowledgement.
 
     An upper bound at the last look at that queue, of a flow by its own name. `serving`: the moments of looks that
     saw the site serve. None where no look read both sites."""
-    staged = next((row for row, each in enumerate(looks.staged.names) if each[1] == name), None)
-    sends = next((row for row, each in enumerate(looks.outflows.names) if each == ("mirror", name)), None)
-    queue = looks.place.get(name)
-    if staged is None or sends is None or queue is None:
+    queue, outflows = looks.place.get(name), looks.outflows
+    sends = [row for row in outflows.rows[name] if outflows.names[row][0] == "mirror"]
+    if queue is None or not sends or name not in looks.staged.rows:
         return None
-    there, here = looks.staged.depth[staged], looks.queues.depth[queue]
-    out = looks.outflows.depth[sends, looks.whole]
-    read = np.flatnonzero((there != NA) & (here != NA) & (out != NA) & np.isin(looks.us[looks.whole], serving))
-    last = np.flatnonzero(here != NA)
+    there, here = looks.staged.depth[looks.staged.rows[name][0]], looks.queues.depth[queue]
+    out, us, era = outflows.depth[sends[0], looks.whole], looks.us[looks.whole], looks.era[looks.whole]
+    read = np.flatnonzero((there != NA) & (here != NA) & (out != NA) & np.isin(us, serving))
     if not len(read):
         return None
+    then, now = read[-1], np.flatnonzero(here != NA)[-1]
+    before, acked = looks.queues.acked[queue, [then, now]].tolist()
+    if era[then] != era[now] or NA in (before, acked) or acked < before:
+        return None
     copies = np.maximum(0, there[read] - np.maximum(0, here[read] - out[read]))
-    since = _acked_since(looks, queue, int(read[-1]), int(last[-1]))
-    return None if since is None else int(copies[_last_few(looks.us[looks.whole[read]])].max()) + since
+    return int(copies[_last_few(us[read])].max() + acked - before)
 
 
 def _last_few(us: Ints) -> slice:
     """As far back as `LOOKS` looks that are apart."""
     rounds = (us[-1] - us) // LEAST_APART_US
     return slice(int(np.flatnonzero((rounds < LOOKS) | (np.arange(len(us)) >= len(us) - LOOKS))[0]), None)
-
-
-def _acked_since(looks: Looks, queue: int, then: int, now: int) -> int | None:
-    """Messages processed since; every one may have lost its acknowledgement."""
-    acked, era = looks.queues.acked[queue], looks.era[looks.whole]
-    if era[then] != era[now] or acked[then] == NA or acked[now] == NA or acked[now] < acked[then]:
-        return None
-    return int(acked[now] - acked[then])
 
 
 @dataclass(frozen=True)
@@ -73,49 +67,51 @@ class Pair:
     lay there and the pace explain: then the pace says nothing. A pair whose outflow was not read has no looks."""
 
     name: str
-    looks: Looks | None
-    messages: Direction | None = None
-    acknowledgements: Direction | None = None
-    left: Mapping[str, int | None] = None  # type: ignore[assignment]
-    delivering: Mapping[str, int | None] = None  # type: ignore[assignment]
-    apart: Comparison = NOTHING_COMPARED
-    unserved: Sequence[str] = ()
-    overtaken: int | None = None
+    looks: Looks
+    messages: Direction
+    acknowledgements: Direction
+    left: Mapping[str, int | None]
+    delivering: Mapping[str, int | None]
+    apart: Comparison
+    unserved: Sequence[str]
+    overtaken: int | None
 
     @classmethod
     def of(cls, name: str, seen: Recent, end_us: int, selected: Selected, live: Sequence[Row] = ()) -> Self:
         """`live`: what the other site's queues count now."""
         looks = Looks.of(name, seen)
-        if looks is None:
-            return cls(name, None, left={}, delivering={})
         own = [flow for kind, flow in looks.outflows.names if kind == "acks" and flow != SHARED]
         left = {flow: done_and_there(looks, flow, seen.saw(Role.SERVING)) for flow in own}
         known = {flow: count for flow, count in left.items() if count is not None}
-        even = evened(looks)
-        messages, acknowledgements = (Direction(looks, even, counted, end_us, known) for counted in ("added", "acked"))
+        messages, acknowledgements = _both(looks, evened(looks.seen), end_us, known)
         delivering = {queue: _most_delivering(looks, place) for queue, place in looks.place.items()}
         apart, overtaken = NOTHING_COMPARED, None
-        if (then := seen.compared.get(name)) is not None and (both := Looks.of(name, then)) is not None:
-            sent, acked = (Direction(both, both, counted, end_us, known) for counted in ("added", "acked"))
+        then = seen.compared.get(name)
+        if then is not None and len((both := Looks.of(name, then)).us):
+            sent, acked = _both(both, both.seen, end_us, known)
             apart = Comparison.of(sent, acked, selected)
-            came = _came(
-                [each for each in live if each.pair == name and messages.outflow_of(each.name) is not None], then
-            )
+            came = _came([row for row in live if row.pair == name and messages.outflow_of(row.name) is not None], then)
             overtaken = came if came > _explained(messages, sent) else None
         unserved = [queue for queue in looks.place if queue in selected and messages.outflow_of(queue) is None]
         return cls(name, looks, messages, acknowledgements, left, delivering, apart, unserved, overtaken)
 
     def until(self, end_us: int) -> Pair:
         """The same, had the site ended then."""
-        if self.messages is None or self.acknowledgements is None:
-            return self
         messages, acknowledgements = (replace(each, end_us=end_us) for each in (self.messages, self.acknowledgements))
         return replace(self, messages=messages, acknowledgements=acknowledgements)
 
+    @property
+    def is_read(self) -> bool:
+        return len(self.looks.us) > 0
+
+    @property
+    def _is_paced(self) -> bool:
+        return self.is_read and self.overtaken is None
+
     @cached_property
     def lost(self) -> Part | None:
-        whole, apart = None if self.messages is None else self.messages.whole, self.apart.lost()
-        if self.messages is not None and self.unserved:
+        whole, apart = self.messages.whole, self.apart.lost()
+        if self.unserved:
             whole = added([whole, self.messages.unserved(self.unserved)])
         if whole is None or apart is None or self.overtaken is not None:
             return None
@@ -123,54 +119,53 @@ class Pair:
 
     @cached_property
     def duplicates(self) -> int | None:
-        shipping = self.acknowledgements.whole if self.acknowledgements is not None and self.overtaken is None else None
-        return _with(total([None if shipping is None else shipping.at_most, *self.delivering.values()]),
-                     self.apart.duplicates())  # fmt: skip
+        shipping = at_most(self.acknowledgements.whole) if self._is_paced else None
+        return _with(total([shipping, *self.delivering.values()]), self.apart.duplicates())
 
     @property
     def lost_read_us(self) -> int | None:
-        return _read_us(self.messages, self.lost)
+        """The oldest of the looks that it rests on."""
+        return self.messages.read_us if self.lost is None else self.lost.us
 
     @property
     def duplicates_read_us(self) -> int | None:
         shipping = self.acknowledgements
-        return _read_us(shipping, None if shipping is None else shipping.whole)
+        return shipping.read_us if shipping.whole is None else shipping.whole.us
 
     @property
     def age_us(self) -> int | None:
         """Of the oldest that its outflows may take with them; of what lay here alone beside that nobody knows it."""
         apart = self.apart.lost()
-        is_known = apart is not None and not apart[0] and self.overtaken is None
-        return self.messages.oldest_us if self.messages is not None and is_known else None
+        return self.messages.oldest_us if apart is not None and not apart[0] and self._is_paced else None
 
     def queue_lost(self, name: str) -> int | None:
-        if self.messages is None or self.overtaken is not None:
+        if not self._is_paced:
             return None
-        own = self.messages.by_queue.get(name, 0)
-        if name in self.unserved:
-            since = self.messages.unserved([name])
-            own = None if since is None else since.at_most
+        is_served = name not in self.unserved
+        own = self.messages.by_queue.get(name, 0) if is_served else at_most(self.messages.unserved([name]))
         return _with(own, self.apart.lost([name]))
 
     def queue_duplicates(self, name: str) -> int | None:
         """At most what lay in the outflow, what clients acknowledged since and what they had in delivery."""
-        if self.acknowledgements is None or self.overtaken is not None:
-            return None
         apart = self.apart.duplicates([name])
+        if apart is None or not self._is_paced:
+            return None
         if name not in self.delivering:
             return _with(0, apart)
         own = _with(total([self.acknowledgements.by_queue.get(name), self.delivering[name]]), apart)
-        return None if apart is None else least([own, self.duplicates])
+        return min((each for each in (own, self.duplicates) if each is not None), default=None)
 
     def class_lost(self, patterns: Sequence[str]) -> int | None:
-        if self.messages is None or self.overtaken is not None:
+        if not self._is_paced:
             return None
-        names = [name for name in {*self.apart.queues, *self.unserved} if matches(patterns, name)]
         own = self.messages.of_class(patterns)
-        if unserved := [name for name in names if name in self.unserved]:
-            since = self.messages.unserved(unserved)
-            own = total([own, None if since is None else since.at_most])
-        return _with(own, self.apart.lost(names))
+        if unserved := [name for name in self.unserved if matches(patterns, name)]:
+            own = total([own, at_most(self.messages.unserved(unserved))])
+        return _with(own, self.apart.lost([name for name in self.apart.queues if matches(patterns, name)]))
+
+
+def _both(looks: Looks, seen: Seen, end_us: int, left: Mapping[str, int]) -> tuple[Direction, Direction]:
+    return Direction(looks, seen, "added", end_us, left), Direction(looks, seen, "acked", end_us, left)
 
 
 def _came(live: Iterable[Row], then: Recent) -> int:
@@ -205,24 +200,12 @@ def _with(at_most: int | None, apart: tuple[int, int] | None) -> int | None:
 
 
 def _most_delivering(looks: Looks, place: int) -> int | None:
-    counts = looks.queues.delivering[place]
-    last = looks.last(looks.queues, place)
-    return None if last is None or counts[last] == NA else max(0, int(counts.max()))
-
-
-def _read_us(direction: Direction | None, part: Part | None) -> int | None:
-    """The oldest of the looks that it rests on."""
-    if direction is None:
-        return None
-    return direction.read_us if part is None else part.us
+    """None where the last look that read the queue did not read it."""
+    counts, read = looks.queues.delivering[place], np.flatnonzero(looks.queues.depth[place] != NA)
+    return None if not len(read) or counts[read[-1]] == NA else max(0, int(counts.max()))
 
 
 def total(parts: Iterable[int | None]) -> int | None:
     """The sum; an unknown part makes the sum unknown."""
     figures = list(parts)
     return None if None in figures else sum(each or 0 for each in figures)
-
-
-def least(bounds: Iterable[int | None]) -> int | None:
-    """Upper bounds of the same: the smallest one that is known."""
-    return min((each for each in bounds if each is not None), default=None)

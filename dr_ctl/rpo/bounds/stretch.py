@@ -5,7 +5,7 @@ the look after it counts, so a burst counts whole wherever it fell."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -20,8 +20,47 @@ LONGEST_US: Final = 60 * US
 
 
 @dataclass(frozen=True)
+class Seen:
+    """What looks counted, as grids by their names: by outflow (`flows`), and by queue at the looks that read queues
+    (`whole`: their places). Counters are compared within one era, a start of the broker."""
+
+    us: Ints
+    asked: Ints
+    era: Ints
+    whole: Ints
+    flows: Mapping[str, Ints]
+    queues: Mapping[str, Ints]
+
+    @cached_property
+    def put(self) -> Counters:
+        """What was put into each outflow."""
+        return Counters.of(self.flows["added"], self.era)
+
+    @cached_property
+    def counted(self) -> Mapping[str, Counters]:
+        """What each queue counted, at the looks that read queues."""
+        return {name: Counters.of(grid, self.era[self.whole]) for name, grid in self.queues.items()}
+
+    @cached_property
+    def stretches(self) -> Stretches:
+        return Stretches(self.asked, self.us, self.era)
+
+    def at(self, places: Ints) -> Seen:
+        """Some of the looks alone."""
+        is_kept = np.isin(self.whole, places)
+        return Seen(
+            self.us[places],
+            self.asked[places],
+            self.era[places],
+            np.searchsorted(places, self.whole[is_kept]),
+            {name: grid[:, places] for name, grid in self.flows.items()},
+            {name: grid[:, is_kept] for name, grid in self.queues.items()},
+        )
+
+
+@dataclass(frozen=True)
 class Stretches:
-    """Stretches between the looks at one pair: `asked`, `us` and `era` by look."""
+    """Stretches between looks: `asked`, `us` and `era` by look."""
 
     asked: Ints
     us: Ints
@@ -45,12 +84,10 @@ class Stretches:
     def around(self, us: int) -> tuple[Ints, Ints]:
         """The looks before and after each stretch so long, by their places. One that begins between a look and the next
         ends before the first look that was asked for so long after that next one."""
-        begin = np.arange(len(self.us) - 1)
         end = np.searchsorted(self._asked, self.us[1:] + us)
-        is_seen = end < len(self.us)
-        begin, end = begin[is_seen], end[is_seen]
-        is_one = self.era[begin] == self.era[end]
-        return begin[is_one], end[is_one]
+        begin = np.flatnonzero(end < len(self.us))
+        begin = begin[self.era[begin] == self.era[end[begin]]]
+        return begin, end[begin]
 
     @cached_property
     def _asked(self) -> Ints:
@@ -81,11 +118,9 @@ class Counters:
 
     def grouped(self, group: Ints, count: int) -> Counters:
         """Their sums by group; a row of group -1 is in none."""
-        rows, sums = np.flatnonzero(group >= 0), []
-        for each in (self.low, self.high):
-            total = np.zeros((count, each.shape[1]), np.int64)
+        rows, sums = np.flatnonzero(group >= 0), np.zeros((2, count, self.low.shape[1]), np.int64)
+        for total, each in zip(sums, (self.low, self.high), strict=True):
             np.add.at(total, group[rows], each[rows])
-            sums.append(total)
         return Counters(*sums)
 
     def most(self, begin: Ints | int, end: Ints | int) -> Ints:
@@ -111,10 +146,8 @@ def _unwrapped(counters: Ints, era: Ints) -> Ints:
     fell = (counters[:, 1:] < counters[:, :-1]) & (counters[:, 1:] != NA) & (era[1:] == era[:-1])
     if not fell.any():
         return counters
-    lost = np.where(fell, counters[:, :-1], 0)
-    ahead = np.zeros_like(counters)
-    for number in np.unique(era):
-        own = np.flatnonzero(era == number)
-        ahead[:, own[1:]] = np.cumsum(lost[:, own[1:] - 1], axis=1)
+    lost = np.cumsum(np.where(fell, counters[:, :-1], 0), axis=1, dtype=np.int64)
+    ahead = np.concatenate([np.zeros_like(counters[:, :1]), lost], axis=1)
+    ahead -= ahead[:, np.searchsorted(era, era)]  # of its own era; eras only grow
     unwrapped: Ints = np.where(counters == NA, NA, counters + ahead)
     return unwrapped

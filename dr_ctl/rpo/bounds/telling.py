@@ -84,7 +84,7 @@ def findings(
         since, until = (stamp(moment(us)) for us in death.unwatched)
         text = f"{site} was seen down at {since}, and nobody looked until {until}: it may have served meanwhile"
         yield NOBODY_LOOKED(text, _WORD)
-    elif death.how is How.UNWATCHED and any(each.looks is not None for each in pairs):
+    elif death.how is How.UNWATCHED and any(each.is_read for each in pairs):
         is_known = any((each.lost, each.duplicates) != (None, None) for each in pairs)
         grow = ": the bounds count up to now, and grow" if is_known else ""
         yield NOBODY_LOOKED(f"{site} is down, and no monitor has looked since it was last read{grow}", _WORD)

@@ -7,7 +7,8 @@ because moments within a fold are alike.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,28 +17,25 @@ import pyarrow as pa
 
 from dr_ctl.core.model import Json
 from dr_ctl.rpo.core.changes import Changes
-from dr_ctl.rpo.core.columns import Floats, Ints
+from dr_ctl.rpo.core.columns import Ints
 from dr_ctl.rpo.core.histogram import Histogram, bucket_of, wall_blocks, weighted_quantile
 from dr_ctl.rpo.core.hour import SUMS
-from dr_ctl.rpo.core.quantities import PROBABILITIES
+from dr_ctl.rpo.core.quantities import PROBABILITIES, UNITS, Calibration
 from dr_ctl.rpo.core.rows import MILLI
 from dr_ctl.rpo.core.scope import Ask, Scope
-from dr_ctl.rpo.core.verdict import Calibration
 
 LEAST_BEFORE: Final = 2
 FOLDS: Final = 24
 DAY_S: Final = 86_400.0
-UNITS: Final = {"loss": 1.0, "age_ms": 1000.0}
 NAMES: Final = {"loss": "loss", "age_ms": "age_s"}
 
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """A fold's estimate, the share of time covered, and the greatest true quantile."""
+    """A fold's estimate, the share of time covered, and how far the estimate lay above."""
 
     number: int
     said: float
-    was: float
     coverage: float
     weight: float
     above: float
@@ -57,13 +55,15 @@ class Row:
 
     @property
     def coverage(self) -> float | None:
-        whole = sum(fold.weight for fold in self.folds)
-        return sum(fold.coverage * fold.weight for fold in self.folds) / whole if whole else None
+        return self._mean([fold.coverage for fold in self.folds])
 
     @property
     def width(self) -> float | None:
-        whole = sum(fold.weight for fold in self.folds)
-        return sum(fold.above * fold.weight for fold in self.folds) / whole if whole else None
+        return self._mean([fold.above for fold in self.folds])
+
+    def _mean(self, values: Sequence[float]) -> float | None:
+        weights = [fold.weight for fold in self.folds]
+        return sum(map(operator.mul, values, weights)) / sum(weights) if sum(weights) else None
 
     @property
     def verdict(self) -> Calibration:
@@ -96,25 +96,21 @@ def _rows(horizon_s: float | None, asked: Callable[[str, float], Iterable[Fold]]
     """A row for each quantile of each metric."""
     return [
         Row(NAMES[metric], horizon_s, name, tuple(asked(metric, probability)))
-        for metric in UNITS
+        for metric in NAMES
         for name, probability in PROBABILITIES.items()
     ]
 
 
 def _past_folds(histogram: Histogram, probability: float, unit: float) -> Iterable[Fold]:
-    times = histogram.weights.sum(axis=0) + histogram.unknown
-    folds = np.flatnonzero(times)
-    for number in folds[LEAST_BEFORE:]:
+    whole = histogram.weights.sum(axis=0) + histogram.unknown
+    for number in np.flatnonzero(whole)[LEAST_BEFORE:].tolist():
         before, fold = histogram.within(slice(0, number)), histogram.within(slice(number, number + 1))
-        said, was = before.quantile(probability), fold.quantile(probability)
-        if said is None:
+        if (place := before.place_of(probability)) is None:
             continue
-        tops, weights = fold.tops, fold.weights[:, 0]
+        said, weights, took = int(before.tops[place]), fold.weights[:, 0], int(whole[number])
         # A figure of the same bucket is no larger than what was said.
-        inside = int(weights[fold.buckets <= before.buckets[before.place_of(probability) or 0]].sum())
-        above = float(((said - tops) * weights).sum()) / int(times[number])
-        whole = int(times[number])
-        yield Fold(int(number), said / unit, (was or 0) / unit, inside / whole, whole, above / unit)
+        inside = int(weights[fold.buckets <= before.buckets[place]].sum())
+        yield Fold(number, said / unit, inside / took, took, float(((said - fold.tops) * weights).sum()) / took / unit)
 
 
 def ahead(changes_of: Mapping[str, Changes], *, horizon_s: float, span_us: tuple[int, int], folds: int) -> list[Row]:
@@ -134,28 +130,23 @@ def _ahead_folds(
 ) -> Iterable[Fold]:
     back, open_ = reach
     for fold in np.unique(number).tolist():
-        last = fold - open_
-        known = changes.take(np.flatnonzero((number >= last - back) & (number < last)))
-        in_fold = changes.take(np.flatnonzero(number == fold))
-        said, is_known = np.zeros(len(in_fold.change)), np.zeros(len(in_fold.change), bool)
-        for level, stalled in {*zip(in_fold.level.tolist(), in_fold.stalled.tolist(), strict=True)}:
-            similar = known.similar(level, stalled=stalled)
-            if similar is not None:
-                here = (in_fold.level == level) & (in_fold.stalled == stalled)
+        known, was = (
+            changes.only((number >= fold - open_ - back) & (number < fold - open_)),
+            changes.only(number == fold),
+        )
+        said, is_known = np.zeros(len(was.change)), np.zeros(len(was.change), bool)
+        for level, stalled in {*zip(was.level.tolist(), was.stalled.tolist(), strict=True)}:
+            if (similar := known.similar(level, stalled=stalled)) is not None:
+                here = (was.level == level) & (was.stalled == stalled)
                 is_known |= here
                 said[here] = weighted_quantile(similar.change, similar.weight, probability)
-        whole = int(in_fold.weight[is_known].sum())
-        if whole:
-            yield _fold(fold, said[is_known], in_fold.take(np.flatnonzero(is_known)), whole, unit)
-
-
-def _fold(number: int, said: Floats, was: Changes, whole: int, unit: float) -> Fold:
-    share = was.weight / whole
-    # A change of the same bucket is no larger than what was said.
-    coverage = float(share[bucket_of(was.change) <= bucket_of(np.ceil(said).astype(np.int64))].sum())
-    above = float((share * (said - was.change)).sum())
-    return Fold(number, float((share * said).sum()) / unit, float((share * was.change).sum()) / unit,
-                min(1.0, coverage), whole, above / unit)  # fmt: skip
+        said, was = said[is_known], was.only(is_known)
+        if whole := int(was.weight.sum()):
+            share = was.weight / whole
+            # A change of the same bucket is no larger than what was said.
+            coverage = float(share[bucket_of(was.change) <= bucket_of(np.ceil(said).astype(np.int64))].sum())
+            above = float((share * (said - was.change)).sum())
+            yield Fold(fold, float((share * said).sum()) / unit, min(1.0, coverage), whole, above / unit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,9 +196,9 @@ class Tested:
 def backtested(scope: str, table: pa.Table, ask: Ask) -> Tested:
     """Test the figures of a scope on its own past, over the horizons that are asked for."""
     told = Scope(scope, table, ask)
-    rows = unconditional({metric: told.folded(metric, FOLDS) for metric in UNITS})
+    rows = unconditional({metric: told.folded(metric, FOLDS) for metric in NAMES})
     for horizon_s in ask.horizons_s:
-        changes = {metric: told.changes(metric, int(horizon_s * 1e6), ask.first_us) for metric in UNITS}
+        changes = {metric: told.changes(metric, int(horizon_s * 1e6), ask.first_us) for metric in NAMES}
         rows += ahead(changes, horizon_s=horizon_s, span_us=ask.span_us, folds=FOLDS)
     return Tested(_bound(told), tuple(rows))
 

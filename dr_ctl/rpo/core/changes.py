@@ -6,12 +6,12 @@ stalls; with too few of them their neighbours count too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Final, Self
 
 import numpy as np
 
-from dr_ctl.rpo.core.columns import NA, Flags, Ints
+from dr_ctl.rpo.core.columns import NA, NEVER, Flags, Ints, Rows
 from dr_ctl.rpo.core.steps import Steps
 
 LEAST_MOMENTS: Final = 30
@@ -23,7 +23,7 @@ def level(loss: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class Changes(Rows):
     """Changes of a figure one horizon later: by moment its `begin`, the magnitude of the loss and whether it
     stalled, by how much it had changed, and for how long the moment counts; `count` moments that are alike."""
 
@@ -38,28 +38,18 @@ class Changes:
     @classmethod
     def of(cls, steps: Steps, metric: str, *, horizon_us: int, since_us: int) -> Self:
         """Moments whose horizon reaches beyond the history, or over time that is not covered, say nothing."""
-        recent = steps.take(np.flatnonzero(steps.begin >= since_us))
-        begin, loss, figure = recent.begin, recent.bound.loss, recent.bound.of(metric)
-        if not len(begin):
-            return cls(*(np.zeros(0, np.int64),) * 3, np.zeros(0, bool), *(np.zeros(0, np.int64),) * 3)
-        # One after the other, so far apart that no horizon reaches the next.
-        base = recent.flow * (int(recent.end.max() - begin.min()) + horizon_us + 1) - begin.min()
-        then = np.searchsorted(base + begin, base + begin + horizon_us, "right") - 1
-        holes = np.cumsum(~recent.covered)
-        good = recent.covered & (holes[then] == holes) & (recent.end[then] >= begin + horizon_us)
+        steps = steps.only(steps.begin >= since_us)
+        begin, loss, figure = steps.begin, steps.bound.loss, steps.bound.of(metric)
+        # One flow after the other, so far apart that no horizon reaches the next.
+        first_us = int(begin.min(initial=NEVER))
+        at_us = steps.flow * (int(steps.end.max(initial=first_us)) - first_us + horizon_us + 1) + begin - first_us
+        then = np.searchsorted(at_us, at_us + horizon_us, "right") - 1
+        holes = np.cumsum(~steps.covered)
+        good = steps.covered & (holes[then] == holes) & (steps.end[then] >= begin + horizon_us)
         good &= (loss != NA) & (figure != NA) & (figure[then] != NA)
-        at = np.flatnonzero(good)
-        magnitude = np.where(loss <= 0, 0, 1 + np.floor(np.log2(np.maximum(loss, 1)))).astype(np.int64)[at]
-        change = (figure[then] - figure)[at]
-        return cls(
-            recent.flow[at],
-            begin[at],
-            magnitude,
-            recent.stalled[at],
-            change,
-            recent.weight[at],
-            np.ones(len(at), np.int64),
-        )
+        magnitude = np.where(loss <= 0, 0, 1 + np.floor(np.log2(np.maximum(loss, 1)))).astype(np.int64)
+        one = np.ones_like(begin)
+        return cls(steps.flow, begin, magnitude, steps.stalled, figure[then] - figure, steps.weight, one).only(good)
 
     def similar(self, at: int, *, stalled: bool) -> Changes | None:
         """The changes after moments like this one, or None where even all levels together are too few."""
@@ -68,8 +58,5 @@ class Changes:
         for reach in np.unique(far[alike]):
             near = alike & (far <= reach)
             if self.count[near].sum() >= LEAST_MOMENTS:
-                return self.take(np.flatnonzero(near))
+                return self.only(near)
         return None
-
-    def take(self, at: Ints | slice) -> Changes:
-        return Changes(*(getattr(self, each.name)[at] for each in fields(Changes)))

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,8 @@ Flags = npt.NDArray[np.bool_]
 
 NA: Final = -(1 << 60)
 """Not known, in a column of integers."""
+NEVER: Final = 1 << 62
+"""Above all, in a column of integers."""
 SHARED: Final = "*"
 """The name of an outflow that serves all queues of its pair."""
 KINDS: Final = ("queue", "mirror", "acks", "mixed", "site")
@@ -22,8 +24,27 @@ QUEUE, MIRROR, ACKS, MIXED, SITE = range(5)
 READ: Final = ("ts", "pair", "kind", "name", "depth", "added", "removed", "acked", "oldest_ms", "link", "start")
 
 
+class Rows:
+    """A dataclass of columns of one length, of such, and of what is of all rows."""
+
+    __slots__ = ()
+
+    def take(self, at: npt.NDArray[np.generic] | slice) -> Self:
+        return type(self)(**{each.name: _taken(getattr(self, each.name), at) for each in fields(self)})  # type: ignore[arg-type]
+
+    def only(self, flags: Flags) -> Self:
+        """Take the rows whose flag is set."""
+        return self if flags.all() else self.take(np.flatnonzero(flags))
+
+
+def _taken(value: Any, at: Any) -> Any:
+    if isinstance(value, tuple) and value and isinstance(value[0], Rows):
+        return tuple(each.take(at) for each in value)
+    return value[at] if isinstance(value, np.ndarray) else value.take(at) if isinstance(value, Rows) else value
+
+
 @dataclass(frozen=True, slots=True)
-class Columns:
+class Columns(Rows):
     """`kind` is a place in `KINDS`; `pair`, `name` are places in `words`, -1 is none; `start` numbers starts."""
 
     words: Sequence[str]
@@ -55,14 +76,6 @@ class Columns:
         whole = cls(tuple(words), _ints(table["ts"]), kinds[kind], pair, name, **counted, link=link, start=start)
         is_read = np.logical_and.reduce([counted[column] != NA for column in ("depth", "added", "removed")])
         return whole.only((whole.kind >= 0) & ((whole.kind == SITE) | is_read))
-
-    def take(self, at: npt.NDArray[np.generic] | slice) -> Self:
-        told = {each.name: getattr(self, each.name)[at] for each in fields(self) if each.name != "words"}
-        return type(self)(words=self.words, **told)
-
-    def only(self, flags: Flags) -> Self:
-        """Take the rows whose flag is set."""
-        return self if flags.all() else self.take(np.flatnonzero(flags))
 
     def by_time(self) -> Self:
         return self if (self.us[1:] >= self.us[:-1]).all() else self.take(np.argsort(self.us, kind="stable"))
@@ -124,6 +137,5 @@ def place_of(keys: Ints, wanted: Ints) -> Ints:
 def last_true(flags: Flags, begins: Flags) -> Ints:
     """The newest place so far at which a flag is set, within what began last; -1 where there is none."""
     places = np.arange(len(flags))
-    newest = np.maximum.accumulate(np.where(flags, places, -1)) if len(flags) else places
-    began = np.maximum.accumulate(np.where(begins, places, 0)) if len(flags) else places
+    newest, began = (np.maximum.accumulate(np.where(each, places, -1)) for each in (flags, begins))
     return np.where(newest >= began, newest, -1)

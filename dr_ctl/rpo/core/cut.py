@@ -8,7 +8,7 @@ looks among which the clock was put back.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Final, Self
 
 import numpy as np
@@ -40,8 +40,7 @@ NO_ROLE, SERVING, STANDBY, DOWN = range(4)
 class Side:
     """Messages, or acknowledgements, in an outflow at each look; NA where these were not read.
 
-    `cut_us` is the moment of the look that cuts history (`cut_moment`: its place among `moments` of looks), `likely_us`
-    that of the likely cut; NA where not known.
+    `cut_us` is the moment of the look that cuts history, `likely_us` that of the likely cut; NA where not known.
     """
 
     depth: Ints
@@ -49,8 +48,6 @@ class Side:
     shipped: Ints
     cut_us: Ints
     likely_us: Ints
-    cut_moment: Ints
-    moments: int
 
     @property
     def known(self) -> Flags:
@@ -65,64 +62,22 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """Rows by look at each outflow, both directions side by side."""
-
-    keys: tuple[tuple[str, str], ...]
-    flow: Ints
-    us: Ints
-    role: Ints
-    link: Flags
-    is_mixed: Flags
-    start: Ints
-    is_twice: Flags  # two rows of one look differ
-    sent: list[Ints]  # depth, added, shipped
-    acked: list[Ints]
-    times: Ints  # moments at which something was looked at
-    places: Ints
-
-    @classmethod
-    def of(cls, rows: Columns) -> Self:
-        told = rows.take(np.flatnonzero((rows.kind != QUEUE) & (rows.kind != SITE) & (rows.pair >= 0)))
-        many = len(rows.words) + 1
-        codes, flow_of = np.unique(told.pair * many + told.name, return_inverse=True)
-        times, moment = np.unique(told.us, return_inverse=True)
-        places, at = np.unique(flow_of * len(times) + moment, return_inverse=True)
-        flow, us = places // max(1, len(times)), times[places % max(1, len(times))]
-        sends, acks = (_read(told, kinds, at, len(places)) for kinds in ((MIRROR, MIXED), (ACKS, MIXED)))
-        link, start, is_mixed = np.ones(len(places), bool), np.full(len(places), -1), np.zeros(len(places), bool)
-        np.logical_and.at(link, at, told.link)
-        np.maximum.at(start, at, told.start)
-        is_mixed[at[told.kind == MIXED]] = True
-        least, most = np.full(len(places), -NA), np.full(len(places), NA)
-        one = told.kind == np.where(is_mixed, MIXED, np.where(sends[0] != NA, MIRROR, ACKS))[at]
-        np.minimum.at(least, at[one], told.added[one])
-        np.maximum.at(most, at[one], told.added[one])
-        kept = np.flatnonzero(~(_missed(flow, us, sends[0] != NA) | _missed(flow, us, acks[0] != NA)))
-        return cls(
-            keys=tuple((rows.words[code // many], rows.words[code % many]) for code in codes),
-            flow=flow[kept],
-            us=us[kept],
-            role=_roles(rows, (codes // many)[flow[kept]], us[kept]),
-            link=link[kept],
-            is_mixed=is_mixed[kept],
-            start=start[kept],
-            is_twice=(most > least)[kept],
-            sent=[each[kept] for each in sends],
-            acked=[each[kept] for each in acks],
-            times=times,
-            places=places[kept],
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Outflows(_Told):
-    """The looks at all outflows, by outflow (`flow`, a place in `keys`: pair and name) and time.
+class Outflows:
+    """The looks at all outflows, by outflow (`flow`, a place in `keys`: pair and name) and time. `times`: moments at
+    which something was looked at; `places`: outflow and moment in one number.
 
     `goes_on`: the series goes on from the look before; `fresh`: earlier looks do not count. Things in it were sent
     after `oldest_us`; `is_floor` where no cut was known so far, or since the clock was put back: things may be older.
     """
 
+    keys: tuple[tuple[str, str], ...]
+    times: Ints
+    places: Ints
+    flow: Ints
+    us: Ints
+    role: Ints
+    link: Flags
+    is_mixed: Flags
     goes_on: Flags
     fresh: Flags
     series: Ints
@@ -134,25 +89,46 @@ class Outflows(_Told):
     @classmethod
     def of(cls, rows: Columns) -> Self:
         """Take the rows of outflows and sites; others do not matter."""
-        told = _Told.of(rows)
-        us = told.us
-        fresh, begins, was_put_back = _series(told)
+        told = rows.take(np.flatnonzero((rows.kind != QUEUE) & (rows.kind != SITE) & (rows.pair >= 0)))
+        many = len(rows.words) + 1
+        codes, flow_of = np.unique(told.pair * many + told.name, return_inverse=True)
+        times, moment = np.unique(told.us, return_inverse=True)
+        places, at = np.unique(flow_of * len(times) + moment, return_inverse=True)
+        flow, us = places // max(1, len(times)), times[places % max(1, len(times))]
+        sides = [_read(told, kinds, at, len(places)) for kinds in ((MIRROR, MIXED), (ACKS, MIXED))]
+        link, start = np.ones(len(places), bool), np.full(len(places), -1)
+        np.logical_and.at(link, at, told.link)
+        np.maximum.at(start, at, told.start)
+        is_mixed, is_twice = (np.zeros(len(places), bool) for _ in range(2))
+        is_mixed[at[told.kind == MIXED]] = True
+        sends = sides[0][1]
+        kind = np.where(is_mixed, MIXED, np.where(sends != NA, MIRROR, ACKS))
+        first = np.where(sends != NA, sends, sides[1][1])
+        is_twice[at[(told.kind == kind[at]) & (told.added != first[at])]] = True
+        kept = np.flatnonzero(~(_missed(flow, us, sends != NA) | _missed(flow, us, sides[1][1] != NA)))
+        flow, us, sides = flow[kept], us[kept], [side[:, kept] for side in sides]
+        fresh, begins, was_put_back = _series(flow, us, start[kept], is_twice[kept], [*sides[0][1:], *sides[1][1:]])
         series: Ints = np.cumsum(begins)
-        moments = np.searchsorted(told.times, us), len(told.times)
-        sends = acks = _side(told.sent, us, series, begins, *moments)
-        if not all(np.array_equal(*both) for both in zip(told.sent, told.acked, strict=True)):
-            acks = _side(told.acked, us, series, begins, *moments)
-        known = last_true(sends.cut_us != NA, fresh)
-        places = np.arange(len(us))
-        first = np.maximum.accumulate(np.where(fresh, places, 0)) if len(us) else places
+        of_sends = of_acks = side_of(sides[0], us, series, begins)
+        if not np.array_equal(sides[0], sides[1]):
+            of_acks = side_of(sides[1], us, series, begins)
+        known = last_true(of_sends.cut_us != NA, fresh)
+        oldest = np.where(known >= 0, of_sends.cut_us[known], us[last_true(fresh, fresh)])
         return cls(
-            **{each.name: getattr(told, each.name) for each in fields(told)},
+            keys=tuple((rows.words[code // many], rows.words[code % many]) for code in codes),
+            times=times,
+            places=places[kept],
+            flow=flow,
+            us=us,
+            role=_roles(rows, (codes // many)[flow], us),
+            link=link[kept],
+            is_mixed=is_mixed[kept],
             goes_on=~begins,
             fresh=fresh,
             series=series,
-            sends=sends,
-            acks=acks,
-            oldest_us=np.where(known >= 0, sends.cut_us[np.maximum(known, 0)], us[first]) if len(us) else us,
+            sends=of_sends,
+            acks=of_acks,
+            oldest_us=oldest,
             is_floor=(known < 0) | (known < last_true(was_put_back, fresh)),
         )
 
@@ -175,13 +151,11 @@ class Outflows(_Told):
         return np.searchsorted(self.flow, np.arange(len(self.keys)), "right") - 1
 
 
-def _read(told: Columns, kinds: tuple[int, ...], at: Ints, count: int) -> list[Ints]:
-    mine = np.isin(told.kind, kinds)
-    found = []
-    for column in (told.depth, told.added, told.removed):
-        each = np.full(count, NA)
-        each[at[mine][::-1]] = column[mine][::-1]  # of two rows of one look the first counts
-        found.append(each)
+def _read(told: Columns, kinds: tuple[int, ...], at: Ints, count: int) -> Ints:
+    """Depth, added and shipped of one direction; NA where it was not read."""
+    mine = np.flatnonzero(np.isin(told.kind, kinds))[::-1]  # of two rows of one look the first counts
+    found = np.full((3, count), NA)
+    found[:, at[mine]] = [column[mine] for column in (told.depth, told.added, told.removed)]
     return found
 
 
@@ -190,9 +164,8 @@ def _missed(flow: Ints, us: Ints, known: Flags) -> Flags:
     new = begins_of(flow)
     ends = np.append(new[1:], True)[: len(flow)]
     before, after = last_true(known, new), len(flow) - 1 - last_true(known[::-1], ends[::-1])[::-1]
-    since = np.where(before >= 0, us - us[np.maximum(before, 0)], AWAY_US + 1) if len(us) else us
-    until = np.where(after < len(flow), us[np.minimum(after, len(flow) - 1)] - us, AWAY_US + 1) if len(us) else us
-    return ~known & ((since <= AWAY_US) | (until <= AWAY_US))
+    near = (before >= 0) & (us - us[before] <= AWAY_US)
+    return ~known & (near | ((after < len(flow)) & (us[np.minimum(after, len(flow) - 1)] - us <= AWAY_US)))
 
 
 def _roles(rows: Columns, pair: Ints, us: Ints) -> Ints:
@@ -218,18 +191,18 @@ def roles_of(words: Sequence[str]) -> Ints:
     return np.array([known.get(word, NO_ROLE) for word in words] + [NO_ROLE])
 
 
-def _series(told: _Told) -> tuple[Flags, Flags, Flags]:
+def _series(flow: Ints, us: Ints, start: Ints, is_twice: Flags, counters: list[Ints]) -> tuple[Flags, Flags, Flags]:
     """Where another outflow begins, or one that was away; where another series does; where a clock was put back."""
-    flow, us, start = told.flow, told.us, told.start
     count = len(flow)
-    fresh, fell, comes = np.ones(count, bool), np.zeros(count, bool), np.zeros(count, bool)
-    fresh[1:] = (flow[1:] != flow[:-1]) | (us[1:] - us[:-1] > AWAY_US)
-    for counter in (*told.sent[1:], *told.acked[1:]):
+    fell, comes = np.zeros(count, bool), np.zeros(count, bool)
+    fresh = begins_of(flow)
+    fresh[1:] |= us[1:] - us[:-1] > AWAY_US
+    for counter in counters:
         fell[1:] |= (counter[1:] < counter[:-1]) & (counter[1:] != NA)
         comes[1:] |= (counter[1:] == NA) != (counter[:-1] == NA)
     is_new = fresh.copy()
     is_new[1:] |= start[1:] != start[:-1]
-    back = (fell | told.is_twice) & ~is_new & (start >= 0)
+    back = (fell | is_twice) & ~is_new & (start >= 0)
     begins = is_new | fell | comes | back
     for place in np.flatnonzero(back).tolist():  # rare
         near = np.arange(max(0, place - REACH), min(count, place + REACH + 1))
@@ -237,14 +210,13 @@ def _series(told: _Told) -> tuple[Flags, Flags, Flags]:
     return fresh, begins, back
 
 
-def _side(told: list[Ints], us: Ints, series: Ints, begins: Flags, moment: Ints, moments: int) -> Side:
+def side_of(told: Ints, us: Ints, series: Ints, begins: Flags) -> Side:
+    """Of looks by series and time, with depth, added and shipped; `begins`: where another series does."""
     depth, added, shipped = told
-    if not len(us):
-        return Side(depth, added, shipped, us, us, us, moments)
     known = depth != NA
     put, out = np.where(known, shipped + depth, 0), np.where(known, shipped, 0)
     # Put each series on a height of its own: a single running maximum and a single search serve all of them.
-    base = series * (int(put.max()) + int(out.max()) + 1)
+    base = series * (int(put.max(initial=0)) + int(out.max(initial=0)) + 1)
     top = np.maximum.accumulate(base + put)
     here = np.arange(len(us))
     cut = np.minimum(np.searchsorted(top, base + out, "right") - 1, here)
@@ -253,5 +225,4 @@ def _side(told: list[Ints], us: Ints, series: Ints, begins: Flags, moment: Ints,
     after = np.minimum(cut + 1, here)
     past = (base + out - top[cut]) / np.maximum(1, top[after] - top[cut])
     likely_us = us[cut] + (np.clip(past, 0, 1) * (us[after] - us[cut])).astype(np.int64)
-    cuts = np.where(is_cut, us[cut], NA), np.where(is_cut, likely_us, NA)
-    return Side(depth, added, shipped, *cuts, np.where(is_cut, moment[cut], -1), moments)
+    return Side(depth, added, shipped, np.where(is_cut, us[cut], NA), np.where(is_cut, likely_us, NA))

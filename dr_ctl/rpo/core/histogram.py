@@ -17,9 +17,8 @@ from typing import Final, Self
 import numpy as np
 import numpy.typing as npt
 
-from dr_ctl.rpo.core.columns import NA, Flags, Ints
-from dr_ctl.rpo.core.quantities import PROBABILITIES, Interval, Number, Quantiles, Quantity
-from dr_ctl.rpo.core.verdict import Z, t_value
+from dr_ctl.rpo.core.columns import NA, Floats, Ints
+from dr_ctl.rpo.core.quantities import PROBABILITIES, Interval, Number, Quantiles, Quantity, Z, t_value
 
 EXACT_BELOW: Final = 64
 GROWTH: Final = 1.02
@@ -94,11 +93,11 @@ class Histogram:
         return [(float(share), int(top)) for share, top in zip(below, self.tops, strict=True)]
 
 
-def covered_blocks(weight: Ints, covered: Flags, count: int) -> Ints:
+def covered_blocks(weight: Ints, count: int) -> Ints:
     """Cut covered time into blocks of equal length: the number of that in which each step begins."""
-    before = np.cumsum(weight * covered) - weight * covered
-    found: Ints = np.minimum(before * count // max(1, int((weight * covered).sum())), count - 1).astype(np.int64)
-    return found
+    before = np.cumsum(weight) - weight
+    block: Ints = np.minimum(before * count // max(1, int(weight.sum())), count - 1)
+    return block
 
 
 def wall_blocks(begin: Ints, span: tuple[int, int], count: int) -> Ints:
@@ -148,23 +147,21 @@ def interval(found: Histogram, probability: float) -> tuple[int, int | None] | N
     return int(tops[min(low or 0, place)]), None if is_open or high is None else int(tops[max(high, place)])
 
 
-def _spread(off: np.ndarray[tuple[int, int], np.dtype[np.float64]]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def _spread(off: Floats) -> Floats:
     """How much blocks differ. An excursion may last beyond its block: where a block is like the one before it, the two
     tell less than two."""
     alike = 2 * (off[:, 1:] * off[:, :-1]).sum(axis=1)
-    count = off.shape[1]
-    spread: np.ndarray[tuple[int], np.dtype[np.float64]] = (off**2).sum(axis=1) + np.maximum(0.0, alike)
-    return spread * count / (count - 1)
+    spread: Floats = ((off**2).sum(axis=1) + np.maximum(0.0, alike)) * off.shape[1] / (off.shape[1] - 1)
+    return spread
 
 
-def _excursions(share: np.ndarray[tuple[int], np.dtype[np.float64]], spread: object, place: int) -> float:
+def _excursions(share: Floats, spread: Floats, place: int) -> float:
     """How many excursions above a level, one independent of the other, would tell as much; of the level below where
     nothing lies above it."""
-    values = np.asarray(spread)
-    for level in range(place, -1, -1):
-        if share[level] > 0:
-            return float(share[level] ** 2 / values[level]) if values[level] > 0 else math.inf
-    return 0.0
+    above = np.flatnonzero(share[: place + 1] > 0)
+    if not len(above):
+        return 0.0
+    return float(share[above[-1]] ** 2 / spread[above[-1]]) if spread[above[-1]] > 0 else math.inf
 
 
 def between(share: float, count: float) -> tuple[float, float]:
@@ -187,21 +184,19 @@ def _beta(a: float, b: float, z: float) -> float:
 def quantity(now: int | None, bound: Histogram, likely_now: int | None, likely: Histogram, per: float) -> Quantity:
     """Put together a figure, in the unit that people read: `per` of the histogram's own make one. What is likely is no
     more than the bound: a quantile is the largest that was seen in its bucket, and of the two either may be larger."""
-    at_most = {"now": scaled(now, per), "max": scaled(bound.max, per), **_quantiles(bound, per)}
-    likely_ones = {"now": scaled(likely_now, per), "max": scaled(likely.max, per), **_quantiles(likely, per)}
-    return Quantity(
-        ci95={name: _interval(interval(bound, p), per) for name, p in PROBABILITIES.items()},
-        likely=Quantiles(**{name: _least(each, at_most[name]) for name, each in likely_ones.items()}),
-        **at_most,
+    at_most, likely_ones = (
+        {name: scaled(value, per) for name, value in {"now": last, "max": found.max, **_quantiles(found)}.items()}
+        for last, found in ((now, bound), (likely_now, likely))
     )
+    for name, each in likely_ones.items():
+        most = at_most[name]
+        likely_ones[name] = each if each is None or most is None else min(each, most)
+    ci95 = {name: _interval(interval(bound, p), per) for name, p in PROBABILITIES.items()}
+    return Quantity(ci95=ci95, likely=Quantiles(**likely_ones), **at_most)
 
 
-def _least(likely: Number | None, at_most: Number | None) -> Number | None:
-    return likely if likely is None or at_most is None else min(likely, at_most)
-
-
-def _quantiles(found: Histogram, per: float) -> dict[str, Number | None]:
-    return {name: scaled(found.quantile(p), per) for name, p in PROBABILITIES.items()}
+def _quantiles(found: Histogram) -> dict[str, int | None]:
+    return {name: found.quantile(p) for name, p in PROBABILITIES.items()}
 
 
 def scaled(value: Number | None, per: float) -> Number | None:

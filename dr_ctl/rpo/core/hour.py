@@ -5,6 +5,7 @@ says the same whatever else is asked. Of the past before these ten minutes it ta
 looks at queues those that are the cut of some look, the ones after these, and one every five minutes.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -53,14 +54,15 @@ def check(gathered: Gathered, whole: Steps, said: Steps, window: Window) -> None
         gathered.one("check", metric=metric, weight=round(float(each[tested].sum()) * MILLI), count=len(tested))
 
 
-def total(rows: Columns, course: Course) -> Steps:
-    return fold(course.steps(0), ~course.has_sends, Silence.of(rows, course.flows))
+def total(rows: Columns, flows: Outflows, queues: Queues) -> Steps:
+    course = Course(flows, queues)
+    return fold(course.steps(0), ~course.has_sends, Silence.of(rows, flows))
 
 
 FURTHER: Final = 6
 """By so much a look back grows where the cut lies before it."""
 SELDOM_US: Final = 300 * SECOND
-WHOLE, HALF = "whole", "half"
+PARTS: Final = ("whole", "half")
 SHORT: Final = "short"
 """The kind of the one row of an hour whose looks do not reach back to the cut."""
 
@@ -108,35 +110,36 @@ def hour(table: pa.Table, hour_us: int, orders: Orders, from_us: int, parts: pa.
         short = Gathered()
         short.one(SHORT)
         return short.table()
-    window, scopes = orders.window(hour_us), 1 + len(orders.classes)
-    queues = _queues(rows, flows, orders, hour_us) if parts is None else Queues.together(parts, WHOLE, flows, scopes)
-    gathered = summed_up(rows, flows, queues, scopes, window)
-    if orders.cell_us:
-        fewer = half(rows, flows, queues)
-        left = Outflows.of(fewer)
-        others = _halved(fewer, left, orders) if parts is None else Queues.together(parts, HALF, left, 1)
-        check(gathered, total(rows, Course(flows, queues)), total(fewer, Course(left, others)), window)
+    whole, *fewer = _told(rows, flows, orders, hour_us, parts)
+    window = orders.window(hour_us)
+    gathered = summed_up(*whole, 1 + len(orders.classes), window)
+    for left in fewer:
+        check(gathered, total(*whole), total(*left), window)
     return gathered.table()
 
 
 def part(table: pa.Table, hour_us: int, orders: Orders) -> pa.Table:
     """What some queues of an hour say, from their looks and all of its outflows: queues of every look among them."""
     rows = Columns.of(table).by_time()
-    flows = Outflows.of(rows)
-    queues = _queues(rows, flows, orders, hour_us)
-    if not orders.cell_us:
-        return queues.table(WHOLE)
-    fewer = half(rows, flows, queues)
-    return pa.concat_tables([queues.table(WHOLE), _halved(fewer, Outflows.of(fewer), orders).table(HALF)])
+    told = _told(rows, Outflows.of(rows), orders, hour_us)
+    return pa.concat_tables(queues.table(of) for of, (*_, queues) in zip(PARTS, told, strict=False))
 
 
-def _halved(fewer: Columns, left: Outflows, orders: Orders) -> Queues:
-    return Queues.of(fewer, left, orders.mask, 1, (0, 0))
-
-
-def _queues(rows: Columns, flows: Outflows, orders: Orders, hour_us: int) -> Queues:
-    window = orders.window(hour_us)
-    return Queues.of(rows, flows, orders.mask, 1 + len(orders.classes), (window.from_us, window.to_us))
+def _told(
+    rows: Columns, flows: Outflows, orders: Orders, hour_us: int, parts: pa.Table | None = None
+) -> Iterator[tuple[Columns, Outflows, Queues]]:
+    """What all looks say, and where the past is tested what those say of which every other is left out."""
+    window, scopes = orders.window(hour_us), 1 + len(orders.classes)
+    span, queues = (window.from_us, window.to_us), Queues.none(flows, 0)
+    for of in PARTS if orders.cell_us else PARTS[:1]:
+        if of != PARTS[0]:
+            rows = half(rows, flows, queues)
+            flows, scopes, span = Outflows.of(rows), 1, (0, 0)
+        if parts is None:
+            queues = Queues.of(rows, flows, orders.mask, scopes, span)
+        else:
+            queues = Queues.together(parts, of, flows, scopes)
+        yield rows, flows, queues
 
 
 def needs(table: pa.Table, hour_us: int, orders: Orders, from_us: int) -> Ints | None:

@@ -11,7 +11,7 @@ end, cut at the start). No bound is thus below the truth in between. Where a cut
 what the queue held is the bound of loss. Likely figures are of the looks themselves, by the likely cut.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Self
 
@@ -33,7 +33,7 @@ from dr_ctl.rpo.core.columns import (
     place_of,
 )
 from dr_ctl.rpo.core.cut import AWAY_US, Outflows, Side
-from dr_ctl.rpo.core.sums import OfQueues, Spread, Sums, Unread, added_up
+from dr_ctl.rpo.core.sums import OfQueues, Spread, Sums, Unread
 
 TOP: Final = 10
 """So many queues are named of those in which most is under way."""
@@ -50,18 +50,14 @@ class Share:
     most: int
 
 
-SUMS: Final = ("within", "likely", "last")
-UNREAD: Final = ("lacking", "lately", "is_any")
 PART: Final = pa.schema(
     [
-        ("of", pa.string()),
-        ("what", pa.string()),
-        *((name, pa.int64()) for name in ("scope", "place", *(each.name for each in fields(Sums)))),
-        ("told", pa.float64()),
-        ("name", pa.string()),
+        *((name, pa.string()) for name in ("of", "what", "name")),
+        *((name, pa.int64()) for name in ("scope", "place", "most")),
+        ("value", pa.float64()),
     ]
 )
-"""What some queues of an hour say, by scope and by the place of a look, or of an outflow."""
+"""What some queues of an hour say: values of `Queues`, by scope and by the place of a look or of an outflow; shares."""
 
 
 @dataclass(slots=True)
@@ -88,13 +84,14 @@ class Queues:
             return found
         masks = [mask_of(rows.words[name]) for name in q.queue[q.new].tolist()]
         counts = np.array([[mask >> scope & 1 for mask in masks] for scope in range(scopes)], bool)[:, q.thing]
-        cut = acked = _Cut.of(q, flows.sends, q.place)
+        cut = acked = _Cut.of(q, flows, flows.sends, q.place)
         if flows.acks is not flows.sends or not np.array_equal(q.acks, q.place):
-            acked = _Cut.of(q, flows.acks, q.acks)
+            acked = _Cut.of(q, flows, flows.acks, q.acks)
         likely, pairs = _likely(q, flows, cut, acked), _pairs(q)
-        found.within.add(added_up(_within(q, flows, cut, acked, pairs), counts, len(flows.us)))
-        found.likely.add(added_up(likely, counts, len(flows.us)))
-        found.last.add(added_up(_last(q, flows, cut, acked), counts, len(flows.keys)))
+        found.within.add(_between(q, flows, cut, acked, *pairs), counts)
+        found.within.add(_first(q, flows), counts)
+        found.likely.add(likely, counts)
+        found.last.add(_last(q, flows, cut, acked), counts)
         found.told += _told(q, flows, pairs)
         found.unread.add(q.new, q.us, q.place, q.depth, counts, flows)
         found.shares = _named(_shares(rows, q, flows, likely.loss * counts[0], within_us))
@@ -106,37 +103,36 @@ class Queues:
         within, likely, last = (Sums.none(scopes, count) for count in (looks, looks, outflows))
         return cls(within, likely, last, np.zeros(looks), Unread.none(scopes, looks, outflows), [])
 
+    def values(self) -> Iterator[tuple[str, Any]]:
+        """All that adds up (of ages the largest counts), by scope and place."""
+        for name in ("within", "likely", "last", "unread"):
+            part = getattr(self, name)
+            yield from ((f"{name} {each.name}", getattr(part, each.name)) for each in fields(part))
+        yield "told", self.told[None]
+
     def table(self, of: str) -> pa.Table:
         """What these queues say, as rows that add up with those of other queues of the same outflows."""
-        parts = [getattr(self, name).rows(name) for name in SUMS]
-        for name in UNREAD:
-            scope, place = np.nonzero(getattr(self.unread, name))
-            values = getattr(self.unread, name)[scope, place].astype(np.int64)
-            parts.append({"what": [name] * len(scope), "scope": scope, "place": place, "queues": values})
-        place = np.flatnonzero(self.told)
-        parts.append({"what": ["told"] * len(place), "place": place, "told": self.told[place]})
-        shares = {"place": "flow", "name": "queue", "loss": "message_ms", "age": "most"}
-        told = {column: [getattr(each, name) for each in self.shares] for column, name in shares.items()}
-        parts.append({"what": ["share"] * len(self.shares), **told})
+        parts = []
+        for what, values in self.values():
+            scope, place = np.nonzero(values)
+            parts.append({"what": [what] * len(scope), "scope": scope, "place": place, "value": values[scope, place]})
+        columns = zip(*((each.flow, each.queue, each.message_ms, each.most) for each in self.shares), strict=True)
+        shares = dict(zip(("place", "name", "value", "most"), map(list, columns), strict=False))
+        parts.append({"what": ["share"] * len(self.shares), **shares})
         return pa.concat_tables(_table({**part, "of": [of] * len(part["what"])}) for part in parts)
 
     @classmethod
     def together(cls, table: pa.Table, of: str, flows: Outflows, scopes: int) -> Self:
         """All queues of the outflows, from rows that some of them say."""
         found, table = cls.none(flows, scopes), table.filter(pc.equal(table["of"], of))
-        for what in pc.unique(table["what"]).to_pylist():
-            rows = table.filter(pc.equal(table["what"], what))
-            scope, place = (pc.fill_null(rows[name], 0).to_numpy() for name in ("scope", "place"))
-            if what in SUMS:
-                getattr(found, what).take(scope, place, {f.name: rows[f.name].to_numpy() for f in fields(Sums)})
-            elif what in UNREAD:
-                mine, more = getattr(found.unread, what), rows["queues"].to_numpy()
-                (np.logical_or if mine.dtype == bool else np.add).at(mine, (scope, place), more.astype(mine.dtype))
-            elif what == "told":
-                np.add.at(found.told, place, rows["told"].to_numpy())
-            else:
-                told = zip(*(rows[name].to_pylist() for name in ("place", "name", "loss", "age")), strict=True)
-                found.shares = _named(Share(*each) for each in told)
+        what, shares = table["what"].to_numpy(), table.filter(pc.equal(table["what"], "share"))
+        scope, place, value = (pc.fill_null(table[name], 0).to_numpy() for name in ("scope", "place", "value"))
+        for name, values in found.values():
+            at = np.flatnonzero(what == name)
+            how = np.maximum if name.endswith(" age") else np.add
+            how.at(values, (scope[at], place[at]), value[at].astype(values.dtype))
+        rows = zip(*(shares[name].to_pylist() for name in ("place", "name", "value", "most")), strict=True)
+        found.shares = _named(Share(flow, queue, int(ms), most) for flow, queue, ms, most in rows)
         return found
 
 
@@ -171,29 +167,24 @@ class _Looks:
         at = np.flatnonzero((rows.kind == QUEUE) & (rows.pair >= 0))
         name = rows.pair[at] * (len(rows.words) + 1) + rows.name[at]
         order = in_order(name, rows.us[at])
-        moment = place_of(flows.times, rows.us[at])[order]
         q, name = rows.take(at[order]), name[order]
+        moment = place_of(flows.times, q.us)
         place, acks = _served(q, begins_of(name), moment, flows)
-        again = np.zeros(len(name), bool)  # of two rows of one look the first counts
-        again[1:] = (name[1:] == name[:-1]) & (q.us[1:] == q.us[:-1])
-        kept = (place >= 0) & ~again
-        if not kept.all():
-            q, name, moment, place, acks = q.only(kept), name[kept], moment[kept], place[kept], acks[kept]
+        again = ~begins_of(name)  # of two rows of one look the first counts
+        again[1:] &= q.us[1:] == q.us[:-1]
+        kept = np.flatnonzero((place >= 0) & ~again)
         # A queue is another thing where another outflow serves it.
-        thing = name * max(1, len(flows.keys)) + (flows.flow[place] if len(place) else place)
-        order = in_order(thing, q.us)
-        q, moment, place, acks = q.take(order), moment[order], place[order], acks[order]
-        new = begins_of(thing[order])
+        thing = name[kept] * max(1, len(flows.keys)) + flows.flow[place[kept]]
+        order = in_order(thing, q.us[kept])
+        new, at = begins_of(thing[order]), kept[order]
+        q, moment, place, acks = q.take(at), moment[at], place[at], acks[at]
         consumed = np.where(q.acked == NA, q.removed, q.acked)
-        era = np.where(acks >= 0, flows.series[np.maximum(acks, 0)], -1) if len(acks) else acks
         begins = new.copy()
         begins[1:] |= q.us[1:] - q.us[:-1] > AWAY_US
-        for told in (q.start, flows.series[place] if len(place) else place, era):
+        for told in (q.start, flows.series[place], np.where(acks >= 0, flows.series[acks], -1)):
             begins[1:] |= told[1:] != told[:-1]
         for counter in (q.added, q.removed, consumed):
             begins[1:] |= counter[1:] < counter[:-1]
-        oldest = np.where(q.oldest_ms == NA, NA, q.oldest_ms * 1000)
-        passed = np.maximum(q.added, q.removed + q.depth)
         return cls(
             thing=np.cumsum(new) - 1,
             queue=q.name,
@@ -204,8 +195,8 @@ class _Looks:
             depth=q.depth,
             sent=q.added,
             consumed=consumed,
-            oldest_us=oldest,
-            passed=passed,
+            oldest_us=np.where(q.oldest_ms == NA, NA, q.oldest_ms * 1000),
+            passed=np.maximum(q.added, q.removed + q.depth),
             new=new,
             begins=begins,
             series=np.cumsum(begins),
@@ -233,7 +224,7 @@ def _served(q: Columns, new: Flags, moment: Ints, flows: Outflows) -> tuple[Ints
             continue
         place = flows.at(flow[at], moment)
         for number, side in enumerate((flows.sends, flows.acks)):
-            has = (place >= 0) & side.known[np.maximum(place, 0)]
+            has = (place >= 0) & side.known[place]
             sides[number] = np.where(has, place, sides[number])
     return sides[0], sides[1]
 
@@ -248,20 +239,16 @@ class _Cut:
     past: Floats
 
     @classmethod
-    def of(cls, q: _Looks, side: Side, place: Ints) -> Self:
+    def of(cls, q: _Looks, flows: Outflows, side: Side, place: Ints) -> Self:
         here = np.arange(len(q.us))
-        served = place >= 0
-        if not len(side.depth) or not served.any():
-            return cls(np.zeros(len(here), np.int64), np.zeros(len(here), bool), np.zeros(len(here)))
-        placed = np.maximum(place, 0)
-        is_cut = served & (side.cut_us[placed] != NA)
-        at = q.newest(np.where(is_cut, side.cut_moment[placed], -1), side.moments)
-        at = np.maximum(at, 0)
+        is_cut = (place >= 0) & (side.cut_us[place] != NA)
+        moment = np.searchsorted(flows.times, side.cut_us)[place]
+        at = np.maximum(q.newest(np.where(is_cut, moment, -1), len(flows.times)), 0)
         known = is_cut & (q.series[at] == q.series)
         at = np.where(known, at, 0)
         after = np.minimum(at + 1, here)
         took = np.maximum(1, q.us[after] - q.us[at])
-        past = np.where(known & (after > at), np.clip((side.likely_us[placed] - q.us[at]) / took, 0, 1), 0.0)
+        past = np.where(known & (after > at), np.clip((side.likely_us[place] - q.us[at]) / took, 0, 1), 0.0)
         return cls(at, known, past)
 
     def likely(self, counter: Ints) -> Floats:
@@ -278,16 +265,12 @@ def _pairs(q: _Looks) -> tuple[Ints, Ints]:
     return end - 1, end
 
 
-def _within(q: _Looks, flows: Outflows, cut: _Cut, acked: _Cut, pairs: tuple[Ints, Ints]) -> OfQueues:
-    rows = _between(q, flows, cut, acked, *pairs)
-    # A queue that was just made may have been there before: a queue that is read again was.
+def _first(q: _Looks, flows: Outflows) -> OfQueues:
+    """A queue that was just made may have been there before: a queue that is read again was."""
     first = np.flatnonzero(q.new)
     first = first[flows.goes_on[q.place[first]]]
     none = np.zeros(len(first), np.int64)
-    unknown = OfQueues(q.place[first], first, none + 1, none, none > 0, none, none, none > 0, none > 0)
-    return OfQueues(
-        *(np.concatenate([getattr(rows, each.name), getattr(unknown, each.name)]) for each in fields(OfQueues))
-    )
+    return OfQueues(q.place[first], first, none + 1, none + NA, none, none + NA, none > 0)
 
 
 def _last(q: _Looks, flows: Outflows, cut: _Cut, acked: _Cut) -> OfQueues:
@@ -296,9 +279,7 @@ def _last(q: _Looks, flows: Outflows, cut: _Cut, acked: _Cut) -> OfQueues:
     flow = flows.flow[q.place]
     np.maximum.at(newest, flow, q.place)
     row = np.flatnonzero(q.place == newest[flow])
-    found = _between(q, flows, cut, acked, row, row)
-    known = np.ones(len(row), bool)
-    return replace(found, place=flow[row], loss_known=known, wide=known.astype(np.int64))
+    return replace(_between(q, flows, cut, acked, row, row), place=flow[row], wide=np.ones_like(row))
 
 
 def _between(q: _Looks, flows: Outflows, cut: _Cut, acked: _Cut, b: Ints, e: Ints) -> OfQueues:
@@ -309,27 +290,25 @@ def _between(q: _Looks, flows: Outflows, cut: _Cut, acked: _Cut, b: Ints, e: Int
     here = np.arange(len(q.us))
     passed = np.where(cut.known, np.minimum(q.passed[np.minimum(cut.at + 1, here)], q.passed), q.passed)
     duplicates = np.maximum(np.minimum(q.consumed, passed)[e] - q.consumed[acked.at[b]], 0)
-    duplicates, duplicates_known = _or_all(duplicates, acked.known[b], flows, q.acks[b], q.acks[e])
+    duplicates = _or_all(duplicates, acked.known[b], flows, q.acks[b], q.acks[e])
     took = q.us[e] - q.us[b]
     # No message in the queue can be older than what was oldest at the start.
     in_queue = np.where(q.depth[b] == 0, took, np.where(q.oldest_us[b] == NA, NA, q.oldest_us[b] + took))
     since = q.us[e] - flows.oldest_us[q.place[b]]
     age, is_floor = _age(loss, since, in_queue, flows.is_floor[q.place[b]])
     place = q.place[e]
-    wide = place - q.place[b]
-    return OfQueues(place, e, wide, loss, goes_on, age, duplicates, goes_on & duplicates_known, is_floor & goes_on)
+    loss, duplicates = np.where(goes_on, loss, NA), np.where(goes_on, duplicates, NA)
+    return OfQueues(place, e, place - q.place[b], loss, age, duplicates, is_floor & goes_on)
 
 
-def _or_all(duplicates: Ints, known: Flags, flows: Outflows, begin: Ints, end: Ints) -> tuple[Ints, Flags]:
+def _or_all(duplicates: Ints, known: Flags, flows: Outflows, begin: Ints, end: Ints) -> Ints:
     """Where the cut of the acknowledgements is not known: everything their outflow held between two of its looks."""
     some = np.flatnonzero(~known)
     begin, end = begin[some], end[some]
     there = (begin >= 0) & (end >= 0)
     there &= flows.series[begin] == flows.series[end]
-    duplicates, known = duplicates.copy(), known.copy()
-    duplicates[some] = np.where(there, flows.acks.most(begin, end), 0)
-    known[some] = there
-    return duplicates, known
+    duplicates[some] = np.where(there, flows.acks.most(begin, end), NA)
+    return duplicates
 
 
 def _age(loss: Ints, since: Ints, in_queue: Ints, is_floor: Flags) -> tuple[Ints, Flags]:
@@ -342,15 +321,12 @@ def _likely(q: _Looks, flows: Outflows, cut: _Cut, acked: _Cut) -> OfQueues:
     loss = np.maximum(np.where(cut.known, loss, q.depth), 0).astype(np.int64)
     shipped = np.where(cut.known, cut.likely(q.passed), q.passed)
     duplicates = np.maximum(np.rint(np.minimum(q.consumed, shipped) - acked.likely(q.consumed)), 0).astype(np.int64)
-    duplicates, duplicates_known = _or_all(duplicates, acked.known, flows, q.acks, q.acks)
+    duplicates = _or_all(duplicates, acked.known, flows, q.acks, q.acks)
     likely_us = flows.sends.likely_us[q.place]
     since = q.us - np.where(likely_us == NA, flows.oldest_us[q.place], likely_us)
     since = np.minimum(since, _since_sent(q, loss, since))
     age, is_floor = _age(loss, since, q.oldest_us, flows.is_floor[q.place])
-    known = np.ones(len(loss), bool)
-    return OfQueues(
-        q.place, np.arange(len(loss)), known.astype(np.int64), loss, known, age, duplicates, duplicates_known, is_floor
-    )
+    return OfQueues(q.place, np.arange(len(loss)), np.ones_like(loss), loss, age, duplicates, is_floor)
 
 
 def _since_sent(q: _Looks, lost: Ints, most: Ints) -> Ints:
@@ -380,18 +356,16 @@ def _told(q: _Looks, flows: Outflows, pairs: tuple[Ints, Ints]) -> Floats:
     b, e = b[on], e[on]
     more = q.sent[e] - q.sent[b] + np.where(flows.is_mixed[q.place[e]], q.consumed[e] - q.consumed[b], 0)
     spread = Spread.of(q.place[e], q.place[e] - q.place[b], len(flows.us))
-    each: Floats = np.bincount(spread.at, more, spread.many) / np.maximum(1, spread.wide)
-    found: Floats = spread.over(each).astype(float)
-    return found
+    each: Floats = spread.over(np.bincount(spread.at, more, spread.many) / np.maximum(1, spread.wide))
+    return each
 
 
 def _shares(rows: Columns, q: _Looks, flows: Outflows, lost: Ints, within_us: tuple[int, int]) -> list[Share]:
     """In which queues most was likely under way: by how much, for how long."""
     took = np.zeros(len(q.us), np.int64)
     took[:-1] = np.where(q.new[1:], 0, np.minimum(q.us[1:] - q.us[:-1], AWAY_US))
-    lost = np.where(
-        (q.us >= within_us[0]) & (q.us < within_us[1]), np.maximum(lost, 0), 0
-    )  # what is not known is below
+    is_within = (q.us >= within_us[0]) & (q.us < within_us[1])
+    lost = np.where(is_within, np.maximum(lost, 0), 0)  # what is not known is below
     weight = np.bincount(q.thing, lost * (took // 1000)).astype(np.int64)
     first = np.flatnonzero(q.new)
     most = np.maximum.reduceat(lost, first)

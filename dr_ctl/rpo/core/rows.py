@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dr_ctl.rpo.core.columns import NA, Ints
+from dr_ctl.rpo.core.columns import NA, NEVER, Ints
 from dr_ctl.rpo.core.histogram import bucket_of
 
 TOTAL: Final = "total"
@@ -52,7 +52,6 @@ SCHEMA: Final = pa.schema(
     ]
 )
 """`is_total`: the row tells of the total too, for its flow is the only one."""
-NEVER: Final = 1 << 62
 OWN: Final = ("drained", "put", "told")
 """Kinds of rows of single flows that the total and the classes are told by too."""
 ADDED: Final = (("weight", "sum"), ("count", "sum"), ("most", "max"), ("least", "min"))

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Final, Self
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from dr_ctl.rpo.core.calendar import DAY, HOUR, SECOND, fineness
 from dr_ctl.rpo.core.changes import Changes, level
-from dr_ctl.rpo.core.columns import NA, Flags, Floats, Ints
+from dr_ctl.rpo.core.columns import NA, Flags, Floats, Ints, Rows
 from dr_ctl.rpo.core.histogram import Histogram, covered_blocks, quantity, scaled, wall_blocks, weighted_quantile
 from dr_ctl.rpo.core.quantities import PROBABILITIES, UNITS, Figures, Horizon, Number, Quantity
 from dr_ctl.rpo.core.rates import drain_ms, rates
@@ -26,7 +26,7 @@ from dr_ctl.rpo.core.steps import METRICS
 
 BLOCKS: Final = 24
 BLOCKS_OF_A_WEEK: Final = 28
-RATES: Final = (0.5, 0.95, 0.99, 1.0)
+ASKED: Final = (*PROBABILITIES.values(), 1.0)
 Limit = tuple[int | None, float | None]
 """The most messages that may be lost, and the most seconds of them."""
 
@@ -108,22 +108,12 @@ def figures(scope: str, table: pa.Table, ask: Ask) -> OfScope:
     told, is_total = Scope(scope, table, ask), scope == TOTAL
     covered, late, idle, floor = map(told.weight, ("covered", "late", "idle", "floor"))
     shipped, came = told.link
-    return OfScope(
-        told.figures(),
-        covered,
-        late,
-        idle,
-        floor,
-        told.above_us,
-        shipped,
-        came,
-        told.peak if is_total else None,
-        told.drawn() if is_total and ask.bins else None,
-    )
+    peak, drawn = told.peak if is_total else None, told.drawn() if is_total and ask.bins else None
+    return OfScope(told.figures(), covered, late, idle, floor, told.above_us, shipped, came, peak, drawn)
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Part(Rows):
     """Rows of one kind and metric; `flow` is a place in the words of all."""
 
     flow: Ints
@@ -138,9 +128,6 @@ class Part:
     most: Ints
     least: Ints
 
-    def take(self, at: Ints | Flags | slice) -> Self:
-        return type(self)(*(getattr(self, each.name)[at] for each in fields(self)))
-
     @property
     def values(self) -> Ints:
         return np.where(self.bucket == UNKNOWN, NA, self.most)
@@ -153,25 +140,24 @@ class Scope:
         self._ask, self._is_class = ask, name.startswith(CLASS)
         self._limit = ask.limits.get(name, (None, None))
         self._away = np.array(ask.away_us if self._is_class or name == TOTAL else (), np.int64)
-        coded, self._words = {}, {}
-        for column in ("kind", "metric", "flow"):
-            told = pc.dictionary_encode(table[column].combine_chunks())
-            told = told.chunk(0) if isinstance(told, pa.ChunkedArray) else told
-            coded[column], self._words[column] = told.indices.to_numpy().astype(np.int64), told.dictionary.to_pylist()
         columns = {name: table[name].to_numpy() for name in (*NUMBERS, "likely", "acks", "stalled", *VALUES)}
-        self._whole = Part(**{each.name: {**columns, "flow": coded["flow"]}[each.name] for each in fields(Part)})
-        self._kind, self._metric, self._likely = coded["kind"], coded["metric"], columns["likely"]
+        self._words: dict[str, list[str]] = {}
+        for word in ("kind", "metric", "flow"):
+            told = pc.dictionary_encode(table[word].combine_chunks())
+            columns[word], self._words[word] = told.indices.to_numpy().astype(np.int64), told.dictionary.to_pylist()
+        self._whole = Part(**{each.name: columns[each.name] for each in fields(Part)})
+        self._kind, self._metric, self._likely = (columns[name] for name in ("kind", "metric", "likely"))
 
     def part(self, kind: str, metric: str = "", *, likely: bool = False) -> Part:
         kinds, metrics = self._words["kind"], self._words["metric"]
         if kind not in kinds or metric not in metrics:
             return self._whole.take(slice(0, 0))
         wanted = (self._kind == kinds.index(kind)) & (self._metric == metrics.index(metric))
-        return self._whole.take(np.flatnonzero(wanted & (self._likely == likely)))
+        return self._whole.only(wanted & (self._likely == likely))
 
     def _here(self, told: Part) -> Part:
         """Without time in which a pair was not looked at."""
-        return told.take(~np.isin(told.cell - told.cell % HOUR, self._away)) if len(self._away) else told
+        return told.only(~np.isin(told.cell - told.cell % HOUR, self._away))
 
     def weight(self, metric: str) -> int:
         told = self.part("time", metric)
@@ -181,7 +167,7 @@ class Scope:
         """In blocks of covered time of about equal length, each of whole cells."""
         told, blocks = self._here(self.part("figure", metric, likely=likely)), self._ask.blocks
         cells, weight = self._covered
-        block = covered_blocks(weight, np.ones(len(cells), bool), blocks)
+        block = covered_blocks(weight, blocks)
         at = block[np.searchsorted(cells, told.cell)] if len(told.cell) else told.cell
         return Histogram.of(self._values(metric, told), told.weight, at, blocks)
 
@@ -201,21 +187,19 @@ class Scope:
         if metric != "drain":
             return told.values
         found = np.full(len(told.bucket), NA)
-        for flow in np.unique(told.flow).tolist():
-            for acks in (False, True):
-                mine = np.flatnonzero((told.flow == flow) & (told.acks == acks))
-                if len(mine):
-                    found[mine] = drain_ms(told.values[mine], self._rates(self._words["flow"][flow], acks=acks))
+        for flow, acks in {*zip(told.flow.tolist(), told.acks.tolist(), strict=True)}:
+            mine = (told.flow == flow) & (told.acks == acks)
+            found[mine] = drain_ms(told.values[mine], self._rates(flow, acks=acks))
         return found
 
-    def _rates(self, flow: str, *, acks: bool) -> Floats:
-        told, words = self.part("drained"), self._words["flow"]
-        mine = told.take((told.flow == (words.index(flow) if flow in words else -1)) & (told.acks == acks))
-        return rates(mine.least / MILLI, mine.count, mine.level)
+    def _rates(self, flow: int, *, acks: bool) -> Floats:
+        told = self.part("drained")
+        told = told.only((told.flow == flow) & (told.acks == acks))
+        return rates(told.least / MILLI, told.count, told.level)
 
     def changes(self, metric: str, horizon_us: int, since_us: int) -> Changes:
         told = self.part("change", metric)
-        told = told.take((told.cell >= since_us - since_us % HOUR) & (told.horizon_us == horizon_us))
+        told = told.only((told.cell >= since_us - since_us % HOUR) & (told.horizon_us == horizon_us))
         return Changes(told.flow, told.cell, told.level, told.stalled, told.most, told.weight, told.count)
 
     def _now(self, metric: str, *, likely: bool = False) -> tuple[int | None, bool]:
@@ -240,22 +224,19 @@ class Scope:
     def _put_rates(self) -> list[float] | None:
         """The 50th, 95th and 99th percentile and the greatest rate at which things are put in, a second; None where
         nobody knows."""
-        told, found = self.part("put"), []
-        for flow in np.unique(told.flow).tolist():
-            mine = told.take(told.flow == flow)
-            numbers, at = np.unique(mine.bucket, return_inverse=True)
-            most = np.zeros(len(numbers), np.int64)
-            np.maximum.at(most, at, mine.most)
-            count = np.bincount(at, mine.count).astype(np.int64)
-            found.append([(weighted_quantile(most, count, probability) or 0) / MILLI for probability in RATES])
+        put, found = self.part("put"), []
+        for flow in np.unique(put.flow).tolist():
+            told = put.only(put.flow == flow)
+            by_rate = Histogram.of(told.most, told.count, np.zeros_like(told.most), 1)
+            found.append([(by_rate.quantile(probability) or 0) / MILLI for probability in ASKED])
         return [sum(each) for each in zip(*found, strict=True)] if found else None
 
     @property
     def link(self) -> tuple[float | None, float | None]:
         """Of a flow: how fast it was shipped while something waited, and how fast most was put in."""
-        put, flows = self.part("put"), self._words["flow"]
-        own = flows[int(put.flow[0])] if len(set(put.flow.tolist())) == 1 else None
-        shipped = np.nan if own is None else self._rates(own, acks=False)[0]
+        put = self.part("put")
+        own = {*put.flow.tolist()}
+        shipped = self._rates(own.pop(), acks=False)[0] if len(own) == 1 else np.nan
         return (None, None) if np.isnan(shipped) else (float(shipped), int(put.most.max()) / MILLI)
 
     def figures(self) -> Figures:
@@ -280,7 +261,7 @@ class Scope:
             similar = self.changes(metric, ask.horizon_us, ask.since_us).similar(at, stalled=stalled)
             # From the bound of the last interval on: the changes are those of such bounds.
             now, since = self._now(metric)[0], self._since(metric)
-            return ahead(now, since, similar, fallback=fallback, per=UNITS[metric])
+            return ahead(now, since, similar, fallback, UNITS[metric])
 
         later_ms = [int(ask.horizon_s * 1000)] * 4 if stalled else None
         return Horizon(ask.horizon_s, loss=told("loss", more), age_s=told("age_ms", later_ms))
@@ -288,8 +269,10 @@ class Scope:
     @property
     def above_us(self) -> int:
         """How long the figure with a limit that was above it for longest was so, or not known."""
-        limits = (("loss", self._limit[0]), ("age_ms", None if self._limit[1] is None else self._limit[1] * 1000))
-        return max((self.histogram(metric).above(math.ceil(most)) for metric, most in limits if most is not None), default=0)  # fmt: skip  # noqa: E501
+        messages, age_s = self._limit
+        limits = ("loss", messages), ("age_ms", None if age_s is None else age_s * 1000)
+        above = [self.histogram(metric).above(math.ceil(most)) for metric, most in limits if most is not None]
+        return max(above, default=0)
 
     @property
     def peak(self) -> Peak | None:
@@ -314,13 +297,14 @@ class Scope:
         return np.array([fineness(us, self._ask.end_us).curve_us for us in cells.tolist()], np.int64)
 
     def drawn(self) -> Drawn:
-        most, likely = ({metric: self._drawn(metric, likely=each) for metric in metrics}
-                        for each, metrics in ((False, UNITS), (True, METRICS)))  # fmt: skip
-        shares = {metric: [(share, top / UNITS[metric]) for share, top in self.histogram(metric).shares()]
-                  for metric in UNITS}  # fmt: skip
+        most, likely = {}, {each: self._drawn(each, likely=True) for each in METRICS}
+        shares: dict[str, list[tuple[float, float]]] = {}
+        for metric, unit in UNITS.items():
+            most[metric] = self._drawn(metric)
+            shares[metric] = [(share, top / unit) for share, top in self.histogram(metric).shares()]
         return Drawn(most, likely, shares)
 
-    def _drawn(self, metric: str, *, likely: bool) -> list[Number | None]:
+    def _drawn(self, metric: str, *, likely: bool = False) -> list[Number | None]:
         """The most of the cells that touch each bin."""
         told, span_us, bins = self._here(self.part("curve", metric, likely=likely)), self._ask.span_us, self._ask.bins
         values = self._values(metric, told) if metric == "drain" else told.most
@@ -334,30 +318,16 @@ class Scope:
 
 
 def ahead(
-    here: int | None,
-    since: int | None,
-    moves: Changes | None,
-    *,
-    fallback: Sequence[int] | None = None,
-    per: float = 1.0,
+    here: int | None, since: int | None, moves: Changes | None, fallback: Sequence[int] | None = None, per: float = 1.0
 ) -> Quantity:
     """The figure one horizon ahead of the interval in which it was at most `since`; `here` is the last look itself.
-
     `fallback`: the changes at p50, p95, p99 and at most, where nothing similar is on record.
 
-    The answer has no interval: the moments are too few and too much alike for one.
-    """
-    if since is None:
-        return Quantity(now=scaled(here, per))
-    asked = (*PROBABILITIES.items(), ("max", 1.0))
-    by: dict[str, Number | None] = dict.fromkeys(name for name, _ in asked)
+    The answer has no interval: the moments are too few and too much alike for one."""
+    changes: Sequence[int | None] = fallback or [None] * len(ASKED)
     if moves is not None:
-        by = {name: _sum(since, weighted_quantile(moves.change, moves.weight, p)) for name, p in asked}
-    elif fallback is not None:
-        by = {name: _sum(since, change) for name, change in zip(by, fallback, strict=True)}
-    p50, p95, p99, most = (scaled(value, per) for value in by.values())
-    return Quantity(now=scaled(here, per), p50=p50, p95=p95, p99=p99, max=most)
-
-
-def _sum(since: int, change: int | None) -> Number | None:
-    return None if change is None else max(0, since + change)
+        changes = [weighted_quantile(moves.change, moves.weight, p) for p in ASKED]
+    p50, p95, p99, most = (
+        None if since is None or more is None else scaled(max(0, since + more), per) for more in changes
+    )
+    return Quantity(scaled(here, per), p50, p95, p99, most)

@@ -1,7 +1,7 @@
 """Sums an hour up: from step functions to rows that add up."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -16,12 +16,12 @@ from dr_ctl.rpo.core.histogram import bucket_of
 from dr_ctl.rpo.core.queues import Queues
 from dr_ctl.rpo.core.rates import put_rates
 from dr_ctl.rpo.core.rows import MILLI, TOTAL, UNKNOWN, Gathered, bucket, class_name, flow_name
-from dr_ctl.rpo.core.steps import METRICS, Course, Figures, Now, Steps
+from dr_ctl.rpo.core.steps import METRICS, Course, Figures, Steps
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """From where to where, how finely, and over which horizons changes are told; `cell_us` as in a slice."""
+    """From where to where, how finely, and over which horizons changes are told; `cell_us`: of a test of the past."""
 
     from_us: int
     to_us: int
@@ -49,8 +49,8 @@ def summed_up(rows: Columns, flows: Outflows, queues: Queues, scopes: int, windo
     for scope in range(scopes):
         steps = course.steps(scope)
         told.scope(scope, fold(steps, ~course.has_sends, silence))
-        if scope == 0 and not told.is_alone:
-            told.flows(steps)
+        if scope == 0 and not told.is_alone:  # each flow by itself; flows may be hundreds: their cells are hours
+            told.steps(told.names, steps, HOUR, is_total=False)
     told.course()
     told.roles(rows)
     return told.gathered
@@ -59,105 +59,102 @@ def summed_up(rows: Columns, flows: Outflows, queues: Queues, scopes: int, windo
 class _Told:
     def __init__(self, gathered: Gathered, course: Course, window: Window) -> None:
         self.gathered, self._course, self._window = gathered, course, window
-        self._names = [flow_name(*key) for key in course.flows.keys]
-        self.is_alone = len(self._names) == 1
+        self.names = [flow_name(*key) for key in course.flows.keys]
+        self.is_alone = len(self.names) == 1
+        self._hour = window.from_us - window.from_us % HOUR
 
     def scope(self, scope: int, whole: Steps) -> None:
         """The total (told as its only flow, where there is one) or a class."""
         course, window = self._course, self._window
         is_flow = scope == 0 and self.is_alone
-        name = self._names[0] if is_flow else TOTAL if scope == 0 else class_name(scope - 1)
-        words, code = [*self._names, name], np.full(len(whole.begin), len(self._names))
-        self._steps(words, code, whole, window.figures_us, is_total=is_flow)
+        name = self.names[0] if is_flow else TOTAL if scope == 0 else class_name(scope - 1)
+        words, number = [*self.names, name], len(self.names)
+        whole = replace(whole, flow=np.full(len(whole.flow), number))
+        self.steps(words, whole, window.figures_us, is_total=is_flow)
         if scope:
             self.gathered.one("read", name, count=int(course.queues.unread.is_any[scope].sum()))
         elif len(whole.begin):
             self._curves(words, whole.clipped(window.from_us, window.to_us), is_total=is_flow)
-        now = Now.of(course, scope) if self._names else None
-        self._last(name, now, is_total=is_flow)
-        self._since(name, whole, is_total=is_flow)
-        if scope == 0 and now is not None and not self.is_alone:
-            for flow, each in enumerate(self._names):
-                self._last(each, now.of_flow(flow), is_total=False)
+        if number:
+            now = course.now(scope)
+            self._last([name], fold(now, ~course.has_sends & (len(now.flow) > 1)), is_total=is_flow)
+            if scope == 0 and not self.is_alone:
+                self._last(words, now, is_total=False)
 
-    def flows(self, steps: Steps) -> None:
-        """Each flow by itself. Flows may be hundreds: their cells are hours."""
-        self._steps(self._names, steps.flow, steps, HOUR, is_total=False)
-        edges = np.searchsorted(steps.flow, np.arange(len(self._names) + 1))
-        for flow, name in enumerate(self._names):
-            self._since(name, steps.take(slice(int(edges[flow]), int(edges[flow + 1]))), is_total=False)
-
-    def _steps(self, words: Sequence[str], scope: Ints, whole: Steps, cell_us: int, *, is_total: bool) -> None:
+    def steps(self, words: Sequence[str], whole: Steps, cell_us: int, *, is_total: bool) -> None:
+        """The time of each flow: how it was covered, how long which figure was in which bucket, how figures changed;
+        `flow` is a place in `words`."""
         window, add = self._window, partial(self.gathered.add, words=words, is_total=is_total)
-        inside = np.flatnonzero((whole.end > window.from_us) & (whole.begin < window.to_us))
-        steps, of = whole.clipped(window.from_us, window.to_us), scope[inside]
+        steps = whole.clipped(window.from_us, window.to_us)
         cell, floor = steps.begin - steps.begin % cell_us, steps.covered & steps.is_floor
         times = {"covered": steps.covered, "late": steps.late, "idle": steps.idle, "floor": floor}
         for metric, flags in times.items():
             at = np.flatnonzero(flags)
-            add("time", scope=of[at], metric=metric, cell=cell[at], weight=steps.weight[at], count=np.ones_like(at))
-        at = np.flatnonzero(steps.covered)
-        once: dict[str, Any] = {"scope": of[at], "cell": cell[at], "weight": steps.weight[at]}
+            count = np.ones_like(at)
+            add("time", scope=steps.flow[at], metric=metric, cell=cell[at], weight=steps.weight[at], count=count)
+        cell, steps = cell[steps.covered], steps.only(steps.covered)
+        once: dict[str, Any] = {"scope": steps.flow, "cell": cell, "weight": steps.weight}
         twice: dict[str, Any] = {name: np.tile(each, 2) for name, each in once.items()}
-        bound, ends = steps.bound.take(at), [each.take(at) for each in steps.likely]
         for metric in METRICS:
-            values = bound.of(metric)
+            values = steps.bound.of(metric)
             add("figure", metric=metric, bucket=bucket(values), most=values, **once)
             # The likely figure at a look holds for half the time to the next.
-            values = np.concatenate([each.of(metric) for each in ends])
+            values = np.concatenate([each.of(metric) for each in steps.likely])
             add("figure", metric=metric, likely=True, bucket=bucket(values), most=values, **twice)
-        for told in (bound, *ends):
-            add("figure", likely=told is not bound, **_drain(told), **once)
-        code = None if words is self._names else len(words) - 1
+        for told in (steps.bound, *steps.likely):
+            add("figure", likely=told is not steps.bound, **_drain(told), **once)
         for metric in METRICS[:2]:
             for horizon_us in window.horizons_us:
                 found = Changes.of(whole, metric, horizon_us=horizon_us, since_us=window.from_us)
-                found = found.take(np.flatnonzero(found.begin < window.to_us))
+                found = found.only(found.begin < window.to_us)
                 level: dict[str, Any] = {"level": found.level, "stalled": found.stalled, "horizon_us": horizon_us}
                 told_of: dict[str, Any] = {"weight": found.weight, "count": found.count, "most": found.change}
                 cell = found.begin - found.begin % window.changes_us
-                of = found.flow if code is None else np.full(len(found.flow), code)
-                add("change", scope=of, metric=metric, cell=cell, bucket=bucket_of(found.change), **level, **told_of)
+                add(
+                    "change",
+                    scope=found.flow,
+                    metric=metric,
+                    cell=cell,
+                    bucket=bucket_of(found.change),
+                    **level,
+                    **told_of,
+                )
+        self._since(words, whole, is_total=is_total)
 
     def _curves(self, words: Sequence[str], steps: Steps, *, is_total: bool) -> None:
-        at = np.flatnonzero(steps.covered)
-        cell = steps.begin[at] - steps.begin[at] % self._window.fineness.curve_us
+        steps = steps.only(steps.covered)
+        cell = steps.begin - steps.begin % self._window.fineness.curve_us
         add = partial(self.gathered.add, "curve", words, len(words) - 1, cell=cell, is_total=is_total)
-        bound, ends = steps.bound.take(at), [each.take(at) for each in steps.likely]
         for metric in METRICS:
-            one, other = (each.of(metric) for each in ends)
-            add(metric=metric, most=bound.of(metric))
+            one, other = (each.of(metric) for each in steps.likely)
+            add(metric=metric, most=steps.bound.of(metric))
             add(metric=metric, likely=True, most=np.where(one == NA, NA, np.maximum(one, other)))
-        add(**_drain(bound))
+        add(**_drain(steps.bound))
 
-    @property
-    def _hour(self) -> int:
-        return self._window.from_us - self._window.from_us % HOUR
-
-    def _last(self, name: str, now: Now | None, *, is_total: bool) -> None:
+    def _last(self, words: Sequence[str], now: Steps, *, is_total: bool) -> None:
         """The last looks of the hour, or soon after it: those of the last hour with looks are the last of all."""
-        total = None if now is None else now.total
-        if total is None:
-            return
-        more: dict[str, Any] = {"stalled": total[2], "is_total": is_total, "cell": self._hour}
-        for likely, told in zip((False, True), total[:2], strict=True):
-            whose: dict[str, Any] = {"flow": self._names[told["waits_flow"]], "acks": told["waits_acks"] > 0}
-            for metric in (*METRICS, "drain"):
-                value, of = told["waits" if metric == "drain" else metric], whose if metric == "drain" else {}
-                found = UNKNOWN if value == NA else 0
-                self.gathered.one("now", name, metric=metric, likely=likely, bucket=found, most=value, **more, **of)
+        for at, flow in enumerate(now.flow.tolist()):
+            more: dict[str, Any] = {"stalled": now.stalled[at], "is_total": is_total, "cell": self._hour}
+            for likely, told in ((False, now.bound), (True, now.likely[0])):
+                whose: dict[str, Any] = {"flow": self.names[told.drain_flow[at]], "acks": told.drain_acks[at]}
+                for metric in (*METRICS, "drain"):
+                    value, of = told.of(metric)[at], whose if metric == "drain" else {}
+                    known: dict[str, Any] = {"bucket": UNKNOWN if value == NA else 0, "most": value}
+                    self.gathered.one("now", words[flow], metric=metric, likely=likely, **known, **more, **of)
 
-    def _since(self, name: str, whole: Steps, *, is_total: bool) -> None:
-        """The bounds of the last covered time."""
+    def _since(self, words: Sequence[str], whole: Steps, *, is_total: bool) -> None:
+        """The bounds of the last covered time of each flow."""
         covered = np.flatnonzero(whole.covered)
-        for metric in METRICS if len(covered) else ():
-            value = int(whole.bound.of(metric)[covered[-1]])
-            if value >= 0:
-                self.gathered.one("since", name, metric=metric, most=value, is_total=is_total, cell=self._hour)
+        flow = whole.flow[covered]
+        for at in covered[np.append(flow[1:] != flow[:-1], True)[: len(flow)]].tolist():
+            for metric in METRICS:
+                value, name = int(whole.bound.of(metric)[at]), words[whole.flow[at]]
+                if value >= 0:
+                    self.gathered.one("since", name, metric=metric, most=value, is_total=is_total, cell=self._hour)
 
     def course(self) -> None:
         """What is of flows alone: looks, rates, and how much the queues' counters tell of."""
-        course, window, gathered, names = self._course, self._window, self.gathered, self._names
+        course, window, gathered, names = self._course, self._window, self.gathered, self.names
         flows = course.flows
         at = window.within(flows.us)
         us = flows.us[at]
@@ -180,17 +177,19 @@ class _Told:
                          weight=share.message_ms, most=share.most)  # fmt: skip
 
     def roles(self, rows: Columns) -> None:
-        at = np.flatnonzero((rows.kind == SITE) & (rows.us >= self._window.from_us) & (rows.us < self._window.to_us))
-        for code in np.unique(rows.name[at]).tolist():
-            if code >= 0:
-                self.gathered.one("role", name=rows.words[code], most=int(rows.us[at][rows.name[at] == code].max()))
+        window = self._window
+        site = rows.only(
+            (rows.kind == SITE) & (rows.us >= window.from_us) & (rows.us < window.to_us) & (rows.name >= 0)
+        )
+        for code in np.unique(site.name).tolist():
+            self.gathered.one("role", name=rows.words[code], most=int(site.us[site.name == code].max()))
 
 
 def _drain(told: Figures) -> dict[str, Any]:
     """How much waits in the outflow that takes longest; how long that takes is told by the rates of all time."""
-    is_something = told.waits > 0  # zero is zero, wherever it is
-    flow, acks = (np.where(is_something, each, 0) for each in (told.waits_flow, told.waits_acks))
-    return {"metric": "drain", "bucket": bucket(told.waits), "most": told.waits, "flow": flow, "acks": acks}
+    is_something = told.drain > 0  # zero is zero, wherever it is
+    flow, acks = (np.where(is_something, each, 0) for each in (told.drain_flow, told.drain_acks))
+    return {"metric": "drain", "bucket": bucket(told.drain), "most": told.drain, "flow": flow, "acks": acks}
 
 
 HORIZON_US: Final = 300_000_000

@@ -1,13 +1,25 @@
 """Figures of single queues, added up by scope and by look at the outflow that serves them."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Final, Self
 
 import numpy as np
 
-from dr_ctl.rpo.core.columns import Flags, Floats, Ints
+from dr_ctl.rpo.core.columns import NA, Flags, Floats, Ints
 from dr_ctl.rpo.core.cut import AWAY_US, Outflows
+
+
+@dataclass(frozen=True, slots=True)
+class OfQueues:
+    """Figures of single queues (`row`), NA where not known: at which place they count, in how many places up to it."""
+
+    place: Ints
+    row: Ints
+    wide: Ints
+    loss: Ints
+    age: Ints
+    duplicates: Ints
+    is_floor: Flags
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,90 +29,39 @@ class Sums:
 
     queues: Ints
     loss: Ints
-    loss_unknown: Flags
     age: Ints
     duplicates: Ints
+    loss_unknown: Flags
     duplicates_unknown: Flags
     is_floor: Flags
 
     @classmethod
     def none(cls, scopes: int, looks: int) -> Self:
-        flags = ("loss_unknown", "duplicates_unknown", "is_floor")
-        kinds = {each.name: bool if each.name in flags else np.int64 for each in fields(cls)}
-        return cls(**{name: np.zeros((scopes, looks), kind) for name, kind in kinds.items()})
+        nothing: list[Any] = [np.zeros((scopes, looks), kind) for kind in (*(np.int64,) * 4, *(np.bool_,) * 3)]
+        return cls(*nothing)
 
-    def add(self, other: Self) -> None:
-        """Add other queues."""
-        for each in fields(self):
-            mine, more = getattr(self, each.name), getattr(other, each.name)
-            if mine.dtype == bool:
-                np.logical_or(mine, more, out=mine)
-            elif each.name == "age":
-                np.maximum(mine, more, out=mine)
-            else:
-                np.add(mine, more, out=mine)
-
-    def rows(self, what: str) -> dict[str, Any]:
-        """Columns by scope and place, of those that say something."""
-        told = {each.name: getattr(self, each.name) for each in fields(self)}
-        scope, place = np.nonzero(np.logical_or.reduce([each != 0 for each in told.values()]))
-        values = {name: each[scope, place].astype(np.int64) for name, each in told.items()}
-        return {"what": [what] * len(scope), "scope": scope, "place": place, **values}
-
-    def take(self, scope: Ints, place: Ints, values: Mapping[str, Ints]) -> None:
-        """Add such columns."""
-        for name, more in values.items():
-            mine = getattr(self, name)
-            how = np.logical_or if mine.dtype == bool else np.maximum if name == "age" else np.add
-            how.at(mine, (scope, place), more.astype(mine.dtype))
-
-
-@dataclass(frozen=True, slots=True)
-class OfQueues:
-    """Figures of single queues: at which place they count, in how many places up to it, and which are not known."""
-
-    place: Ints
-    row: Ints
-    wide: Ints
-    loss: Ints
-    loss_known: Flags
-    age: Ints
-    duplicates: Ints
-    duplicates_known: Flags
-    is_floor: Flags
-
-
-def added_up(rows: OfQueues, counts: Flags, looks: int) -> Sums:
-    """Add up by scope and place. Queues that were looked at alike are added up first, and spread over places then: an
-    interval in which the outflow was looked at more often than the queue counts in each of its parts."""
-    scopes = len(counts)
-    found = Sums.none(scopes, looks)
-    spread = Spread.of(rows.place, rows.wide, looks)
-    at, many = spread.at, spread.many
-    loss, duplicates = rows.loss * rows.loss_known, rows.duplicates * rows.duplicates_known
-    for scope in range(scopes):
-        inside = counts[scope][rows.row]
-        is_all = bool(inside.all())
-        place = at if is_all else at[inside]
-
-        def added(values: Ints | Flags, place: Ints = place, inside: Flags = inside, *, is_all: bool = is_all) -> Any:
-            return np.bincount(place, values if is_all else values[inside], many)
-
-        # Queues left out count nothing in the total, and were read.
-        sums = {
-            "queues": np.bincount(at if scope == 0 else place, minlength=many),
-            "loss": added(loss),
-            "duplicates": added(duplicates),
-            "loss_unknown": added(~rows.loss_known) > 0,
-            "duplicates_unknown": added(~rows.duplicates_known) > 0,
-            "is_floor": added(rows.is_floor) > 0,
-        }
-        age = np.zeros(many, np.int64)
-        some = np.flatnonzero(inside & (rows.age > 0) & rows.loss_known)
-        np.maximum.at(age, at[some], rows.age[some])
-        for name, values in {**sums, "age": age}.items():
-            getattr(found, name)[scope] = spread.longest(values) if name == "age" else spread.over(values)
-    return found
+    def add(self, rows: OfQueues, counts: Flags) -> None:
+        """Add queues by scope and place. Those that were looked at alike are added up first, and spread over places
+        then: an interval in which the outflow was looked at more often than the queue counts in each of its parts."""
+        spread = Spread.of(rows.place, rows.wide, self.queues.shape[1])
+        lost, twice = rows.loss != NA, rows.duplicates != NA
+        for scope, mine in enumerate(counts):
+            inside = mine[rows.row]
+            sums = {
+                "queues": inside | (scope == 0),  # queues left out count nothing in the total, and were read
+                "loss": rows.loss * (inside & lost),
+                "duplicates": rows.duplicates * (inside & twice),
+                "loss_unknown": inside & ~lost,
+                "duplicates_unknown": inside & ~twice,
+                "is_floor": inside & rows.is_floor,
+            }
+            for name, values in sums.items():
+                total = getattr(self, name)[scope]
+                total += spread.over(np.bincount(spread.at, values, spread.many)).astype(total.dtype)
+            some = np.flatnonzero(inside & lost & (rows.age > 0))
+            age = np.zeros(spread.many, np.int64)
+            np.maximum.at(age, spread.at[some], rows.age[some])
+            np.maximum.at(self.age[scope], spread.place, age[spread.again])
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +92,6 @@ class Spread:
     def over(self, values: Any) -> Any:
         """What stretches hold, added up by place."""
         return np.bincount(self.place, values[self.again], self.looks)
-
-    def longest(self, values: Ints) -> Ints:
-        """What stretches hold, the largest by place."""
-        found = np.zeros(self.looks, np.int64)
-        np.maximum.at(found, self.place, values[self.again])
-        return found
 
 
 UNEXPLAINED: Final = 0.01
@@ -180,7 +135,7 @@ class Unread:
         empty and is read no more is gone where the others tell of all that goes into the outflow. `put`, `told`: by
         look, things that went in since the look before, and those that queues tell of."""
         looks = np.arange(len(flows.us))
-        ends = flows.ends[flows.flow] if len(looks) else looks
+        ends = flows.ends[flows.flow]
         # The look that ends the interval between two whole looks.
         whole = np.flatnonzero(read)
         place = np.searchsorted(whole, looks)
@@ -188,7 +143,7 @@ class Unread:
         is_ended = (at >= 0) & (at <= ends)
         at = np.where(is_ended, at, 0)
         lacking, lately = (np.cumsum(each[scope])[:-1] > 0 for each in (self.lacking, self.lately))
-        open_ = ~is_ended & self.is_any[scope][flows.flow] if len(looks) else is_ended
+        open_ = ~is_ended & self.is_any[scope][flows.flow]
         found: Flags = open_ | (is_ended & lacking[at])
         doubtful = is_ended & lately[at]
         if doubtful.any():

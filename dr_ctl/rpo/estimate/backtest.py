@@ -8,7 +8,7 @@ from typing import Final
 from dr_ctl.core.clock import Clock, SystemClock, stamp
 from dr_ctl.core.model import Finding, Json
 from dr_ctl.rpo.core.calibration import BoundRow, Row
-from dr_ctl.rpo.core.verdict import Calibration
+from dr_ctl.rpo.core.quantities import Calibration
 from dr_ctl.rpo.estimate import notes
 from dr_ctl.rpo.estimate.estimate import Make, ask_of
 from dr_ctl.rpo.estimate.request import Request
