@@ -603,7 +603,7 @@ def comes(read: Callable[[], object], wanted: object, *, within_s: float = 10.0)
     end = growing_s() + within_s
     while (told := read()) != wanted and growing_s() < end:
         system().sleep(0.01)
-    assert told == wanted
+    assert told == wanted, f"{told}, and not {wanted}"
 
 
 def until(condition: Callable[[], object], *, within_s: float = 10.0) -> None:

@@ -204,6 +204,7 @@ def test_a_call_by_the_beginning_of_names_is_of_all_queues_that_begin_so(subject
     assert subject.execute("london", nobody, "pause()") == failed(NO_BEAN, text, 404)
     for name in names:
         subject.destroy("london", name)
+    subject.settled()  # what made and destroyed them is shipped too
     # And by none of all: also of what the link has to ship.
     every = beans.all_queues("london")
     told = subject.done("london", every, "pause()")
