@@ -81,9 +81,11 @@ class Tools(Generic[V_co]):
         are still kept out; returns None where they are let in."""
         gives = [call for call in calls if _gives(call)]
         restores = [call for call in calls if call.goal is Goal.RESTORE]
-        if missing := self._missing(gives, site):
-            self.change(missing, hand)
-            missing = self._missing(gives, site)
+        missing = self._missing(gives, site)
+        for _ in range(2):  # one failure of a call is no reason to put the service back
+            if missing:
+                self.change(missing, hand)
+                missing = self._missing(gives, site)
         if missing:
             units = {call.unit for call in missing}
             self.change([call for call in calls if _reads(call) and call.unit in units], hand)
