@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import broadcast
 
@@ -41,37 +40,31 @@ class Gold:
         self._before = self._names("files")
 
     def ledger(self) -> DataFrame | None:
-        return self._read("files", FILES, torn=True)
+        return self._read("files", FILES, torn=True) if self._names("files") else None
 
     def kept(self, days: Sequence[str] | None = None) -> dict[int, Kept]:
         """The hours that are there, by their newest runs."""
-        hours = self._read("hours", HOURS, torn=True)
-        if hours is None:
+        if not self._names("hours"):
             return {}
+        hours = self._read("hours", HOURS, torn=True)
         some = hours.where(f"kind = '{REACH}'") if days is None else hours.where(hours.day.isin([*days]))
         newest = "SELECT hour, max(struct(run, path, least)) AS best FROM {hours} WHERE kind = 'reach' GROUP BY hour"
         return {row.hour: Kept(row.best.path, row.best.least) for row in sql.over(newest, hours=some).collect()}
 
     def hours(self, kept: Mapping[int, Kept]) -> DataFrame | None:
         """The rows of these hours."""
-        hours = self._read("hours", HOURS) if kept else None
-        if hours is None:
+        if not kept:
             return None
+        hours = self._read("hours", HOURS)
         paths = [each.path for each in kept.values()]
         told = broadcast(self._spark.createDataFrame(pa.table({"at": [*kept], "in": paths})))
         text = "SELECT h.* FROM {hours} h JOIN {told} t ON t.at = h.hour AND t.in = h.path"
         return sql.over(text, hours=hours.where(hours.path.isin(sorted({*paths}))), told=told)
 
-    def _read(self, name: str, schema: pa.Schema, *, torn: bool = False) -> DataFrame | None:
+    def _read(self, name: str, schema: pa.Schema, *, torn: bool = False) -> DataFrame:
         """With `torn` files that cannot be read are passed over: what they held is not there."""
-        try:
-            reader = self._spark.read.schema(ddl(schema)).option("ignoreCorruptFiles", str(torn).lower())
-            rows = reader.parquet(f"{self._root}/{name}")
-        except AnalysisException as error:
-            if error.getCondition() != "PATH_NOT_FOUND":
-                raise
-            return None
-        return rows.selectExpr("*", "_metadata.file_path AS path")
+        reader = self._spark.read.schema(ddl(schema)).option("ignoreCorruptFiles", str(torn).lower())
+        return reader.parquet(f"{self._root}/{name}").selectExpr("*", "_metadata.file_path AS path")
 
     def _names(self, table: str) -> list[str]:
         return [name for name in self._store.listed(f"{self._folder}/{table}") if _is_whole(name)]

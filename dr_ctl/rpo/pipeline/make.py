@@ -82,7 +82,7 @@ SHORT_WORK_BYTES: Final = 4 << 20
 CELLS: Final = 24 * 8
 """A test of the past is told in so many cells."""
 _FILE: Final = re.compile(r"date=[^/\s]*/site=[^/\s]*/[^/\s]*\.parquet")
-_FOLDER: Final = re.compile(r"PATH_NOT_FOUND.*(date=[^/\s]*/site=\S*[^\s.])")
+_FOLDER: Final = re.compile(r"PATH_NOT_FOUND.*((?:date=|summary/)\S*[^\s.])")
 
 
 def made(spark: SparkSession, asked: Request, now_us: int, say: Say = unheard) -> Made | Finding:
