@@ -45,7 +45,7 @@ def _admitted(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) ->
     admits = [call for call in step.part("admit") if call.thing not in paused]
     if not left_of([call for call in admits if call.thing != ALL], there):
         return None
-    return _open_beside(here, move) or tools.admit(move.target, admits, hand)
+    return _open_beside(here, move) or tools.admit(move.target, admits, hand, again=True)
 
 
 def _until_held(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome | None:
