@@ -92,8 +92,8 @@ CLIENTS_CANNOT_WORK: Final = FindingKind(
     "A limit is reached at the broker, or addresses are paused or blocked: behind open doors clients could not send, "
     "or would get nothing. Or the broker has just started and has not measured its disk: whether clients could send is "
     "not known.",
-    "Make room as the finding says; `dr-ctl validate` looks again. Where the disk is not measured, wait some seconds "
-    "and run the command again. A failover is warned, not refused.",
+    "Make room as the finding says; `dr-ctl validate` looks again. Where the disk is not measured, run the command "
+    "again: a planned move waits up to ten seconds for it. A failover is warned, not refused.",
     check="clients could work at both",
     weighs=Weight.WHERE_IT_SERVES,
 )
