@@ -42,8 +42,10 @@ from dr_ctl_lab.lab.ledger import Event, Ledger
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.classic.brokersync.broker import BrokerSyncBroker
 from dr_ctl_lab.twin.classic.sharedstore.broker import SharedStoreBroker
+from dr_ctl_lab.twin.continuity.broker import ContinuityBroker
 from dr_ctl_lab.twin.faults import Faults
 from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, MIRROR, SHARED_STORE
+from dr_ctl_lab.twin.messages import Message, Queue
 from tests.broker.driving import Ended, Operator, Stage, end_all
 from tests.conftest import Command
 from tests.patience import impatient, time_now
@@ -400,6 +402,7 @@ class Siege:
         # What is really so; of real brokers nobody can tell it.
         self.twin = self.stage if isinstance(self.stage, PlayedTwin) else None
         self.judge = Judge(self.twin, self.patch) if self.twin is not None else None
+        self.patch.setattr(ContinuityBroker, "cut_off", self._destroyed(ContinuityBroker.cut_off))
         self.twice = 0
         self.clients: list[Client] = []
         self.frozen: set[str] = set()
@@ -525,6 +528,15 @@ class Siege:
     def _let(self, _: str = "go") -> None:
         while self.clients:
             self.clients.pop().close()
+
+    def _destroyed(self, cut_off: Callable[..., None]) -> Callable[..., None]:
+        """What a client held that was cut off, the plugin destroys at both sites where both have delivered it."""
+
+        def excused(broker: ContinuityBroker, queue: Queue, held: Sequence[Message]) -> None:
+            self.excused |= {held[0].headers[ID_HEADER]} if ID_HEADER in held[0].headers else set()
+            cut_off(broker, queue, held)
+
+        return excused
 
     def _operator(self) -> None:
         """Somebody throws away what lies in a queue of the site that serves."""

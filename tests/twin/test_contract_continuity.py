@@ -200,6 +200,21 @@ def test_an_acknowledgement_that_overtakes_its_message_finds_nothing(pair: Plugi
     assert pair.depths(IN, STAGED) == [0, 0, 0, 1]
 
 
+def test_what_a_connection_held_when_it_ended_is_destroyed_where_both_sites_delivered_it(pair: PluginSubject) -> None:
+    """The peer tells its deletion of a copy, as every acknowledgement in a queue that it delivers."""
+    pair.send(IN, ["a", "b"])
+    pair.staged(IN, 2)
+    pair.move("paris")
+    until(lambda: pair.depths(IN) == [2, 2])
+
+    with pair.client("paris") as client:
+        client.subscribe(IN)
+        assert client.message() is not None
+        client.confirmed("DISCONNECT")
+
+    until(lambda: pair.depths(IN) == [1, 1])
+
+
 @pytest.mark.parametrize("politely", [True, False], ids=["unsubscribed", "disconnected"])
 def test_what_a_connection_held_when_it_ended_costs_the_peer_a_copy(pair: PluginSubject, politely: bool) -> None:
     pair.send(IN, ["a", "b", "c"])
