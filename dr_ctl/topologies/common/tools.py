@@ -78,13 +78,13 @@ class Tools(Generic[V_co]):
     def admit(self, site: str, calls: Sequence[Call], hand: Hand, *, again: bool = False) -> str | None:
         """Give the clients' roles back what a lasting fence took; broker.xml is read again only where the roles are
         still kept out. A match with rights of its own gets these back where the file has others. Returns why clients
-        are still kept out; returns None where they are let in. `again`: a call that failed is made once more."""
+        are still kept out; returns None where they are let in. `again`: a call that did nothing is made once more."""
         gives = [call for call in calls if _gives(call)]
         restores = [call for call in calls if call.goal is Goal.RESTORE]
         if missing := self._missing(gives, site):
-            outcomes = self.change(missing, hand)
+            self.change(missing, hand)
             missing = self._missing(gives, site)
-            if again and missing and not all(isinstance(each, Done) for each in outcomes):
+            if again and missing:
                 self.change(missing, hand)
                 missing = self._missing(gives, site)
         if missing:
