@@ -159,7 +159,7 @@ def our_plugins(folder: Path) -> None:
 
 
 def our_backtest(folder: Path) -> None:
-    from dr_ctl.rpo.estimate.backtest import backtest  # noqa: PLC0415
+    from dr_ctl.rpo.estimate.estimate import backtest  # noqa: PLC0415
     from dr_ctl.rpo.estimate.request import Request  # noqa: PLC0415
     from dr_ctl.rpo.pipeline.make import reading  # noqa: PLC0415
 

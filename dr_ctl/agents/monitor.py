@@ -17,9 +17,8 @@ from dr_ctl.core.patience import Patience
 from dr_ctl.core.printable import if_known
 from dr_ctl.core.system import Work, beside, system
 from dr_ctl.rpo.history.row import GLANCED, Row
-from dr_ctl.rpo.history.tail import another_monitor
 from dr_ctl.rpo.history.upkeep import Upkeep
-from dr_ctl.rpo.history.writer import Writer
+from dr_ctl.rpo.history.writer import Writer, another_monitor
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies import registry
 from dr_ctl.topologies.topology import Glance, Seen, Topology, glance_of

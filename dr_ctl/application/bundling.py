@@ -118,7 +118,7 @@ def _looks(installation: Installation, about: Record) -> tuple[dict[str, bytes],
         when = "there are no looks of a monitor of that time"
         return {}, [_missing(when if about.began else "no looks of a monitor: the journal does not say when it began")]
     try:
-        from dr_ctl.rpo.history.excerpt import excerpt  # noqa: PLC0415 - a run is bundled without pyarrow too
+        from dr_ctl.rpo.history.newest import excerpt  # noqa: PLC0415 - a run is bundled without pyarrow too
     except ModuleNotFoundError as error:
         return {}, [_missing(f"the looks of the monitor were not read: {error.name or error} is not installed")]
     until = (about.ended or about.began + BEFORE) + AFTER

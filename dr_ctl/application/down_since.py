@@ -39,7 +39,7 @@ class Since:
 def unserved(installation: Installation, runs: Runs, *, sure: bool) -> Since:
     """Since when nobody is served. Not `sure` where a site may serve that did not say so."""
     try:
-        from dr_ctl.rpo.history.last_seen import last_seen  # noqa: PLC0415 - what reads Parquet takes a tenth of a second
+        from dr_ctl.rpo.history.newest import last_seen  # noqa: PLC0415 - what reads Parquet takes a tenth of a second
     except ModuleNotFoundError as error:
         unread(error)  # the newest look's finding names the package
         seen = []
@@ -88,7 +88,7 @@ def last_look(installation: Installation) -> LastLook:
     if history.folder is not None and not history.folder.exists():
         return LastLook(None)
     try:
-        from dr_ctl.rpo.history.last_seen import newest_look  # noqa: PLC0415 - as above
+        from dr_ctl.rpo.history.newest import newest_look  # noqa: PLC0415 - as above
     except ModuleNotFoundError as error:
         return LastLook(None, [unread(error)])
     return LastLook(*newest_look(history, installation.settings.sites))
@@ -113,7 +113,7 @@ def links(installation: Installation, seen: Seen, shown: Sequence[LinkSeen]) -> 
     if not down:
         return {}
     try:
-        from dr_ctl.rpo.history.last_seen import link_lost  # noqa: PLC0415
+        from dr_ctl.rpo.history.newest import link_lost  # noqa: PLC0415
     except ModuleNotFoundError as error:
         unread(error)
         lost = {}

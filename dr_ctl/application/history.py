@@ -20,7 +20,7 @@ from dr_ctl.engine.runs import RunFiles
 from dr_ctl.settings.model import Installation
 
 if TYPE_CHECKING:
-    from dr_ctl.rpo.history.last_seen import Spell
+    from dr_ctl.rpo.history.newest import Spell
 
 _CLOCKS: Final = timedelta(seconds=5)
 """How far the clocks of a run's machine and of the monitor's may be apart."""
@@ -98,7 +98,7 @@ def _looks(installation: Installation | None, since: datetime | None) -> tuple[l
         text = f"there are no looks in {history.shown}: what no run did is not known"
         return [], [LOOKS_NOT_READ(text, "`dr-ctl monitor` records them.")]
     try:
-        from dr_ctl.rpo.history.last_seen import spells  # noqa: PLC0415 - runs are shown without pyarrow too
+        from dr_ctl.rpo.history.newest import spells  # noqa: PLC0415 - runs are shown without pyarrow too
     except ModuleNotFoundError as error:
         lacks = error.name or str(error)
         text = f"the looks in {history.shown} were not read: {lacks} is not installed; what no run did is not known"

@@ -177,7 +177,7 @@ def _lately_sick(site: str, opened: Opened) -> datetime | None:
 def _last_seen(opened: Opened, site: str, role: Role) -> datetime | None:
     """None also where a package is missing that reads the history; the price says so."""
     try:
-        from dr_ctl.rpo.history.last_seen import last_seen  # noqa: PLC0415 - what reads Parquet takes a tenth of a second
+        from dr_ctl.rpo.history.newest import last_seen  # noqa: PLC0415 - what reads Parquet takes a tenth of a second
     except ModuleNotFoundError as error:
         unread(error)
         return None

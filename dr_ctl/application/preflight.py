@@ -12,9 +12,8 @@ from dr_ctl.core.clock import Clock
 from dr_ctl.core.model import Finding, Severity
 from dr_ctl.core.system import system
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome
-from dr_ctl.rpo.estimate.request import Estimating
+from dr_ctl.rpo.estimate.request import FRESH_S, Estimating, Stored
 from dr_ctl.rpo.estimate.result import Objectives
-from dr_ctl.rpo.estimate.stored import FRESH_S, Stored
 from dr_ctl.rpo.findings import NO_HISTORY
 from dr_ctl.settings.durations import duration
 from dr_ctl.settings.model import Installation

@@ -19,14 +19,14 @@ from dr_ctl.report import history_page as pages
 from dr_ctl.report.history_page import HistoryPage
 from dr_ctl.report.html import write_page
 from dr_ctl.rpo.core.quantities import Calibration
-from dr_ctl.rpo.estimate.backtest import HORIZONS_S
-from dr_ctl.rpo.estimate.backtest import backtest as make_backtest
+from dr_ctl.rpo.estimate.estimate import HORIZONS_S
+from dr_ctl.rpo.estimate.estimate import backtest as make_backtest
 from dr_ctl.rpo.estimate.estimate import estimate as make_estimate
 from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.estimate.result import EstimateAnswer, Objectives, Verdict
 from dr_ctl.rpo.pipeline.make import reading
 from dr_ctl.rpo.pipeline.session import master
-from dr_ctl.rpo.pipeline.tables import version
+from dr_ctl.rpo.pipeline.sql import version
 from dr_ctl.settings.durations import duration, seconds
 from dr_ctl.settings.model import Installation
 

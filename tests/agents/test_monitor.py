@@ -32,7 +32,7 @@ from dr_ctl.engine.notes import BY_AGENT, Notes
 from dr_ctl.engine.runs import Locked, Runs
 from dr_ctl.rpo.estimate import request
 from dr_ctl.rpo.estimate.request import Request
-from dr_ctl.rpo.history.sources import Sources
+from dr_ctl.rpo.history.files import Sources
 from dr_ctl.rpo.history.upkeep import Upkeep
 from dr_ctl.rpo.history.writer import TAIL_EVERY_S
 from dr_ctl.settings.loader import load

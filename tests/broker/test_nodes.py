@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dr_ctl.agents.monitor import recording
-from dr_ctl.rpo.history.last_seen import nodes
+from dr_ctl.rpo.history.newest import nodes
 from dr_ctl.settings.loader import load
 from dr_ctl_lab.lab.lab import Lab
 from tests.broker.driving import Operator, state_of, until

@@ -26,8 +26,8 @@ from dr_ctl.core.system import system
 from dr_ctl.engine import executor
 from dr_ctl.engine.outcome import Done, NotNeeded
 from dr_ctl.rpo.estimate import request
+from dr_ctl.rpo.estimate.request import place, store
 from dr_ctl.rpo.estimate.result import LossClass, LossLimit, Objectives
-from dr_ctl.rpo.estimate.stored import place, store
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.ledgers.reconcile import KINDS, Part, Reconciled
 from dr_ctl.settings.loader import load

@@ -10,20 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dr_ctl.core.model import Finding
-from dr_ctl.rpo.core.calendar import DAY, HOUR, SECOND, fineness
 from dr_ctl.rpo.core.calibration import backtested
-from dr_ctl.rpo.core.columns import READ
-from dr_ctl.rpo.core.cut import AWAY_US
-from dr_ctl.rpo.core.facts import Facts, Made, pair_of
-from dr_ctl.rpo.core.hour import SHORT, Orders, hour, needs
+from dr_ctl.rpo.core.cut import AWAY_US, DAY, HOUR, READ, SECOND, fineness
+from dr_ctl.rpo.core.hour import HORIZON_US, SHORT, Orders, hour, needs
 from dr_ctl.rpo.core.rows import ADDED, CLASS, KEYS, OWN, SCHEMA, TOTAL, class_name
-from dr_ctl.rpo.core.scope import Ask, OfScope, figures
-from dr_ctl.rpo.core.summary import HORIZON_US
-from dr_ctl.rpo.estimate import notes
+from dr_ctl.rpo.core.scope import Ask, Facts, OfScope, figures, pair_of
+from dr_ctl.rpo.estimate.estimate import Made, nothing_of
 from dr_ctl.rpo.estimate.request import Request
+from dr_ctl.rpo.history.files import Sources, Store
 from dr_ctl.rpo.history.row import micros
-from dr_ctl.rpo.history.sources import Sources
-from dr_ctl.rpo.history.store import Store
 
 PARTS = 24 * 8
 SUMS = ["kind", "scope", "name", "weight_sum", "count_sum", "most_max", "least_min", "cell_max"]
@@ -40,7 +35,7 @@ def made(asked: Request, now_us: int) -> Made | Finding:
     serving = _serving(sites, now_us + HOUR if asked.until is None else micros(asked.until))
     site = asked.site or serving
     if site not in sites:
-        return notes.nothing_of(site, set(sites))
+        return nothing_of(site, set(sites))
     looks, ends = pa.concat_tables(sites[site]).sort_by("ts"), [us_of(table)[-1] for table in sites[site]]
     us = us_of(looks)
     limit_us = now_us + HOUR if us[0] <= now_us + HOUR else us[-1]  # of looks far in the future nothing is said

@@ -12,7 +12,7 @@ from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.rpo.estimate.estimate import estimate
 from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.estimate.result import LossClass, LossLimit, Objectives
-from dr_ctl.rpo.history.store import Store
+from dr_ctl.rpo.history.files import Store
 from dr_ctl.rpo.ledgers.reconcile import reconcile
 from dr_ctl.rpo.pipeline.make import reading
 

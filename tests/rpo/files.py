@@ -11,13 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dr_ctl.core.model import Finding
-from dr_ctl.rpo.core.columns import READ, Columns
-from dr_ctl.rpo.core.cut import Outflows
+from dr_ctl.rpo.core.cut import READ, Columns, Outflows
 from dr_ctl.rpo.core.hour import Orders
 from dr_ctl.rpo.core.queues import Queues
 from dr_ctl.rpo.core.steps import Course
-from dr_ctl.rpo.history.files import without
-from dr_ctl.rpo.history.sources import Sources
+from dr_ctl.rpo.history.files import Sources, without
 
 
 def usable_files(

@@ -11,8 +11,8 @@ from statistics import mean
 import numpy as np
 import pytest
 
-from dr_ctl.rpo.core.columns import NA
-from dr_ctl.rpo.core.histogram import Histogram, covered_blocks, interval
+from dr_ctl.rpo.core.cut import NA
+from dr_ctl.rpo.core.rows import Histogram, covered_blocks, interval
 from dr_ctl.rpo.core.scope import BLOCKS
 from dr_ctl.rpo.core.steps import Steps
 from dr_ctl.rpo.history.files import write

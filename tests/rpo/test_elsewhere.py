@@ -20,12 +20,11 @@ from typing import Any
 import pytest
 
 from dr_ctl.rpo.bounds.bounds import bounds
-from dr_ctl.rpo.history.files import write
-from dr_ctl.rpo.history.last_seen import spells
+from dr_ctl.rpo.history.files import Store, write
+from dr_ctl.rpo.history.newest import spells
 from dr_ctl.rpo.history.row import Row
-from dr_ctl.rpo.history.store import Store
 from dr_ctl.rpo.history.upkeep import Upkeep
-from dr_ctl.rpo.pipeline.tables import version
+from dr_ctl.rpo.pipeline.sql import version
 from dr_ctl.settings.model import Place
 from tests.rpo.elsewhere import MORE, OTHER
 from tests.rpo.object_store import KEYS, s3_server, s3a

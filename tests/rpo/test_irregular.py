@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dr_ctl.core.model import Finding
-from dr_ctl.rpo.core.histogram import Histogram
+from dr_ctl.rpo.core.rows import Histogram
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from tests.rpo import fifo, simulator

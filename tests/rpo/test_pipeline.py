@@ -18,12 +18,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from dr_ctl.core.model import Finding
-from dr_ctl.rpo.core.calendar import HOUR
-from dr_ctl.rpo.core.facts import Made
+from dr_ctl.rpo.core.cut import HOUR
 from dr_ctl.rpo.core.hour import Orders, hour, part
 from dr_ctl.rpo.core.rows import SCHEMA
-from dr_ctl.rpo.estimate.backtest import backtest
-from dr_ctl.rpo.estimate.estimate import Make, estimate
+from dr_ctl.rpo.estimate.estimate import Made, Make, backtest, estimate
 from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.estimate.result import LossClass, LossLimit, Objectives
 from dr_ctl.rpo.history.files import tables_of, write
@@ -292,12 +290,12 @@ def test_a_look_from_the_future_changes_no_figure(root: Path, make: Make, *, amo
 def test_two_versions_side_by_side_leave_each_others_tables_alone(
     root: Path, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dr_ctl.rpo.pipeline import hours, tables  # noqa: PLC0415 - the fast tests do without Spark
+    from dr_ctl.rpo.pipeline import hours, sql  # noqa: PLC0415 - the fast tests do without Spark
 
     own = sorted(root.glob("summary/*/*/*/**/*.parquet"))
 
     with monkeypatch.context() as other:
-        for module in (tables, hours):
+        for module in (sql, hours):
             other.setattr(module, "version", lambda: "0.0.9 (code aaaaaaaaaaaa)")
         both(make, root)
 

@@ -16,9 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from dr_ctl.core.errors import UsageError
-from dr_ctl.rpo.ledgers import exports
-from dr_ctl.rpo.ledgers.exports import SCHEMA
-from dr_ctl.rpo.ledgers.files import first_bad, ledgers
+from dr_ctl.rpo.ledgers import files
+from dr_ctl.rpo.ledgers.files import SCHEMA, first_bad, ledgers
 from dr_ctl.rpo.ledgers.reconcile import KINDS, Reconciled, reconcile_in
 
 BEGIN = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -416,7 +415,7 @@ def test_the_names_of_brokers_own_queues_are_those_that_topologies_know() -> Non
     from dr_ctl.topologies.common.names import BROKERS, OURS  # noqa: PLC0415
     from dr_ctl.topologies.continuity.view import PREFIX  # noqa: PLC0415
 
-    assert all(any(name.startswith(own) for own in exports.OWN) for name in (*BROKERS, *OURS, f"{PREFIX}.in"))
+    assert all(any(name.startswith(own) for own in files.OWN) for name in (*BROKERS, *OURS, f"{PREFIX}.in"))
 
 
 def test_an_exports_moment_is_told_and_a_snapshots_is_between_its_answers(tmp_path: Path) -> None:

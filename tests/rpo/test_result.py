@@ -13,13 +13,12 @@ import pytest
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.patterns import matches, pattern_regex
 from dr_ctl.rpo.core.calibration import NAMES, BoundRow, Calibration, Fold, Row, ahead, unconditional
-from dr_ctl.rpo.core.changes import Changes
-from dr_ctl.rpo.core.histogram import Histogram
+from dr_ctl.rpo.core.hour import Changes
 from dr_ctl.rpo.core.quantities import Figures, Horizon, Quantiles, Quantity
+from dr_ctl.rpo.core.rows import Histogram
 from dr_ctl.rpo.estimate import request
-from dr_ctl.rpo.estimate.backtest import Backtest, BacktestAnswer, backtest
-from dr_ctl.rpo.estimate.estimate import estimate
-from dr_ctl.rpo.estimate.request import Request
+from dr_ctl.rpo.estimate.estimate import Backtest, BacktestAnswer, backtest, estimate
+from dr_ctl.rpo.estimate.request import Request, place, store, stored
 from dr_ctl.rpo.estimate.result import (
     Estimate,
     EstimateAnswer,
@@ -30,7 +29,6 @@ from dr_ctl.rpo.estimate.result import (
     Verdict,
     verdict_of,
 )
-from dr_ctl.rpo.estimate.stored import place, store, stored
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.pipeline.make import reading
 from dr_ctl.settings.model import Place

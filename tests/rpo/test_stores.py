@@ -18,14 +18,12 @@ from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.model import Role
 from dr_ctl.rpo.bounds.bounds import Bounds, bounds
 from dr_ctl.rpo.estimate.estimate import Make, estimate
-from dr_ctl.rpo.estimate.request import Request
-from dr_ctl.rpo.estimate.stored import stored
-from dr_ctl.rpo.history import sources, store
+from dr_ctl.rpo.estimate.request import Request, stored
+from dr_ctl.rpo.history import files
 from dr_ctl.rpo.history import upkeep as keeping
-from dr_ctl.rpo.history.files import write
-from dr_ctl.rpo.history.last_seen import last_seen, newest_look, spells
+from dr_ctl.rpo.history.files import Store, write
+from dr_ctl.rpo.history.newest import last_seen, newest_look, spells
 from dr_ctl.rpo.history.row import Row
-from dr_ctl.rpo.history.store import Store
 from dr_ctl.rpo.history.upkeep import Upkeep
 from dr_ctl.settings.model import Place
 from tests.rpo import by_hand
@@ -44,7 +42,7 @@ def rows() -> list[Row]:
 
 @pytest.fixture(autouse=True)
 def none_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "_silent_until", {})
+    monkeypatch.setattr(files, "_silent_until", {})
 
 
 @pytest.fixture
@@ -162,7 +160,7 @@ def test_nobody_waits_for_a_store_that_does_not_answer(
 ) -> None:
     write(rows, place.near)
     whole, never = asked(place.near), threading.Event()
-    monkeypatch.setattr(sources, "WITHIN_S", 0.05)
+    monkeypatch.setattr(files, "WITHIN_S", 0.05)
     asks = []
 
     def silent(where: str | Path, **more: object) -> Store:
@@ -170,7 +168,7 @@ def test_nobody_waits_for_a_store_that_does_not_answer(
         if str(where) == place.where:
             never.wait(10)
             raise OSError
-        return store._store(str(where), hurried=False)
+        return files._store(str(where), hurried=False)
 
     monkeypatch.setattr(Store, "of", silent)
     try:
@@ -190,7 +188,7 @@ def test_where_nothing_lies_here_a_slow_store_is_waited_for(
     tmp_path: Path, rows: list[Row], place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(rows, tmp_path / "store")
-    monkeypatch.setattr(sources, "WITHIN_S", 0.01)
+    monkeypatch.setattr(files, "WITHIN_S", 0.01)
     listed = Store.directly
 
     def slow(store: Store, under: str = "") -> list[str]:
@@ -227,15 +225,15 @@ def test_of_a_file_that_spark_read_nothing_of_and_others_can_read_nothing_is_tol
     tmp_path: Path, rows: list[Row], place: Place, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As where a store breaks off between two of its files: Spark passes over what it cannot read."""
-    from dr_ctl.rpo.pipeline import touched  # noqa: PLC0415 - the fast tests do without Spark
+    from dr_ctl.rpo.pipeline import tables  # noqa: PLC0415 - the fast tests do without Spark
 
     recorded(rows, place, tmp_path / "whole")
     tidied(place)
     request = Request(history=place.where, near=str(place.near), store=True)
-    whole = touched._times
+    whole = tables._times
 
     with monkeypatch.context() as breaks:
-        breaks.setattr(touched, "_times", lambda *asked: dict([*whole(*asked).items()][1:]))
+        breaks.setattr(tables, "_times", lambda *asked: dict([*whole(*asked).items()][1:]))
         with pytest.raises(EnvironmentFault, match="the history changed each time"):
             estimate(request, make)
 

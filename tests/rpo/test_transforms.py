@@ -11,14 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dr_ctl.rpo.core.changes import LEAST_MOMENTS, Changes
-from dr_ctl.rpo.core.columns import NA, Ints
-from dr_ctl.rpo.core.fold import fold
-from dr_ctl.rpo.core.histogram import LEAST_BLOCKS, Histogram, between, bucket_of, interval, quantity, weighted_quantile
+from dr_ctl.rpo.core.cut import NA, Ints
+from dr_ctl.rpo.core.hour import LEAST_MOMENTS, Changes
 from dr_ctl.rpo.core.quantities import t_value
-from dr_ctl.rpo.core.rates import drain_ms
+from dr_ctl.rpo.core.rows import LEAST_BLOCKS, Histogram, between, bucket_of, interval, quantity, weighted_quantile
 from dr_ctl.rpo.core.scope import ahead
-from dr_ctl.rpo.core.steps import METRICS, Course, Figures, Steps
+from dr_ctl.rpo.core.steps import METRICS, Course, Figures, Steps, drain_ms, fold
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from tests.rpo.fifo import FifoSite, Style, Truth, at

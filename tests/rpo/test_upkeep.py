@@ -16,11 +16,9 @@ from dr_ctl.core.model import Role, Severity
 from dr_ctl.rpo.history import files as history
 from dr_ctl.rpo.history import upkeep
 from dr_ctl.rpo.history import writer as writing
-from dr_ctl.rpo.history.files import SCHEMA, TAILS, begun, write
-from dr_ctl.rpo.history.last_seen import newest_look
-from dr_ctl.rpo.history.newest import recent
+from dr_ctl.rpo.history.files import SCHEMA, TAILS, Source, begun, write
+from dr_ctl.rpo.history.newest import newest_look, recent
 from dr_ctl.rpo.history.row import Row
-from dr_ctl.rpo.history.sources import Source
 from dr_ctl.rpo.history.upkeep import Upkeep
 from dr_ctl.rpo.history.writer import AGAIN_S, Writer
 from tests.rpo.files import FixedClock, full_disk, newest_first, tear, usable_files

@@ -1,33 +1,242 @@
-"""Bounds on the messages that a failover now may lose or bring twice: from the last looks, at once, without Spark.
+"""Bounds on the messages that a failover now may lose or bring twice: from the last looks, at once, without Spark; when
+the site can have served at the latest, and the sum in words that an operator can check.
 
     lost    what was neither shipped nor consumed at the last look, and what was sent since (`direction`)
-    twice   what was acknowledged and not shipped then, or lay at the other site and was done here (`staged`:
-            acknowledgements that were lost before are in no outflow) where that is more, and what was acknowledged
-            since; what clients had in delivery (the most that was seen: their windows limit it)
+    twice   what was acknowledged and not shipped then, or lay at the other site and was done here (acknowledgements
+            that were lost before are in no outflow) where that is more, and what was acknowledged since; what clients
+            had in delivery (the most that was seen: their windows limit it)
     age     time since the last look at which nothing of what lay in the outflow at the end had been put in yet
 
 In the first two what lay at one site and not at the other at the last readings counts by queue, whatever the outflow
-says (`apart`). Pairs add up; a figure not read for one pair makes the total unknown, never zero.
+says. Pairs add up; a figure not read for one pair makes the total unknown, never zero.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from enum import Enum
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+
+from dr_ctl.core.clock import stamp
+from dr_ctl.core.model import Finding, Role, Severity, some
 from dr_ctl.core.printable import if_known
-from dr_ctl.rpo.bounds.apart import Selected
-from dr_ctl.rpo.bounds.death import How, last_read_us, latest
-from dr_ctl.rpo.bounds.direction import Part, added, at_most
-from dr_ctl.rpo.bounds.likely import likely
-from dr_ctl.rpo.bounds.pair import Pair, total
+from dr_ctl.engine.findings import COUNTS_DIFFER
+from dr_ctl.rpo.bounds.direction import Apart, Part, Selected, added, at_most
+from dr_ctl.rpo.bounds.looks import LONGEST_US
+from dr_ctl.rpo.bounds.pair import Pair, likely, total
 from dr_ctl.rpo.bounds.result import Bound, Bounds, ClassBound, QueueBound
-from dr_ctl.rpo.bounds.stretch import LONGEST_US
-from dr_ctl.rpo.bounds.telling import because, findings
 from dr_ctl.rpo.estimate.result import Objectives
+from dr_ctl.rpo.findings import (
+    LIES_AT_SURVIVOR,
+    LOOKS_AHEAD,
+    NEWEST_LOOK_OLD,
+    NOBODY_LOOKED,
+    ONE_PAIR_ONLY,
+    OUTFLOW_NOT_READ,
+    SURVIVOR_NOT_READ,
+    UNBOUNDED_SINCE_LOOK,
+)
 from dr_ctl.rpo.history.newest import US, Recent, recent
 from dr_ctl.rpo.history.row import Row, micros, moment
 from dr_ctl.settings.model import Place
+
+STALE_US: Final = 30 * US
+"""So far apart at most looks are that saw a site down for it to be taken to have been so in between."""
+
+
+class How(Enum):
+    """How the moment is known after which nothing more can have been put in."""
+
+    DOWN = "it was seen down"
+    WORD = "its service had ended, by the operator's word"
+    OPEN = "it was not yet seen down"
+    UNWATCHED = "it is seen down, and nobody had looked before"
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """The latest moment at which the site can have served. `unwatched`: a time after it was first seen down in which
+    nobody looked, so that it may have been back."""
+
+    us: int
+    how: How
+    unwatched: tuple[int, int] | None = None
+
+    @property
+    def text(self) -> str:
+        return f"{stamp(moment(self.us))}, when {self.how.value}"
+
+    @property
+    def grows(self) -> bool:
+        """Whether who asks later gets a later moment."""
+        return self.how in (How.OPEN, How.UNWATCHED)
+
+    def or_earlier(self, word_us: int, seen: Recent) -> Death:
+        """The operator's moment, if earlier. Only the time after the last look is shortened; counts already read
+        stay."""
+        return Death(max(word_us, last_read_us(seen)), How.WORD) if word_us < self.us else self
+
+
+def latest(seen: Recent, now_us: int, *, is_down: bool) -> Death:
+    """The first look of the unbroken run that saw the site down up to now; without such a run, now.
+
+    A look that was not down, or too long without any, and the run begins anew: the site may have been back. `is_down`:
+    who asks sees it down now."""
+    read_us = last_read_us(seen)
+    downs = seen.saw(Role.DOWN)
+    others = [moments[-1] for role, moments in seen.roles.items() if role != Role.DOWN.value and len(moments)]
+    run = downs[downs > max([read_us, *others])]
+    edges = np.append(run, now_us)
+    gaps = np.flatnonzero(np.diff(edges) > STALE_US)
+    first = int(gaps[-1]) + 1 if len(gaps) else 0
+    unwatched = (int(edges[first - 1]), int(edges[first])) if first else None
+    if first < len(run):
+        return Death(int(run[first]), How.DOWN, unwatched)
+    is_watched = now_us - max([0, *others, *downs[-1:]]) <= STALE_US
+    return Death(now_us, How.OPEN if not is_down else How.DOWN if is_watched else How.UNWATCHED, unwatched)
+
+
+def last_read_us(seen: Recent) -> int:
+    """When an outflow of the site was last read."""
+    return max((last for _, last in seen.spans.values()), default=0)
+
+
+_WORD: Final = (
+    "Where somebody knows when its service ended: `--silent-since T --reason TEXT`. Let `dr-ctl monitor` run on: it "
+    "sees that the site stays down."
+)
+
+
+def because(pairs: Sequence[Pair], death: Death, likely: int | None, sites: tuple[str, str]) -> str | None:
+    """The sum of the possible loss, in messages, or why nobody knows it although it was read; None where it was
+    not."""
+    lost = added([pair.lost for pair in pairs])
+    if lost is None:
+        return _at_least(pairs, sites)
+    expected = "" if likely is None else f"likely {likely}, at most {lost.at_most}, because "
+    alone = [each for pair in pairs for each in pair.apart.queues.values() if each.here > each.there]
+    apart = f", + {lost.apart} at {sites[0]} alone ({_named(alone, sites)})" if lost.apart else ""
+    text = (
+        f"{expected}{lost.at_most} = {lost.there} neither shipped nor consumed at the reading of "
+        f"{stamp(moment(lost.us))}{apart}, + at most {lost.since} sent in the {lost.took_us / US:.1f} s until "
+        f"{death.text}{_busiest(lost)}"
+    )
+    if death.grows:
+        return f"{text}; it grows by up to {lost.rate:.0f} a second until {_until(death)}"
+    return f"{text}; waiting does not change this"
+
+
+def _at_least(pairs: Sequence[Pair], sites: tuple[str, str]) -> str | None:
+    """What is lost at least, where the sites differ and nobody can say why."""
+    untold = [each for pair in pairs for each in pair.apart.queues.values() if each.lost is None]
+    if not untold:
+        return None
+    least = sum(each.here - each.there for each in untold)
+    return (
+        f"not known, but at least {least}: {_named(untold, sites)}, and no more of it was on its way to {sites[1]}: "
+        "nobody can say why"
+    )
+
+
+def _named(queues: Sequence[Apart], sites: tuple[str, str]) -> str:
+    return some([each.text(*sites) for each in queues])
+
+
+def _busiest(lost: Part) -> str:
+    return " (assuming the highest rate of the last minutes)" if lost.since else ""
+
+
+def _until(death: Death) -> str:
+    return "it is seen down" if death.how is How.OPEN else "a monitor looks again"
+
+
+def findings(
+    sites: tuple[str, str], pairs: Sequence[Pair], death: Death, *, later: int, is_summed: bool
+) -> Iterator[Finding]:
+    """Findings on what the bounds rest on. With `is_summed` the sum of all pairs already tells the counts."""
+    site, other = sites
+    if later:
+        text = f"{later} look(s) at {site} are stamped later than now, and are left out"
+        yield LOOKS_AHEAD(text, "Set the clocks of this machine and of the monitor's (NTP).")
+    if death.unwatched is not None and death.how is not How.WORD:
+        since, until = (stamp(moment(us)) for us in death.unwatched)
+        text = f"{site} was seen down at {since}, and nobody looked until {until}: it may have served meanwhile"
+        yield NOBODY_LOOKED(text, _WORD)
+    elif death.how is How.UNWATCHED and any(each.is_read for each in pairs):
+        is_known = any((each.lost, each.duplicates) != (None, None) for each in pairs)
+        grow = ": the bounds count up to now, and grow" if is_known else ""
+        yield NOBODY_LOOKED(f"{site} is down, and no monitor has looked since it was last read{grow}", _WORD)
+    for pair in pairs:
+        yield from _of_pair(site, pair, death, is_summed=is_summed)
+        if untold := [each for each in pair.apart.queues.values() if None in (each.lost, each.duplicates)]:
+            at = "" if pair.apart.us is None else f" (reading of {stamp(moment(pair.apart.us))})"
+            yield COUNTS_DIFFER(
+                f"the sites differ by more than what is under way: {_named(untold, sites)}{at}",
+                f"What {site} has and {other} has not is lost with {site}, and what lies at {other} alone may be a "
+                "duplicate: how many, nobody can say. A failover needs `unknown` accepted for it; find out why before, "
+                "or leave such queues out with `queues: {exclude: …}`.",
+                severity=Severity.WARNING,
+            )
+
+
+def _of_pair(site: str, pair: Pair, death: Death, *, is_summed: bool) -> Iterator[Finding]:
+    where = f"the outflow of {site}, pair {pair.name}"
+    if pair.lost_read_us is None or pair.duplicates_read_us is None:
+        missing = "messages" if pair.lost_read_us is None else "acknowledgements"
+        text = f"the history holds no recent look at {where}: how many {missing} it takes with it is not known"
+        remedy = "Let `dr-ctl monitor` run while the site answers; now only the unknown can be accepted."
+        yield OUTFLOW_NOT_READ(text, remedy)
+    if pair.lost_read_us is None:
+        return
+    elapsed_us = death.us - pair.lost_read_us
+    if elapsed_us > STALE_US:
+        text = f"the last look at {where} was {elapsed_us / US:.0f} s before {death.text}"
+        yield NEWEST_LOOK_OLD(text, "The bounds grow with this time.")
+    untold = any(None in (each.lost, each.duplicates) for each in pair.apart.queues.values())
+    if (pair.lost is None or pair.duplicates is None) and not untold:
+        yield _unbounded(pair, pair.lost_read_us, where, elapsed_us)
+    elif pair.lost is not None and not is_summed:
+        yield _rests_on(pair.lost, where, death)
+    yield from _left(pair, site)
+
+
+def _left(pair: Pair, site: str) -> Iterator[Finding]:
+    """Findings on copies of processed messages that lost acknowledgements left at the other site."""
+    if unread := [name for name, number in pair.left.items() if number is None]:
+        text = (
+            f"pair {pair.name}: what lies at the other site of {site} was not read beside it: {some(unread)}; what was "
+            "done and left there by lost acknowledgements comes twice beside the bound"
+        )
+        yield SURVIVOR_NOT_READ(text, "Let `dr-ctl monitor` run while both sites answer.")
+    if left := [f"{name}: {number}" for name, number in pair.left.items() if number]:
+        text = (
+            f"pair {pair.name}: lies at the other site although {site} has it no more, at most: {some(left)}; "
+            "acknowledgements on their way, and those that were lost: the bound on what comes twice holds them"
+        )
+        yield LIES_AT_SURVIVOR(text, "A planned move removes such copies by their ids.")
+
+
+def _unbounded(pair: Pair, read_us: int, where: str, elapsed_us: int) -> Finding:
+    why = "too few looks before it tell a pace, or nobody looked for long after little moved, or a figure was not read"
+    why = "it lies in the future of this machine's clock" if elapsed_us < 0 else why
+    if pair.overtaken is not None:
+        why = f"{pair.overtaken} message(s) came to the other site since, more than the pace before explains"
+    text = f"{where}: what changed after the look at {stamp(moment(read_us))} has no bound: {why}"
+    return UNBOUNDED_SINCE_LOOK(text, "Let `dr-ctl monitor` run, on a machine whose clock is set.")
+
+
+def _rests_on(lost: Part, where: str, death: Death) -> Finding:
+    text = (
+        f"{where}: the bounds rest on the look at {stamp(moment(lost.us))} and on at most {lost.since} sent in the "
+        f"{lost.took_us / US:.1f} s until {death.text}{_busiest(lost)}"
+    )
+    return ONE_PAIR_ONLY(text, "A shorter `history.every` makes them narrower.")
+
 
 AHEAD_US: Final = 60 * US
 """A clock that made looks may be ahead of this one by so much; looks of later moments are left out."""

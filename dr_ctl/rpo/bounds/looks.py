@@ -1,8 +1,17 @@
-"""The last minutes' looks at one pair as arrays: its outflows at every look, its queues at the looks that read them.
+"""The last minutes' looks at one pair as arrays, and how much came at most in a stretch of time: as much as in the
+busiest stretch of that length. `NA` stands where nothing was read.
 
 A look has two moments: the question went out (`asked`), the reply came (`us`); what it counted is of a moment between.
-`NA` stands where nothing was read.
+Nothing is averaged: where a stretch begins and ends between two looks, all that was counted from the look before it to
+the look after it counts, so a burst counts whole wherever it fell.
+
+What was counted over a gap is no burst. A monitor that was late, or not there, counts at its next look all that came
+meanwhile. Where that is about what the readings around show to come in a time so long (a pace wanders: up to half as
+much again), it is spread evenly over the gap. Where it is more, what is above the most that they show is a burst that
+nobody saw, and stays one. Where too few readings are around to show what a burst is here, all of it stays one.
 """
+
+from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -13,10 +22,256 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dr_ctl.rpo.bounds.stretch import Seen
-from dr_ctl.rpo.core.columns import NA, Ints, begins_of
-from dr_ctl.rpo.core.cut import side_of
-from dr_ctl.rpo.history.newest import OUTFLOWS, US, Recent
+from dr_ctl.rpo.core.cut import NA, Flags, Ints, begins_of, side_of
+from dr_ctl.rpo.history.newest import OUTFLOWS, US, Recent, gaps, longest_us, usual_us
+
+LONGEST_US: Final = 60 * US
+"""A longer stretch is made of several: few of its length lie in the last minutes."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What looks counted, as grids by their names: by outflow (`flows`), and by queue at the looks that read queues
+    (`whole`: their places). Counters are compared within one era, a start of the broker."""
+
+    us: Ints
+    asked: Ints
+    era: Ints
+    whole: Ints
+    flows: Mapping[str, Ints]
+    queues: Mapping[str, Ints]
+
+    @cached_property
+    def put(self) -> Counters:
+        """What was put into each outflow."""
+        return Counters.of(self.flows["added"], self.era)
+
+    @cached_property
+    def counted(self) -> Mapping[str, Counters]:
+        """What each queue counted, at the looks that read queues."""
+        return {name: Counters.of(grid, self.era[self.whole]) for name, grid in self.queues.items()}
+
+    @cached_property
+    def stretches(self) -> Stretches:
+        return Stretches(self.asked, self.us, self.era)
+
+    def at(self, places: Ints) -> Seen:
+        """Some of the looks alone."""
+        is_kept = np.isin(self.whole, places)
+        return Seen(
+            self.us[places],
+            self.asked[places],
+            self.era[places],
+            np.searchsorted(places, self.whole[is_kept]),
+            {name: grid[:, places] for name, grid in self.flows.items()},
+            {name: grid[:, is_kept] for name, grid in self.queues.items()},
+        )
+
+
+@dataclass(frozen=True)
+class Stretches:
+    """Stretches between looks: `asked`, `us` and `era` by look."""
+
+    asked: Ints
+    us: Ints
+    era: Ints
+
+    def parts(self, us: int) -> Sequence[tuple[int, int]] | None:
+        """Stretches that a time is made of: how many, and how long. None where none of them has looks around it, or
+        time ran backwards."""
+        if us < 0 or (us and self.longest_us <= 0):
+            return None
+        times, rest_us = divmod(us, self.longest_us) if us else (0, 0)
+        return [(count, length) for count, length in ((times, self.longest_us), (1, rest_us)) if count and length]
+
+    @cached_property
+    def longest_us(self) -> int:
+        """The longest stretch that has a look before and after it."""
+        eras = [np.flatnonzero(self.era == era) for era in np.unique(self.era)]
+        spans = [int(self._asked[own[-1]] - self.us[own[1]]) for own in eras if len(own) > 2]  # noqa: PLR2004
+        return min(LONGEST_US, max(spans, default=0))
+
+    def around(self, us: int) -> tuple[Ints, Ints]:
+        """The looks before and after each stretch so long, by their places. One that begins between a look and the next
+        ends before the first look that was asked for so long after that next one."""
+        end = np.searchsorted(self._asked, self.us[1:] + us)
+        begin = np.flatnonzero(end < len(self.us))
+        begin = begin[self.era[begin] == self.era[end[begin]]]
+        return begin, end[begin]
+
+    @cached_property
+    def _asked(self) -> Ints:
+        """When it or any later look was asked for first: looks of two monitors overlap."""
+        first: Ints = np.minimum.accumulate(self.asked[::-1])[::-1]
+        return first
+
+
+@dataclass(frozen=True)
+class Counters:
+    """Counters (rows) by look: no more than they were (`low`), and no less (`high`), where a look missed some."""
+
+    low: Ints
+    high: Ints
+
+    @classmethod
+    def of(cls, counters: Ints, era: Ints) -> Counters:
+        """A counter that first appears within an era is taken to have begun at zero."""
+        before = _unwrapped(_carried(counters, era), era)
+        known = np.where(counters == NA, NA, before)
+        after = _carried(known[:, ::-1], era[::-1])[:, ::-1]
+        low = np.where(before == NA, 0, before)
+        return cls(low, np.where(after == NA, low, after))
+
+    def together(self, rows: Sequence[int]) -> Counters:
+        """Their sum, as one row."""
+        return Counters(self.low[rows].sum(0, keepdims=True), self.high[rows].sum(0, keepdims=True))
+
+    def grouped(self, group: Ints, count: int) -> Counters:
+        """Their sums by group; a row of group -1 is in none."""
+        rows, sums = np.flatnonzero(group >= 0), np.zeros((2, count, self.low.shape[1]), np.int64)
+        for total, each in zip(sums, (self.low, self.high), strict=True):
+            np.add.at(total, group[rows], each[rows])
+        return Counters(*sums)
+
+    def most(self, begin: Ints | int, end: Ints | int) -> Ints:
+        """The growth from look to look, at most."""
+        most: Ints = self.high[:, end] - self.low[:, begin]
+        return most
+
+    def least(self, begin: Ints | int, end: Ints | int) -> Ints:
+        least: Ints = np.maximum(0, self.low[:, end] - self.high[:, begin])
+        return least
+
+
+def _carried(counters: Ints, era: Ints) -> Ints:
+    """With the last value of the same era where nothing was read."""
+    places = np.maximum.accumulate(np.where(counters == NA, -1, np.arange(counters.shape[1])), axis=1)
+    values = np.take_along_axis(counters, np.maximum(places, 0), axis=1)
+    carried: Ints = np.where((places >= 0) & (era[np.maximum(places, 0)] == era), values, NA)
+    return carried
+
+
+def _unwrapped(counters: Ints, era: Ints) -> Ints:
+    """A counter that begins anew within an era, of a queue that was made again, goes on from where it was."""
+    fell = (counters[:, 1:] < counters[:, :-1]) & (counters[:, 1:] != NA) & (era[1:] == era[:-1])
+    if not fell.any():
+        return counters
+    lost = np.cumsum(np.where(fell, counters[:, :-1], 0), axis=1, dtype=np.int64)
+    ahead = np.concatenate([np.zeros_like(counters[:, :1]), lost], axis=1)
+    ahead -= ahead[:, np.searchsorted(era, era)]  # of its own era; eras only grow
+    unwrapped: Ints = np.where(counters == NA, NA, counters + ahead)
+    return unwrapped
+
+
+WANDERS: Final = 1.5
+SHOWN_US: Final = 10 * US
+"""So much time without gaps shows what a burst is here."""
+LEAST_US: Final = 2 * US
+"""So much without one shows a pace."""
+
+
+def evened(seen: Seen) -> Seen:
+    """What was seen, with readings added in its gaps, for how much comes in a stretch of time and for nothing else."""
+    at_once = np.flatnonzero(seen.us - seen.asked <= longest_us(seen.us))
+    if len(seen.us) / 2 < len(at_once) < len(seen.us):
+        seen = seen.at(at_once)
+    is_one = seen.era[1:] == seen.era[:-1]
+    is_gap = is_one & gaps(seen.us)
+    if not is_gap.any() or np.diff(seen.us)[is_one & ~is_gap].sum() < SHOWN_US:
+        return seen
+    return _Evening(seen, is_gap).seen()
+
+
+@dataclass(frozen=True)
+class _Gap:
+    """Readings added after the look at a place: when, and which of them read queues. A long gap has some at its begin
+    and some at its end, which are `later`: no stretch reaches from those to these."""
+
+    at: int
+    us: Ints
+    is_whole: Flags
+    later: Flags
+
+
+class _Evening:
+    def __init__(self, seen: Seen, is_gap: Flags) -> None:
+        self._seen, usual_us_ = seen, max(1, usual_us(seen.us))
+        # Readings without a gap between them belong together.
+        self._run = seen.era + np.concatenate([[0], np.cumsum(is_gap)])
+        whole_us = np.diff(seen.us[seen.whole])
+        every = max(1, int(np.median(whole_us)) // usual_us_) if len(whole_us) else 1
+        self._gaps = [self._gap(at, usual_us_, every) for at in np.flatnonzero(is_gap).tolist()]
+        self._low, self._high = (each.sum(0).astype(float) for each in (seen.put.low, seen.put.high))
+
+    def _gap(self, at: int, usual_us: int, every: int) -> _Gap:
+        begin, end = self._seen.us[at : at + 2].tolist()
+        places, most = np.arange(1, -(-(end - begin) // usual_us)), LONGEST_US // usual_us + 2
+        later = np.zeros(len(places), bool)
+        if len(places) > 2 * most:
+            places, later = np.concatenate([places[:most], places[-most:]]), np.arange(2 * most) >= most
+        return _Gap(at, begin + places * usual_us, places % every == 0, later)
+
+    def seen(self) -> Seen:
+        seen, every = self._seen, np.arange(len(self._seen.us))
+        us = np.concatenate([seen.us, *(each.us for each in self._gaps)])
+        order = np.argsort(us, kind="stable")
+        own, eras = seen.era.copy(), []
+        for gap in self._gaps:
+            eras.append(own[gap.at] + gap.later)
+            own[gap.at + 1 :] += gap.later.any()  # anew in the middle of a long gap
+        asked, era = np.concatenate([seen.asked, us[len(every) :]]), np.concatenate([own, *eras])
+        is_whole = np.concatenate([np.isin(every, seen.whole), *(each.is_whole for each in self._gaps)])
+        of_whole = np.argsort(us[is_whole], kind="stable")
+        added = [each.us for each in self._gaps], [each.us[each.is_whole] for each in self._gaps]
+        flows = {name: self._filled(grid, every, added[0])[:, order] for name, grid in seen.flows.items()}
+        queues = {name: self._filled(grid, seen.whole, added[1])[:, of_whole] for name, grid in seen.queues.items()}
+        return Seen(us[order], asked[order], era[order], np.flatnonzero(is_whole[order]), flows, queues)
+
+    def _filled(self, grid: Ints, columns: Ints, added: list[Ints]) -> Ints:
+        """Counters at looks (`columns`), and then at the readings that are added."""
+        counters, is_read = Counters.of(grid, self._seen.era[columns]), grid != NA
+        more = (self._spread(counters, is_read, columns, *each) for each in zip(self._gaps, added, strict=True))
+        return np.concatenate([np.where(is_read, counters.low, NA), *more], axis=1)
+
+    def _spread(self, counters: Counters, is_read: Flags, columns: Ints, gap: _Gap, us: Ints) -> Ints:
+        """What counters were at readings in a gap. Their count is that of the time between the looks around that read
+        them; when in that time they grew is told by the outflows, between the looks at these evenly."""
+        seen, low, at = self._seen, self._low, gap.at
+        era = seen.era[columns] == seen.era[at]
+        before, after = int(np.searchsorted(columns, at, "right")) - 1, int(np.searchsorted(columns, at + 1))
+        if before < 0 or after == len(columns) or not (era[before] and era[after]):
+            return np.full((len(counters.low), len(us)), NA)
+        first, last = columns[before], columns[after]
+        put, within = low[last] - low[first], (us - seen.us[at]) / (seen.us[at + 1] - seen.us[at])
+        share = (us - seen.us[first]) / (seen.us[last] - seen.us[first])
+        if put > 0:
+            share = (low[at] + (self._high[at + 1] - low[at]) * within - low[first]) / put
+        begin = counters.low[:, before]
+        grown = np.maximum(0, counters.high[:, after] - begin)
+        shown = self._shown(counters, columns, int(seen.us[last] - seen.us[first]))
+        ordinary = np.where(grown <= WANDERS * shown, grown, shown)
+        burst = (grown - ordinary)[:, None] * (us >= (seen.us[at] + seen.us[at + 1]) // 2)
+        spread = begin[:, None] + np.floor(ordinary[:, None] * np.clip(share, 0, 1)).astype(np.int64) + burst
+        sides = np.arange(len(columns)) <= before, np.arange(len(columns)) >= after
+        is_known = np.logical_and.reduce([(is_read & era & side).any(axis=1) for side in sides])
+        return np.where(is_known[:, None], spread, NA)
+
+    def _shown(self, counters: Counters, columns: Ints, us: int) -> Ints:
+        """How much came at most in a time so long, by the pace of readings without a gap between them."""
+        seen, run = self._seen, self._run[columns]
+        shown = np.zeros(len(counters.low), np.int64)
+        for number in np.unique(run):
+            own = np.flatnonzero(run == number)
+            if seen.us[columns[own[-1]]] - seen.us[columns[own[0]]] < LEAST_US:
+                continue
+            stretches = Stretches(seen.asked[columns[own]], seen.us[columns[own]], run[own])
+            came = np.zeros(len(counters.low), np.int64)
+            for times, length_us in stretches.parts(us) or ():
+                begin, end = stretches.around(length_us)
+                came += times * counters.most(own[begin], own[end]).max(axis=1, initial=0)
+            shown = np.maximum(shown, came)
+        return shown
+
 
 UNTOLD_US: Final = US
 """What a look is taken to have waited for its answer, where no row says it: a broker that is later is not

@@ -16,12 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 from dr_ctl.core.model import Json
-from dr_ctl.rpo.core.changes import Changes
-from dr_ctl.rpo.core.columns import Ints
-from dr_ctl.rpo.core.histogram import Histogram, bucket_of, wall_blocks, weighted_quantile
-from dr_ctl.rpo.core.hour import SUMS
+from dr_ctl.rpo.core.cut import Ints
+from dr_ctl.rpo.core.hour import SUMS, Changes
 from dr_ctl.rpo.core.quantities import PROBABILITIES, UNITS, Calibration
-from dr_ctl.rpo.core.rows import MILLI
+from dr_ctl.rpo.core.rows import MILLI, Histogram, bucket_of, wall_blocks, weighted_quantile
 from dr_ctl.rpo.core.scope import Ask, Scope
 
 LEAST_BEFORE: Final = 2

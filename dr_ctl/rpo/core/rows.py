@@ -1,4 +1,6 @@
-"""What adds up: the rows that an hour of a history is summed up in, of whichever task and of whichever time.
+"""What adds up: the rows that an hour of a history is summed up in, of whichever task and of whichever time; and
+weighted histograms of them (how long a figure stayed where, in which part of the window), with quantiles
+and their intervals.
 
 A row is of one kind. What it is of stands in typed columns (its keys); rows whose keys are equal are put together:
 weights and counts are added, of `most` the largest counts, of `least` the smallest.
@@ -21,18 +23,219 @@ weights and counts are added, of `most` the largest counts, of `least` the small
 | role | name (a role) | | | last seen, us | |
 | check | metric, cell | a sum over moments | moments | | |
 | short | | | | | |
+
+An interval respects autocorrelation: covered time is cut into blocks, and how much the time above a level differs
+between them says how well that share is known (batch means): as well as a number of independent answers would. At
+every level these give an interval of the share (Clopper and Pearson's); the quantile lies among the levels whose share
+may be its own. Where fewer than four independent excursions stand behind it nobody can say how much higher it may be,
+and the upper end is open.
 """
 
+from __future__ import annotations
+
 import json
+import math
 from collections.abc import Sequence
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dr_ctl.rpo.core.columns import NA, NEVER, Ints
-from dr_ctl.rpo.core.histogram import bucket_of
+from dr_ctl.rpo.core.cut import NA, NEVER, Floats, Ints
+from dr_ctl.rpo.core.quantities import PROBABILITIES, Interval, Number, Quantiles, Quantity, Z, t_value
+
+EXACT_BELOW: Final = 64
+GROWTH: Final = 1.02
+
+
+def bucket_of(values: Ints) -> Ints:
+    """Number the bucket of each value: exact below 64, then 2 % wide; below zero as above it, towards zero."""
+    size = np.maximum(np.abs(values), 1) / EXACT_BELOW
+    up = EXACT_BELOW + np.ceil(np.log(size) / math.log(GROWTH))
+    down = -(EXACT_BELOW + np.floor(np.log(size) / math.log(GROWTH)))
+    rounded = np.where(values > 0, up, down)
+    return np.where(np.abs(values) < EXACT_BELOW, values, rounded).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """A figure: the time spent in each bucket (rows, ascending) in each block of the window (columns), the largest
+    value seen there, and by block the time in which it was not known: unknown time weighs as if above all."""
+
+    buckets: Ints
+    weights: Ints
+    largest: Ints
+    unknown: Ints
+
+    @classmethod
+    def of(cls, values: Ints, weights: Ints, block: Ints, blocks: int) -> Self:
+        known = values != NA
+        unknown = np.bincount(block[~known], weights[~known], blocks).astype(np.int64)
+        numbers, row = np.unique(bucket_of(values[known]), return_inverse=True)
+        weight, largest = np.zeros((len(numbers), blocks), np.int64), np.full((len(numbers), blocks), NA)
+        np.add.at(weight, (row, block[known]), weights[known])
+        np.maximum.at(largest, (row, block[known]), values[known])
+        return cls(numbers, weight, largest, unknown)
+
+    @property
+    def whole(self) -> int:
+        return int(self.weights.sum() + self.unknown.sum())
+
+    @property
+    def tops(self) -> Ints:
+        """The largest value of each bucket."""
+        found: Ints = self.largest.max(axis=1, initial=NA)
+        return found
+
+    @property
+    def max(self) -> int | None:
+        return None if not len(self.buckets) or self.unknown.any() else int(self.tops[-1])
+
+    def place_of(self, probability: float) -> int | None:
+        """The first bucket up to which at least so much of the time lies, or None where it is not known that high."""
+        below = np.cumsum(self.weights.sum(axis=1))
+        place = int(np.searchsorted(below, probability * self.whole))
+        return place if place < len(below) else None
+
+    def quantile(self, probability: float) -> int | None:
+        place = self.place_of(probability)
+        return None if place is None else int(self.tops[place])
+
+    def above(self, most: int) -> int:
+        """How long it was above a value, or not known."""
+        return int(self.weights[self.tops > most].sum() + self.unknown.sum())
+
+    def within(self, blocks: slice) -> Histogram:
+        """Histogram of some blocks alone."""
+        weights = self.weights[:, blocks]
+        rows = weights.sum(axis=1) > 0
+        return Histogram(self.buckets[rows], weights[rows], self.largest[:, blocks][rows], self.unknown[blocks])
+
+    def shares(self) -> list[tuple[float, int]]:
+        """Up to which figure which share of time."""
+        below = np.cumsum(self.weights.sum(axis=1)) / max(1, self.whole)
+        return [(float(share), int(top)) for share, top in zip(below, self.tops, strict=True)]
+
+
+def covered_blocks(weight: Ints, count: int) -> Ints:
+    """Cut covered time into blocks of equal length: the number of that in which each step begins."""
+    before = np.cumsum(weight) - weight
+    block: Ints = np.minimum(before * count // max(1, int(weight.sum())), count - 1)
+    return block
+
+
+def wall_blocks(begin: Ints, span: tuple[int, int], count: int) -> Ints:
+    """Cut the time of a window into blocks of equal length."""
+    first, last = span
+    found: Ints = np.clip((begin - first) * count // max(1, last - first + 1), 0, count - 1)
+    return found
+
+
+def weighted_quantile(values: npt.NDArray[np.generic], weights: Ints, probability: float) -> int | None:
+    """The least of the values up to which at least so much of the weight lies."""
+    if not len(values):
+        return None
+    order = np.argsort(values, kind="stable")
+    below = np.cumsum(weights[order])
+    return int(values[order][np.searchsorted(below, probability * below[-1])])
+
+
+LEAST_BLOCKS: Final = 8
+LEAST_EXCURSIONS: Final = 4
+"""A 97.5 % limit needs ln 40 = 3.7 of them."""
+SMALLEST: Final = 1e-12
+"""Blocks that are all alike tell as much as nobody could."""
+
+
+def interval(found: Histogram, probability: float) -> tuple[int, int | None] | None:
+    """The 95 % interval of a quantile, its upper end None where it is open; too few blocks give None."""
+    place = found.place_of(probability)
+    whole = found.weights.sum(axis=0) + found.unknown
+    times = whole[whole > 0].astype(float)
+    if place is None or len(times) < LEAST_BLOCKS:
+        return None
+    above = times - np.cumsum(found.weights[:, whole > 0], axis=0)
+    share = above.sum(axis=1) / times.sum()
+    spread = _spread(above - share[:, None] * times) / times.sum() ** 2
+    narrow = (Z / t_value(len(times) - 1)) ** 2
+    low = high = None
+    count = 0.0
+    for level, (theta, variance) in enumerate(zip(share.tolist(), spread.tolist(), strict=True)):
+        if 0 < theta < 1:
+            count = theta * (1 - theta) / max(variance, SMALLEST) * narrow
+        least, most = between(theta, count) if count else (0.0, 1.0)
+        low = level if low is None and least <= 1 - probability else low
+        high = level if high is None and most <= 1 - probability else high
+    is_open = high is None or _excursions(share, spread, place) * narrow < LEAST_EXCURSIONS
+    tops = found.tops
+    return int(tops[min(low or 0, place)]), None if is_open or high is None else int(tops[max(high, place)])
+
+
+def _spread(off: Floats) -> Floats:
+    """How much blocks differ. An excursion may last beyond its block: where a block is like the one before it, the two
+    tell less than two."""
+    alike = 2 * (off[:, 1:] * off[:, :-1]).sum(axis=1)
+    spread: Floats = ((off**2).sum(axis=1) + np.maximum(0.0, alike)) * off.shape[1] / (off.shape[1] - 1)
+    return spread
+
+
+def _excursions(share: Floats, spread: Floats, place: int) -> float:
+    """How many excursions above a level, one independent of the other, would tell as much; of the level below where
+    nothing lies above it."""
+    above = np.flatnonzero(share[: place + 1] > 0)
+    if not len(above):
+        return 0.0
+    return float(share[above[-1]] ** 2 / spread[above[-1]]) if spread[above[-1]] > 0 else math.inf
+
+
+def between(share: float, count: float) -> tuple[float, float]:
+    """The 95 % interval of a share that was told by so many independent answers: Clopper and Pearson's."""
+    hits = share * count
+    least = 0.0 if hits <= 0 else _beta(hits, count - hits + 1, -Z)
+    if hits <= 0:
+        return least, 1 - 0.025 ** (1 / count)
+    return least, 1.0 if hits >= count else _beta(hits + 1, count - hits, Z)
+
+
+def _beta(a: float, b: float, z: float) -> float:
+    """The quantile of a beta distribution, by Paulson's approximation; `z` is that of the normal one."""
+    one, other = 1 / (9 * a), 1 / (9 * b)
+    root = math.sqrt(max(0.0, (1 - one) ** 2 * other + (1 - other) ** 2 * one - one * other * z**2))
+    ratio = max(0.0, ((1 - one) * (1 - other) + z * root) / ((1 - other) ** 2 - other * z**2)) ** 3
+    return a * ratio / (b + a * ratio)
+
+
+def quantity(now: int | None, bound: Histogram, likely_now: int | None, likely: Histogram, per: float) -> Quantity:
+    """Put together a figure, in the unit that people read: `per` of the histogram's own make one. What is likely is no
+    more than the bound: a quantile is the largest that was seen in its bucket, and of the two either may be larger."""
+    at_most, likely_ones = (
+        {name: scaled(value, per) for name, value in {"now": last, "max": found.max, **_quantiles(found)}.items()}
+        for last, found in ((now, bound), (likely_now, likely))
+    )
+    for name, each in likely_ones.items():
+        most = at_most[name]
+        likely_ones[name] = each if each is None or most is None else min(each, most)
+    ci95 = {name: _interval(interval(bound, p), per) for name, p in PROBABILITIES.items()}
+    return Quantity(ci95=ci95, likely=Quantiles(**likely_ones), **at_most)
+
+
+def _quantiles(found: Histogram) -> dict[str, int | None]:
+    return {name: found.quantile(p) for name, p in PROBABILITIES.items()}
+
+
+def scaled(value: Number | None, per: float) -> Number | None:
+    return value if value is None or per == 1.0 else round(value / per, 3)
+
+
+def _interval(found: tuple[int, int | None] | None, per: float) -> Interval | None:
+    if found is None:
+        return None
+    low = scaled(found[0], per)
+    assert low is not None
+    return low, scaled(found[1], per)
+
 
 TOTAL: Final = "total"
 UNKNOWN: Final = -(1 << 30)

@@ -1,28 +1,40 @@
 """The figures of one scope (the total, a class, a flow) from its rows that add up: quantiles and their intervals, what
-holds at the last look, what may come within the next minutes, how well the time is covered.
+holds at the last look, what may come within the next minutes, how well the time is covered; and what a history is
+beside its figures.
 
 The next minutes: by how much loss and age had changed one horizon after similar moments. While the outflow stalls and
 nothing like it is on record, what came in at its usual rates goes on coming in, and time goes on.
 """
 
+import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dr_ctl.rpo.core.calendar import DAY, HOUR, SECOND, fineness
-from dr_ctl.rpo.core.changes import Changes, level
-from dr_ctl.rpo.core.columns import NA, Flags, Floats, Ints, Rows
-from dr_ctl.rpo.core.histogram import Histogram, covered_blocks, quantity, scaled, wall_blocks, weighted_quantile
+from dr_ctl.rpo.core.cut import DAY, HOUR, NA, SECOND, Flags, Floats, Ints, Rows, fineness
+from dr_ctl.rpo.core.hour import Changes, level
 from dr_ctl.rpo.core.quantities import PROBABILITIES, UNITS, Figures, Horizon, Number, Quantity
-from dr_ctl.rpo.core.rates import drain_ms, rates
-from dr_ctl.rpo.core.rows import CLASS, MILLI, NUMBERS, TOTAL, UNKNOWN, VALUES
-from dr_ctl.rpo.core.steps import METRICS
+from dr_ctl.rpo.core.rows import (
+    CLASS,
+    MILLI,
+    NUMBERS,
+    TOTAL,
+    UNKNOWN,
+    VALUES,
+    Histogram,
+    covered_blocks,
+    quantity,
+    scaled,
+    wall_blocks,
+    weighted_quantile,
+)
+from dr_ctl.rpo.core.steps import METRICS, drain_ms, rates
 
 BLOCKS: Final = 24
 BLOCKS_OF_A_WEEK: Final = 28
@@ -331,3 +343,82 @@ def ahead(
         None if since is None or more is None else scaled(max(0, since + more), per) for more in changes
     )
     return Quantity(scaled(here, per), p50, p95, p99, most)
+
+
+Sums = tuple[str, str, str, int, int, int, int, int]
+"""Kind, scope and name of rows, their weight, count, most and least together, and the last cell."""
+
+
+def pair_of(flow: str) -> str:
+    return str(json.loads(flow)[0])
+
+
+@dataclass(slots=True)
+class Looked:
+    """When a flow was looked at first and last, how often, and how far apart looks were at most."""
+
+    first_us: int
+    last_us: int
+    looks: int
+    spacing_us: int = 0
+
+
+@dataclass(slots=True)
+class Facts:
+    """`flows` in order; `hours` with looks, by pair; `roles`: when the site was last seen in each; `shares`: of queues,
+    by flow and name (none: of all others), message-milliseconds that were likely lost and the most at a look;
+    `classes`: those of which a queue was read."""
+
+    flows: dict[str, Looked] = field(default_factory=dict)
+    hours: dict[str, set[int]] = field(default_factory=dict)
+    hour_us: int = -1
+    roles: dict[str, int] = field(default_factory=dict)
+    shares: list[tuple[str, str, int, int]] = field(default_factory=list)
+    classes: set[str] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, sums: Iterable[Sums], hours: Iterable[tuple[str, int]]) -> Self:
+        """`hours`: pairs, and hours in which they were looked at."""
+        found = cls()
+        spacing: dict[str, int] = {}
+        for kind, scope, name, weight, count, most, least, cell in sums:
+            if kind == "looks":
+                found.flows[scope] = Looked(least, most, count)
+                found.hour_us = max(found.hour_us, cell)
+            elif kind == "spacing":
+                spacing[scope] = most
+            elif kind == "role":
+                found.roles[name] = most
+            elif kind == "share":
+                found.shares.append((scope, name, weight, most))
+            elif kind == "read" and count:
+                found.classes.add(scope)
+        found.flows = {flow: found.flows[flow] for flow in sorted(found.flows, key=json.loads)}
+        found.shares.sort()
+        for flow, each in found.flows.items():
+            each.spacing_us = spacing.get(flow, 0)
+        for pair, hour in hours:
+            found.hours.setdefault(pair, set()).add(hour)
+        return found
+
+    @property
+    def span_us(self) -> tuple[int, int]:
+        return min(each.first_us for each in self.flows.values()), max(each.last_us for each in self.flows.values())
+
+    @property
+    def pairs(self) -> Mapping[str, Sequence[Looked]]:
+        found: dict[str, list[Looked]] = {}
+        for flow, each in self.flows.items():
+            found.setdefault(pair_of(flow), []).append(each)
+        return found
+
+    @property
+    def away_us(self) -> tuple[int, ...]:
+        """Hours in which some pair that had been looked at was not."""
+        every = set().union(*self.hours.values())
+        gone = (hour for own in self.hours.values() for hour in every - own if hour > min(own))
+        return tuple(sorted({*gone}))
+
+    @property
+    def spacing_us(self) -> int:
+        return max((each.spacing_us for each in self.flows.values()), default=0)

@@ -1,19 +1,25 @@
-"""The estimate: from a history to figures and a verdict. Contacts no broker."""
+"""The estimate: from a history to figures and a verdict, and the findings that its reader has to know beside them. The
+backtest compares the estimate that each past moment would have given with the truth. Contacts no broker.
+
+What would shorten a loss is told by what the history shows: where most of it lay, when, and what limited its way
+across. A sentence of advice stands only where the rows show its reason.
+"""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Final
 
-from dr_ctl.core.clock import Clock, SystemClock
-from dr_ctl.core.model import Finding, Role
-from dr_ctl.rpo.core.calendar import SECOND
-from dr_ctl.rpo.core.facts import Facts, Made, pair_of
-from dr_ctl.rpo.core.quantities import Figures, Horizon, Quantity
+from dr_ctl.core.clock import Clock, SystemClock, stamp
+from dr_ctl.core.model import Finding, Json, Role
+from dr_ctl.core.printable import if_known
+from dr_ctl.rpo.core.calibration import BoundRow, Row, Tested
+from dr_ctl.rpo.core.cut import SECOND
+from dr_ctl.rpo.core.quantities import Calibration, Figures, Horizon, Quantity
 from dr_ctl.rpo.core.rows import TOTAL, class_name
-from dr_ctl.rpo.core.scope import Ask, OfScope
-from dr_ctl.rpo.estimate import notes
-from dr_ctl.rpo.estimate.notes import advice, shares
-from dr_ctl.rpo.estimate.request import Request
+from dr_ctl.rpo.core.scope import Ask, Facts, OfScope, Peak, pair_of
+from dr_ctl.rpo.estimate.request import Request, store
 from dr_ctl.rpo.estimate.result import (
     BINS,
     ClassEstimate,
@@ -21,14 +27,252 @@ from dr_ctl.rpo.estimate.result import (
     Estimate,
     EstimateAnswer,
     FlowEstimate,
+    LossLimit,
+    Objectives,
     Outage,
+    QueueShare,
     SeenWindow,
     Verdict,
     curves_of,
     judged,
 )
-from dr_ctl.rpo.estimate.stored import store
+from dr_ctl.rpo.findings import (
+    AGE_AT_LEAST,
+    CLASS_NOT_READ,
+    INTERVAL_ABOVE_LIMIT,
+    LOOK_IN_FUTURE,
+    LOOKS_WITH_GAPS,
+    NEWEST_LOOK_OLD,
+    OUTFLOW_NOT_READ,
+    PAIR_NOT_READ,
+    SERVING_SITE_UNKNOWN,
+    SITE_DOES_NOT_SERVE,
+    UNEXPLAINED_SHARE,
+)
 from dr_ctl.rpo.history.row import micros, moment
+from dr_ctl.settings.durations import duration
+
+TOP: Final = 5
+"""So many queues are named."""
+MOST: Final = 0.5
+"""A queue with this share of what was likely lost is where most comes from."""
+WIDE: Final = 3
+"""A bound so many times what is likely is wide because looks are far apart."""
+NEAR_US: Final = SECOND
+
+
+def shares(facts: Facts) -> tuple[QueueShare, ...]:
+    """The queues in which most was likely to be lost, by how much for how long."""
+    weights: dict[tuple[str, str], tuple[int, int]] = {}
+    for flow, name, weight, most in facts.shares:
+        before = weights.get((pair_of(flow), name), (0, 0))
+        weights[pair_of(flow), name] = before[0] + weight, max(before[1], most)
+    whole = sum(weight for weight, _ in weights.values())
+    order = sorted((key for key in weights if key[1]), key=lambda key: (-weights[key][0], key))
+    return tuple(
+        QueueShare(pair, name, round(weights[pair, name][0] / whole, 4), weights[pair, name][1])
+        for pair, name in order[:TOP]
+    )
+
+
+def advice(
+    scopes: Mapping[str, OfScope], facts: Facts, queues: Sequence[QueueShare], objectives: Objectives | None
+) -> tuple[str, ...]:
+    """In the order in which to look."""
+    total = scopes[TOTAL]
+    if not queues and not _is_wide(total.figures):
+        return ()
+    limit = objectives.loss.messages if objectives is not None else None
+    when = [] if total.peak is None else [_when(total.peak, limit)]
+    return (*when, *_link(scopes, facts), *_queue(queues), *_looks(total.figures, facts))
+
+
+def _when(peak: Peak, limit: int | None) -> str:
+    """When it was above the limit, by what was likely; without one, when it was most."""
+    if not peak.times:
+        return f"Most was likely lost by a death at about {stamp(moment(peak.at_us))}: {peak.most} message(s)."
+    times = "once" if peak.times == 1 else f"{peak.times} times"
+    return (
+        f"More than {if_known(limit)} were likely lost by a death {times} in the history, the longest for about "
+        f"{duration(float(peak.longest_us) / SECOND)} from {stamp(moment(peak.from_us))} on: look "
+        "what the link and the consumers did then."
+    )
+
+
+def _link(scopes: Mapping[str, OfScope], facts: Facts) -> Iterator[str]:
+    """Links that carried less than came while something waited."""
+    for flow in facts.flows:
+        told = scopes[flow]
+        if told.shipped is not None and told.came is not None and told.shipped < told.came:
+            yield (
+                f"While something waited, the outflow of pair {pair_of(flow)} shipped at {told.shipped:.0f} a second "
+                f"and less for a tenth of it, where up to {told.came:.0f} a second came: a quicker link shortens it."
+            )
+
+
+def _queue(queues: Sequence[QueueShare]) -> Iterator[str]:
+    if queues and queues[0].share >= MOST:
+        first = queues[0]
+        yield (
+            f"{first.share:.0%} of what was likely lost lay in {first.name} of pair {first.pair}, at most {first.most} "
+            "at a look: consumers that keep up there shorten it, for what is consumed is not lost."
+        )
+
+
+def _is_wide(figures: Figures) -> bool:
+    bound, likely = figures.loss.p99, figures.loss.likely.p99
+    return bound is not None and likely is not None and bound > WIDE * max(likely, 1)
+
+
+def _looks(figures: Figures, facts: Facts) -> Iterator[str]:
+    """What narrows the bound and not the loss."""
+    if _is_wide(figures) and facts.spacing_us >= NEAR_US:
+        yield (
+            f"The bound is far above what is likely because looks are {duration(facts.spacing_us / SECOND)} apart: a "
+            "shorter `history.every` narrows what is said, and loses nothing less."
+        )
+
+
+STALE_POLLS: Final = 5
+STALE_AT_LEAST_S: Final = 30.0
+UNEXPLAINED: Final = 0.01
+UNCOVERED: Final = 0.01
+
+
+def nothing_of(site: str | None, known: set[str]) -> Finding:
+    others = ", ".join(sorted(known)) or "no site"
+    if site is None:
+        return SERVING_SITE_UNKNOWN(
+            f"the history does not say which site serves; it holds files of {others}", "Name the site with --site."
+        )
+    return OUTFLOW_NOT_READ(
+        f"the history holds no look at an outflow of {site}; it holds files of {others}",
+        "Widen --since and --until, name another site with --site, or run `dr-ctl monitor` against this one.",
+    )
+
+
+def waiting(site: str, serving: str | None) -> list[Finding]:
+    """Tell of a site that does not serve: things in its outflow came from the other, since that serves."""
+    if serving in (None, site):
+        return []
+    text = (
+        f"{serving} serves, not {site}: what {site} got to ship since then are echoes of what {serving} did, and no "
+        "message is lost with these"
+    )
+    return [SITE_DOES_NOT_SERVE(text, f"What is at stake: the same with --site {serving}.")]
+
+
+def stale(facts: Facts, stale_s: float) -> list[Finding]:
+    remedy = "See that `dr-ctl monitor` runs and reaches the site; read the figures as of that moment."
+    limit_s = max(STALE_AT_LEAST_S, STALE_POLLS * facts.spacing_us / 1e6)
+    newest_us = facts.span_us[1]
+    found = []
+    if stale_s > limit_s:
+        text = f"the newest look is {stale_s:.0f} s old ({stamp(moment(newest_us))})"
+        found.append(NEWEST_LOOK_OLD(text, remedy))
+    for pair, flows in sorted(facts.pairs.items()):
+        last_us = max(each.last_us for each in flows)
+        behind_s = (newest_us - last_us) / 1e6
+        if behind_s > limit_s:
+            text = f"pair {pair} was last read {behind_s:.0f} s before the newest look ({stamp(moment(last_us))})"
+            found.append(PAIR_NOT_READ(text, f"{remedy} Leave out a pair that is gone with --since."))
+    return found
+
+
+def ahead(newest_us: int, now_us: int, files: tuple[int, int] | None) -> list[Finding]:
+    """Tell of looks in the future of this machine's clock: of those that are left out (how many files, and the last),
+    or else of the newest."""
+    if files is not None:
+        text = (
+            f"looks in {files[0]} file(s) lie in the future of this machine's clock, as far as "
+            f"{stamp(moment(files[1]))}: they are left out"
+        )
+        return [LOOK_IN_FUTURE(text, "Set the clocks of this machine and of the monitor's.")]
+    ahead_s = (newest_us - now_us) / 1e6
+    if ahead_s <= STALE_AT_LEAST_S:
+        return []
+    text = f"the newest look lies {ahead_s:.0f} s in the future of this machine's clock ({stamp(moment(newest_us))})"
+    remedy = "Set the clocks of this machine and of the monitor's; leave such looks out with --until."
+    return [LOOK_IN_FUTURE(text, remedy)]
+
+
+def uncertain(total: OfScope) -> list[Finding]:
+    found = []
+    if total.floor_us:
+        text = (
+            f"for {duration(total.floor_us / 1e6)} the age is at least what is shown: "
+            "something was under way from before the first look, or from before the clock was put back"
+        )
+        remedy = "Begin the window earlier, or later, than that stall."
+        found.append(AGE_AT_LEAST(text, remedy))
+    unexplained = total.figures.unexplained
+    if unexplained is not None and unexplained > UNEXPLAINED:
+        text = f"{unexplained:.1%} of what went into the outflow is not in the queues' counters"
+        remedy = "Figures of single queues and of classes are upper bounds; the total is bounded by the outflow itself."
+        found.append(UNEXPLAINED_SHARE(text, remedy))
+    return found
+
+
+def uncovered(seen: Coverage) -> list[Finding]:
+    """Time for which nobody can say what was under way: often that in which most was."""
+    if seen.uncovered <= UNCOVERED or seen.late_us + seen.unseen_us <= STALE_AT_LEAST_S * 1e6:
+        return []
+    late = f", for {duration(seen.late_us / 1e6)} because looks came late" if seen.late_us else ""
+    text = f"{seen.uncovered:.0%} of the time in which the site served is not covered by looks{late}"
+    remedy = "Let `dr-ctl monitor` run all the time, once, near the site; objectives are met by covered time alone."
+    return [LOOKS_WITH_GAPS(text, remedy)]
+
+
+def without_queues(objectives: Objectives | None, facts: Facts) -> list[Finding]:
+    """Classes that no queue of the history belongs to."""
+    classes = objectives.classes if objectives is not None else ()
+    names = [", ".join(each.queues) for number, each in enumerate(classes) if class_name(number) not in facts.classes]
+    text = "no queue that was ever read belongs to this class of the objectives, so nothing is known of it: {}"
+    remedy = "Check the spelling of its patterns, and that `dr-ctl monitor` may read its queues."
+    return [CLASS_NOT_READ(text.format(name), remedy) for name in names]
+
+
+def inside(estimated: Estimate, objectives: Objectives | None) -> list[Finding]:
+    """Limits that the history does not settle: the 99th percentile keeps them, its interval does not."""
+    if objectives is None:
+        return []
+    told = [("in total", estimated.total, objectives.loss)]
+    told += [(", ".join(e.queues), f.figures, e.loss) for e, f in zip(objectives.classes, estimated.classes, strict=True)]  # fmt: skip  # noqa: E501
+    remedy = "A longer history tells more: widen --since, or let `dr-ctl monitor` run on."
+    return [
+        INTERVAL_ABOVE_LIMIT(f"{name}: the limit on {what} lies within what the history leaves open", remedy)
+        for name, figures, limit in told
+        for what in _open(figures, limit)
+    ]  # fmt: skip
+
+
+def _open(figures: Figures, limit: LossLimit) -> list[str]:
+    asked = (("the loss", figures.loss, limit.messages), ("the age", figures.age_s, limit.age_s))
+    found = []
+    for what, figure, most in asked:
+        ends = figure.ci95.get("p99")
+        if most is None or ends is None or figure.p99 is None or figure.p99 > most:
+            continue
+        top = ends[1] if ends[1] is not None else figure.max
+        if top is None or top > most:
+            found.append(what)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A history that was read: of which site, which serves, and where it ends (exclusive). `findings`: files that are
+    left out; `ahead`: how many with looks from far in the future of the clock, and the last of these."""
+
+    site: str
+    serving: str | None
+    end_us: int
+    facts: Facts
+    figures: Callable[[Ask], Mapping[str, OfScope]]
+    backtested: Callable[[Ask], Tested]
+    findings: tuple[Finding, ...] = ()
+    ahead: tuple[int, int] | None = None
+
 
 Make = Callable[[Request, int], Made | Finding]
 """Reads a history; the finding says why there is nothing to tell."""
@@ -53,7 +297,7 @@ def estimate(asked: Request, make: Make, *, charted: bool = False, clock: Clock 
 def _answer(asked: Request, made: Made, now_us: int, charted: bool) -> EstimateAnswer:
     facts, objectives = made.facts, asked.objectives
     if not facts.flows:
-        return EstimateAnswer(None, (*made.findings, notes.nothing_of(made.site, {made.site})))
+        return EstimateAnswer(None, (*made.findings, nothing_of(made.site, {made.site})))
     scopes = made.figures(ask_of(asked, made, BINS if charted else 0))
     total, queues, classes = scopes[TOTAL], shares(facts), tuple(_classes(asked, facts, scopes))
     coverage, stale_s = Coverage.of(total, facts.span_us), round(max(0.0, (now_us - facts.span_us[1]) / 1e6), 3)
@@ -76,13 +320,13 @@ def _answer(asked: Request, made: Made, now_us: int, charted: bool) -> EstimateA
         _outage(facts),
     )
     found = [
-        *notes.waiting(made.site, made.serving),
-        *notes.stale(facts, stale_s),
-        *notes.ahead(facts.span_us[1], now_us, made.ahead),
-        *notes.uncertain(total),
-        *notes.uncovered(coverage),
-        *notes.without_queues(objectives, facts),
-        *notes.inside(estimated, objectives),
+        *waiting(made.site, made.serving),
+        *stale(facts, stale_s),
+        *ahead(facts.span_us[1], now_us, made.ahead),
+        *uncertain(total),
+        *uncovered(coverage),
+        *without_queues(objectives, facts),
+        *inside(estimated, objectives),
     ]
     drawn = None if total.drawn is None else curves_of(total.drawn, facts.span_us)
     return EstimateAnswer(estimated, (*made.findings, *found), drawn)
@@ -136,3 +380,65 @@ def _outage(facts: Facts) -> Outage | None:
     if served_us < max(0, waited_us) or away[role] <= served_us + least_us:
         return None
     return Outage(moment(served_us), role, moment(away[role]))
+
+
+HORIZONS_S: Final = (60.0, 300.0, 900.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Backtest:
+    """How the figures of `site` would have held. `rows`: every quantile, unconditional and ahead."""
+
+    site: str
+    window: tuple[datetime, datetime]
+    bound: BoundRow
+    rows: tuple[Row, ...]
+
+    @property
+    def verdict(self) -> Calibration:
+        """The worst of the quantiles that a person decides by, p95 and p99, and narrow where the bound is."""
+        if self.bound.verdict is Calibration.NARROW:
+            return Calibration.NARROW
+        return Calibration.worst(row.verdict for row in self.rows if row.quantile in ("p95", "p99"))
+
+    def as_json(self) -> dict[str, Json]:
+        return {
+            "site": self.site,
+            "window": {"from": stamp(self.window[0]), "to": stamp(self.window[1])},
+            "verdict": self.verdict.value,
+            "bound": self.bound.as_json(),
+            "quantiles": [row.as_json() for row in self.rows],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class BacktestAnswer:
+    """The backtest, or None where there is nothing to test on: the findings then say why."""
+
+    backtest: Backtest | None
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def verdict(self) -> Calibration:
+        return Calibration.UNKNOWN if self.backtest is None else self.backtest.verdict
+
+    def as_json(self) -> dict[str, Json]:
+        """Make the `data` of the envelope, with equal keys with and without a backtest."""
+        if self.backtest is not None:
+            return self.backtest.as_json()
+        return {"site": None, "window": None, "verdict": self.verdict.value, "bound": None, "quantiles": []}
+
+
+def backtest(
+    asked: Request, make: Make, *, horizons_s: Sequence[float] = HORIZONS_S, clock: Clock | None = None
+) -> BacktestAnswer:
+    """Test the estimate that is asked for on its own past, whatever its objectives. Contacts no broker."""
+    asked = replace(asked, objectives=None, settled=False, store=False, tested=True, horizons_s=tuple(horizons_s))
+    made = make(asked, micros((clock or SystemClock()).now()))
+    if isinstance(made, Finding):
+        return BacktestAnswer(None, (made,))
+    if not made.facts.flows:
+        return BacktestAnswer(None, (*made.findings, nothing_of(made.site, {made.site})))
+    ask = ask_of(asked, made, 0, asked.horizons_s)
+    tested, (first, last) = made.backtested(ask), map(moment, ask.span_us)
+    return BacktestAnswer(Backtest(made.site, (first, last), tested.bound, tested.rows), made.findings)

@@ -1,27 +1,43 @@
-"""The files of the history: one Parquet row per thing and look, appended and never changed.
+"""The files of the history: one Parquet row per thing and look, appended and never changed; where they lie (a folder,
+or a URL that PyArrow has a file system for), and how they are read.
 
 A value that could not be read has no row: absence says "not known", a zero would say "empty". Files are written whole
-under a hidden name and then renamed, so that a reader sees a file complete or not at all.
+under a hidden name and then renamed, so that a reader sees a file complete or not at all. Of a store elsewhere the
+folder on this machine has the last hours too: who must not wait for the store reads what lies here once the store has
+not answered in time.
 """
+
+from __future__ import annotations
 
 import os
 import re
+import shutil
+import tempfile
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from fnmatch import fnmatch
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeVar
+from urllib.parse import parse_qsl, urlsplit
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
+from pyarrow import fs
 
-from dr_ctl.core.errors import EnvironmentFault
+from dr_ctl.core.clock import growing_s
+from dr_ctl.core.errors import DrCtlError, EnvironmentFault
 from dr_ctl.core.model import Finding
-from dr_ctl.rpo.findings import FILES_LEFT_OUT
+from dr_ctl.core.system import beside
+from dr_ctl.rpo.findings import FILES_LEFT_OUT, STORE_SILENT
 from dr_ctl.rpo.history.row import Row
+from dr_ctl.settings.model import Place
 
 Answer = TypeVar("Answer")
 AGAIN: Final = 3
@@ -183,3 +199,310 @@ def wrong_columns(schema: pa.Schema) -> str:
         *(field.name for field in SCHEMA if field.name in schema.names and schema.field(field.name).type != field.type),
     ]
     return f"columns missing or of another type: {', '.join(wrong)}" if wrong else ""
+
+
+OBJECTS: Final = ("s3", "gcs")
+"""File systems without folders."""
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A file system of PyArrow, and the folder in it."""
+
+    where: str
+    files: fs.FileSystem
+    root: str
+
+    @classmethod
+    def of(cls, where: str | Path, *, hurried: bool = False) -> Store:
+        """Raises EnvironmentFault where PyArrow has no such file system. `hurried`: asked once and not again, by whom
+        an answer that comes late helps no more."""
+        return _store(str(where), hurried)
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder where the history lies on this machine, else None."""
+        return Path(self.root) if isinstance(self.files, fs.LocalFileSystem) else None
+
+    def url(self, name: str) -> str:
+        return f"{self.root}/{name}"
+
+    def listed(self, under: str = "", *, recursive: bool = True) -> dict[str, fs.FileInfo]:
+        """All files below a folder, by name; none where there is no such folder."""
+        infos = self._infos(under, recursive=recursive)
+        return {name: info for name, info in infos.items() if info.type is fs.FileType.File}
+
+    def directly(self, under: str = "") -> list[str]:
+        """What lies in a folder itself, files and folders, by name."""
+        return [*self._infos(under, recursive=False)]
+
+    def _infos(self, under: str, *, recursive: bool) -> dict[str, fs.FileInfo]:
+        folder = fs.FileSelector(self.url(under).rstrip("/"), recursive=recursive, allow_not_found=True)
+        told = sorted(self.files.get_file_info(folder), key=lambda each: str(each.path))
+        return {str(each.path)[len(self.root) + 1 :]: each for each in told}
+
+    def opened(self, name: str) -> pa.NativeFile:
+        """A file to read. Raises FileNotFoundError where there is none."""
+        return self.files.open_input_file(self.url(name))
+
+    @contextmanager
+    def parquet(self, name: str) -> Iterator[pq.ParquetFile]:
+        """A Parquet file to read. Raises FileNotFoundError where there is none."""
+        with self.opened(name) as file, pq.ParquetFile(file) as told:
+            yield told
+
+    def must_answer(self, name: str) -> None:
+        """Once a file could not be read: whether the file is at fault, and not a store elsewhere. Raises
+        EnvironmentFault, or FileNotFoundError where the file has gone meanwhile."""
+        if self.folder is not None:
+            return
+        try:
+            with self.opened(name) as file:
+                while file.read(1 << 20):
+                    pass
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise self.fault(error) from error
+
+    def fault(self, error: Exception) -> EnvironmentFault:
+        where = self.where.partition("?")[0]
+        return EnvironmentFault(
+            f"the history at {where} cannot be read: {str(error).splitlines()[0]}",
+            remedy="See that this machine, and each worker, reaches it with credentials that may read it.",
+        )
+
+    def write(self, name: str, put: Callable[[BinaryIO], object]) -> None:
+        """Write a file so that it is there whole or not at all. Raises OSError."""
+        if self.folder is not None:
+            path = self.folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with hidden_until_whole(path) as file:
+                put(file)
+            return
+        with tempfile.TemporaryFile() as whole:
+            put(whole)
+            whole.seek(0)
+            self._send(name, whole)
+
+    def _send(self, name: str, whole: BinaryIO) -> None:
+        """A file that breaks off is closed too, so that its name of before would stand for a part: it moves last."""
+        folder, _, base = self.url(name).rpartition("/")
+        begun = f"{folder}/.{base}.{uuid.uuid4().hex}.part"
+        try:
+            if self.files.type_name not in OBJECTS:
+                self.files.create_dir(folder, recursive=True)
+            with self.files.open_output_stream(begun) as sink:
+                shutil.copyfileobj(whole, sink, 1 << 20)
+            self.files.move(begun, self.url(name))
+        except BaseException:
+            with suppress(OSError):
+                self.files.delete_file(begun)
+            raise
+
+    def remove(self, name: str) -> None:
+        """Remove a file, and of folders on this machine those that nothing is left in. Raises OSError."""
+        with suppress(FileNotFoundError):
+            self.files.delete_file(self.url(name))
+        if self.folder is not None:
+            path = (self.folder / name).parent
+            with suppress(OSError):  # something lies there
+                while path != self.folder:
+                    path.rmdir()
+                    path = path.parent
+
+
+@lru_cache(maxsize=8)
+def _store(where: str, hurried: bool) -> Store:
+    if "://" not in where and not where.startswith("file:"):
+        return Store(where, fs.LocalFileSystem(), str(Path(where).absolute()))
+    try:
+        files, root = _s3(where, hurried) if where.startswith("s3:") else fs.FileSystem.from_uri(where)
+    except (pa.ArrowException, TypeError, ValueError, OSError, NotImplementedError) as error:
+        text = f"the history at {where.partition('?')[0]} cannot be opened: {str(error).splitlines()[0]}"
+        raise EnvironmentFault(text, remedy="Name a folder, or a URL as file:, s3://, gs:// or hdfs://.") from error
+    return Store(where, files, root.rstrip("/"))
+
+
+def _s3(where: str, hurried: bool) -> tuple[fs.FileSystem, str]:
+    """PyArrow's own reading of the URL sets no limits, and a process that ends waits for every question."""
+    url = urlsplit(where)
+    told: dict[str, Any] = dict(parse_qsl(url.query))
+    connect_s, request_s, attempts = (1, 2, 1) if hurried else (3, 10, 3)
+    again = fs.AwsStandardS3RetryStrategy(attempts)
+    store = fs.S3FileSystem(**told, connect_timeout=connect_s, request_timeout=request_s, retry_strategy=again)
+    return store, f"{url.netloc}{url.path}"
+
+
+WITHIN_S: Final = 3.0
+"""So long a store elsewhere is waited for, where what lies on this machine does instead."""
+ALONE_S: Final = 30.0
+"""And so long where nothing lies on this machine: without the store nothing is known at all."""
+FAR_BACK: Final = 250
+"""So many files at most are searched for an earlier look: an hour of a monitor that writes one a minute, and a week of
+joined hours."""
+AGAIN_S: Final = 60.0
+"""After so long a store that did not answer is asked again."""
+_silent_until: dict[str, float] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file of the history, or a tail, and where it is read."""
+
+    store: Store
+    name: str
+
+    @property
+    def base(self) -> str:
+        return self.name.rpartition("/")[2]
+
+    @property
+    def path(self) -> Path:
+        """The name for a person; on this machine the path."""
+        return Path(self.store.url(self.name))
+
+    def opened(self) -> AbstractContextManager[pq.ParquetFile]:
+        """Raises FileNotFoundError where it is gone."""
+        return self.store.parquet(self.name)
+
+    def rows(self, columns: Sequence[str] = SCHEMA.names, where: pc.Expression | None = None) -> pa.Table:
+        """The rows of which that is so; columns that the file may lack are null. Groups of rows that hold none of them
+        are not read. Raises FileNotFoundError, and OSError or ArrowException where it is torn, or none of a history."""
+        if fnmatch(self.base, TAILS):
+            rows = rows_of_tail(self.path)
+            return (rows if where is None else rows.filter(where)).select([*columns])
+        with self.store.opened(self.name) as file:
+            fragment = ds.ParquetFileFormat().make_fragment(file)
+            if wrong := wrong_columns(fragment.physical_schema):
+                raise pa.ArrowInvalid(wrong)
+            return fragment.to_table(SCHEMA, columns=[*columns], filter=where, use_threads=False)
+
+    def why_not(self, columns: Sequence[str] = SCHEMA.names) -> str | None:
+        """Why these columns cannot be read to their ends (without one, the footer); None where they can. Raises
+        FileNotFoundError."""
+        return self._read(columns)[1]
+
+    def told(
+        self, findings: list[Finding], columns: Sequence[str] = SCHEMA.names, where: pc.Expression | None = None
+    ) -> pa.Table:
+        """Its rows; none where it cannot be read, which a finding then says. Raises FileNotFoundError."""
+        rows, why = self._read(columns, where)
+        if why is not None and (finding := without(self.name, why)) not in findings:
+            findings.append(finding)
+        return rows
+
+    def _read(self, columns: Sequence[str], where: pc.Expression | None = None) -> tuple[pa.Table, str | None]:
+        try:
+            return self.rows(columns, where), None
+        except FileNotFoundError:
+            raise
+        except (pa.ArrowException, OSError) as error:
+            self.store.must_answer(self.name)
+            return SCHEMA.empty_table().select([*columns]), f"it cannot be read ({str(error).splitlines()[0]})"
+
+
+def rows_of(
+    files: Iterable[Source],
+    findings: list[Finding],
+    columns: Sequence[str] = SCHEMA.names,
+    where: pc.Expression | None = None,
+) -> pa.Table:
+    """The rows of files together. Raises FileNotFoundError."""
+    told = (each.told(findings, columns, where) for each in files)
+    return pa.concat_tables([SCHEMA.empty_table().select([*columns]), *told])
+
+
+class Sources:
+    """Files in several stores as one history: where two have one of the same name the first counts."""
+
+    def __init__(self, near: Path, *others: Store) -> None:
+        """`near`: the folder with the last minute of looks, which is always on this machine."""
+        self._near, self._stores = near, (Store.of(near), *others)
+
+    def newest_first(self, site: str, since: datetime | None = None, until: datetime | None = None) -> Iterator[Source]:
+        """The files of one site, the newest first by their names, which begin with the time of their first look.
+        `since` and `until` leave out whole days only.
+
+        Lists a day's directory only when it is asked for: the last minutes of a long history are found at once.
+        """
+        for day in sorted(self._days(), reverse=True):
+            if _day_within(day, since, until):
+                yield from sorted(self._of(f"{day}/site={site}"), key=lambda each: each.base, reverse=True)
+
+    def tails(self, site: str) -> Iterator[Source]:
+        """The files with a monitor's last minute, which may not be in the history yet."""
+        for day in sorted(self._near.glob("date=*"), reverse=True)[:2]:
+            for path in sorted((day / f"site={site}").glob(TAILS), reverse=True):
+                yield Source(self._stores[0], path.relative_to(self._near).as_posix())
+
+    def text(self, name: str) -> str | None:
+        """What a file beside the history says, of the store elsewhere; None where there is none."""
+        for store in self._stores[1:]:
+            with suppress(FileNotFoundError), store.opened(name) as file:
+                return str(file.read().decode())
+        return None
+
+    def _days(self) -> set[str]:
+        return {each for store in self._stores for each in store.directly() if each.startswith("date=")}
+
+    def _of(self, folder: str) -> list[Source]:
+        named: dict[str, Source] = {}
+        for store in self._stores:
+            for name in store.directly(folder):
+                if NAMED.fullmatch(name):
+                    named.setdefault(name, Source(store, name))
+        return [*named.values()]
+
+
+def read(
+    history: Path | Place, ask: Callable[[Sources], Answer], *, within_s: float | None = None
+) -> tuple[Answer, list[Finding]]:
+    """Have the files of a history read, anew where one goes meanwhile. Of a history elsewhere what lies on this machine
+    alone is read where the store does not answer in time; the finding says so."""
+    place = Place.at(history) if isinstance(history, Path) else history
+
+    def here() -> Answer:
+        return listed_anew(lambda: ask(Sources(place.near)))
+
+    def there() -> Answer:
+        store = Store.of(place.where, hurried=within_s is None)
+        return listed_anew(lambda: ask(Sources(place.near, store)))
+
+    if place.folder is not None:
+        return here(), []
+    why = "it did not answer a moment ago"
+    if growing_s() >= _silent_until.get(place.where, 0.0):
+        is_here = any(place.near.glob("date=*/site=*/*"))
+        limit_s = within_s or (WITHIN_S if is_here else ALONE_S)
+        answers, errors = in_time(there, limit_s)
+        if answers:
+            return answers[0], []
+        _silent_until[place.where] = growing_s() + AGAIN_S
+        why = str(errors[0]).splitlines()[0] if errors else f"no answer within {limit_s:g} s"
+    text = f"the history at {place.shown} was not read ({why}): figures rest on what lies in {place.near}"
+    remedy = "See that this machine reaches the store, with credentials that may read it."
+    return here(), [STORE_SILENT(text, remedy)]
+
+
+def shown(history: Path | Place) -> str:
+    """Where it lies, in words."""
+    return str(history) if isinstance(history, Path) else history.shown
+
+
+def in_time(ask: Callable[[], Answer], within_s: float) -> tuple[list[Answer], list[Exception]]:
+    """The answer, or the error; neither where it comes too late, and nobody waits for it."""
+    asking = beside(ask, "history")
+    if not asking.wait(within_s):
+        return [], []
+    try:
+        return [asking.result()], []
+    except (OSError, pa.ArrowException, DrCtlError) as error:
+        return [], [error]
+
+
+def _day_within(day: str, since: datetime | None, until: datetime | None) -> bool:
+    day = day.removeprefix("date=")
+    after = since is None or day >= since.astimezone(UTC).date().isoformat()
+    before = until is None or day <= until.astimezone(UTC).date().isoformat()
+    return after and before

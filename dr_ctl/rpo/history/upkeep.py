@@ -26,9 +26,21 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from dr_ctl.core.errors import EnvironmentFault
-from dr_ctl.rpo.history.files import ADDED, NAMED, OWN, SCHEMA, TAILS, WRITTEN, begun, day_us, name_of
-from dr_ctl.rpo.history.sources import WITHIN_S, Source, in_time
-from dr_ctl.rpo.history.store import Store
+from dr_ctl.rpo.history.files import (
+    ADDED,
+    NAMED,
+    OWN,
+    SCHEMA,
+    TAILS,
+    WITHIN_S,
+    WRITTEN,
+    Source,
+    Store,
+    begun,
+    day_us,
+    in_time,
+    name_of,
+)
 from dr_ctl.settings.model import Place
 
 LIVES_NS: Final = 150 * 1_000_000_000

@@ -2,9 +2,9 @@
 
 from pyspark.daemon import manager
 
-from dr_ctl.rpo.pipeline import figures, hours
+from dr_ctl.rpo.pipeline import hours
 
-__all__ = ["figures", "hours"]
+__all__ = ["hours"]
 
 if __name__ == "__main__":
     manager()

@@ -14,25 +14,19 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dr_ctl.core.model import Finding
 from dr_ctl.core.system import beside
-from dr_ctl.rpo.core.calendar import DAY, HOUR, SECOND
-from dr_ctl.rpo.core.cut import AWAY_US
-from dr_ctl.rpo.core.facts import Facts, Made
-from dr_ctl.rpo.core.hour import Orders
-from dr_ctl.rpo.core.summary import HORIZON_US
-from dr_ctl.rpo.estimate import notes
+from dr_ctl.rpo.core.cut import AWAY_US, DAY, HOUR, SECOND
+from dr_ctl.rpo.core.hour import HORIZON_US, Orders
+from dr_ctl.rpo.core.scope import Facts
+from dr_ctl.rpo.estimate.estimate import Made, nothing_of
 from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.findings import NO_HISTORY
-from dr_ctl.rpo.history.files import NAMED, listed_anew
+from dr_ctl.rpo.history.files import NAMED, Store, listed_anew
 from dr_ctl.rpo.history.row import micros
-from dr_ctl.rpo.history.store import Store
 from dr_ctl.rpo.pipeline import sql
-from dr_ctl.rpo.pipeline.figures import facts_of, figures_of, tested_of
-from dr_ctl.rpo.pipeline.gold import Gold
-from dr_ctl.rpo.pipeline.hours import Hours
-from dr_ctl.rpo.pipeline.looks import AHEAD_US, History, named
+from dr_ctl.rpo.pipeline.hours import Hours, facts_of, figures_of, tested_of
 from dr_ctl.rpo.pipeline.session import master, parallel, session
-from dr_ctl.rpo.pipeline.tables import REACH, SUMMED, folder
-from dr_ctl.rpo.pipeline.touched import Files
+from dr_ctl.rpo.pipeline.sql import REACH, SUMMED, folder
+from dr_ctl.rpo.pipeline.tables import AHEAD_US, Files, Gold, History, named
 
 Say = Callable[[str], None]
 _EVERY_S: Final = 0.5
@@ -127,13 +121,13 @@ class _Question:
         serving = history.serving(since_us, None if asked.until is None else micros(asked.until), self._now_us)
         site = asked.site or serving
         if site is None or site not in history.sites:
-            return notes.nothing_of(site, set(history.sites))
+            return nothing_of(site, set(history.sites))
         self._say(f"looking through the files of {site}")
         is_usual = asked.settled and not asked.tested
         gold = Gold(self._spark, asked.history, folder([asked.include, asked.exclude, self._classes], site))
         files = Files.of(history, site, gold.ledger(), self._torn, anew=not is_usual)
         if not files.read:
-            return notes.nothing_of(site, set(history.sites))
+            return nothing_of(site, set(history.sites))
         orders, is_cut = self._orders(files)
         is_kept = asked.store and asked.since is None and asked.until is None and not asked.tested
         if is_kept:

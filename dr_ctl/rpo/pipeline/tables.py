@@ -1,62 +1,365 @@
-"""The tables of the pipeline. Loads no Spark.
+"""The tables as Spark reads and writes them: the looks of a history, and beside it the ledger of files and the hours.
 
-    history/date=D/site=S/            looks, as the monitor writes them
-    history/summary/KEY/site=S/files  a ledger of the files that were read: the newest run of a file counts
-    history/summary/KEY/site=S/hours  rows that add up, by day=D: the newest run of an hour counts
-
-KEY tells the code and the patterns of queues that the hours were summed up by. Runs are only appended; a day that is
-over is rewritten once. All of `summary` may be removed at any time.
+Files against the ledger say which hours are to be summed up: those that rest on files that are new, are others now, or
+have gone. Runs are appended, and the newest counts; of one run one file, for what an hour says stands whole in one. So
+a write that was cut off, or made twice, changes nothing.
 """
 
-import hashlib
-import json
-from functools import cache
-from pathlib import Path
-from typing import Final
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
+from urllib.parse import unquote
 
 import pyarrow as pa
+from pyarrow import fs
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import broadcast
 
-import dr_ctl
-from dr_ctl.rpo.core.columns import READ
-from dr_ctl.rpo.core.rows import SCHEMA
-from dr_ctl.rpo.history import files
+from dr_ctl.core.model import Finding
+from dr_ctl.rpo.core.cut import AWAY_US, DAY, HOUR
+from dr_ctl.rpo.history.files import NAMED, OWN, Source, Store, day_us, without
+from dr_ctl.rpo.history.row import moment
+from dr_ctl.rpo.pipeline import sql
+from dr_ctl.rpo.pipeline.sql import FILES, HOURS, LOOKS, REACH, ddl
 
-_TYPES: Final = {pa.string(): "STRING", pa.int64(): "BIGINT", pa.bool_(): "BOOLEAN", pa.float64(): "DOUBLE"}
-MADE_OF: Final = ("core/*.py", "pipeline/hours.py", "pipeline/tables.py")
-
-
-def ddl(schema: pa.Schema) -> str:
-    """The columns as Spark names their types."""
-    return ", ".join(f"{each.name} {_TYPES.get(each.type, 'TIMESTAMP')}" for each in schema)
-
-
-LOOKS: Final = ddl(pa.schema([files.SCHEMA.field(name) for name in READ]))
-RUN: Final = pa.field("run", pa.int64())
-FILES: Final = pa.schema(
-    [
-        ("file", pa.string()),
-        *((name, pa.int64()) for name in ("length", "modified", "first_us", "last_us", "rows")),
-        ("why", pa.string()),
-        RUN,
-    ]
-)
-"""A file of a site by its name; what told this state of it from others, the time of its
-looks, why it is left out if it is. A file that has gone has the length -1."""
-SUMMED: Final = SCHEMA.append(pa.field("hour", pa.int64()))
-HOURS: Final = SUMMED.append(RUN)
-"""Beside the rows that add up one of kind REACH of every hour: from when on looks at outflows were read for it."""
-REACH: Final = "reach"
+AHEAD_US: Final = HOUR
+"""A look this far in the future of the clock is one whose own clock was wrong, where others are not."""
 
 
-@cache
-def version() -> str:
-    """The version of the code that sums hours up."""
-    root = Path(__file__).parent.parent
-    code = hashlib.sha256(b"".join(file.read_bytes() for each in MADE_OF for file in sorted(root.glob(each))))
-    return f"{dr_ctl.__version__} (code {code.hexdigest()[:12]})"
+class History:
+    """The files of all sites, by name: as the store lists them, whose looks Spark reads."""
+
+    def __init__(self, spark: SparkSession, where: str) -> None:
+        self._spark, self._root = spark, sql.escaped(sql.url(where))
+        for name, value in sql.settings(where).items():
+            spark.conf.set(name, value)
+        self._sites: dict[str, dict[str, fs.FileInfo]] = {}
+        self.store = Store.of(where)
+        for name, each in self.store.listed().items():
+            if own := NAMED.fullmatch(name):
+                self._sites.setdefault(own["site"], {})[name] = each
+
+    @property
+    def sites(self) -> list[str]:
+        return sorted(self._sites)
+
+    def files(self, site: str) -> Mapping[str, fs.FileInfo]:
+        return self._sites[site]
+
+    def looks(self, names: Collection[str], *, torn: bool = False) -> DataFrame:
+        """The looks of these files, by path and moment. With `torn` those that cannot be read are passed over. Raises
+        FileNotFoundError where one has gone meanwhile."""
+        folders = {_folder(name) for name in names}
+        reader = self._spark.read.schema(LOOKS).option("pathGlobFilter", "*.parquet")
+        reader = reader.option("ignoreCorruptFiles", str(torn).lower())
+        found = reader.parquet(*(f"{self._root}/{sql.escaped(each)}" for each in sorted(folders)))
+        columns = ("unix_micros(ts) AS us" if each == "ts" else each for each in found.columns)
+        looks = found.selectExpr("_metadata.file_path AS path", *columns)
+        there = sum(_folder(name) in folders for files in self._sites.values() for name in files)
+        if len(names) == there:
+            return looks
+        wanted = {*names}
+        # Paths of single files begin with one slash, those of a listing with three.
+        paths = [path.replace("file:///", "file:/") for path in found.inputFiles() if named(path) in wanted]
+        if len(paths) < len(wanted):
+            raise FileNotFoundError
+        return looks.where(f"path IN ({', '.join(map(sql.text, paths))})")
+
+    def serving(self, since_us: int, until_us: int | None, now_us: int) -> str | None:
+        """The site whose newest role is serving; failing that, the one seen serving last. Roles from far in the future
+        count where no end is named and there are no others."""
+        end_us = now_us + AHEAD_US if until_us is None else until_us
+        first, last = (f"date={moment(us):%Y-%m-%d}" for us in (since_us, end_us))
+        newest = [self._newest_day(files, first, last) for files in self._sites.values()]
+        told = self._roles([name for own in newest for name in own], since_us, end_us)
+        serve = {site: us for site, us, role, _ in told if role == "serving"}
+        if not serve or len(told) < sum(map(bool, newest)):
+            every = [name for files in self._sites.values() for name in files]
+            told = self._roles(every, since_us, end_us)
+            if not told and until_us is None:
+                told = self._roles(every, since_us, 1 << 62)
+            serve = {site: us for site, us, role, _ in told if role == "serving"}
+        served = serve or {site: us for site, _, _, us in told if us is not None}
+        return max(served, key=served.__getitem__, default=None)
+
+    @staticmethod
+    def _newest_day(names: Collection[str], first: str, last: str) -> list[str]:
+        within = [name for name in names if first <= name.partition("/")[0] <= last]
+        newest = max(map(_folder, within), default="")
+        return [name for name in within if _folder(name) == newest]
+
+    def _roles(self, names: Collection[str], since_us: int, until_us: int) -> list[tuple[str, int, str, int | None]]:
+        """By site the newest role and its moment, and when it was seen serving last."""
+        if not names:
+            return []
+        rows = sql.over(
+            """
+            SELECT site, newest.us, newest.name, served FROM (
+              SELECT regexp_extract(path, '/site=([^/]*)/[^/]*$', 1) AS site, max(struct(us, name)) AS newest,
+                max(us) FILTER (WHERE name = 'serving') AS served
+              FROM {looks} WHERE kind = 'site' AND us BETWEEN {since} AND {until} GROUP BY 1)
+            """,
+            looks=self.looks(names, torn=True),
+            since=since_us,
+            until=until_us,
+        )
+        return [(unquote(row.site), row.us, row.name, row.served) for row in rows.collect()]
 
 
-def folder(patterns: object, site: str) -> str:
-    """Where the tables of a site lie, by the code and by these patterns."""
-    code = version().rpartition(" ")[2].rstrip(")")
-    return f"summary/{code}-{hashlib.sha256(json.dumps(patterns).encode()).hexdigest()[:12]}/site={site}"
+def named(path: str) -> str:
+    """A file by its name in the history, of its path as Spark writes it."""
+    return unquote(f"date={path.rpartition('/date=')[2]}")
+
+
+def _folder(name: str) -> str:
+    return name.rpartition("/")[0]
+
+
+GONE: Final = -1
+Span = tuple[int, int]
+_NEWEST: Final = """
+    SELECT file, max_by(struct(length, modified, first_us, last_us, rows, why), run) AS was, max(run) AS run
+    FROM {ledger} GROUP BY file
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file of a site, and the time of its looks; `why` it is left out, if it is: it may then hold any look of its
+    day. `is_new`: the ledger does not know it, or knows another."""
+
+    name: str
+    length: int
+    modified: int
+    first_us: int = 0
+    last_us: int = -1
+    rows: int = 0
+    why: str = ""
+    is_new: bool = False
+
+    def touches(self, from_us: int, to_us: int) -> bool:
+        return self.first_us < to_us and self.last_us >= from_us
+
+    @property
+    def is_read(self) -> bool:
+        return self.rows > 0 and not self.why
+
+    def is_as(self, other: File) -> bool:
+        return (self.length, self.modified) == (other.length, other.modified)
+
+    def torn(self, why: str) -> File:
+        begin_us = day_us(self.name)
+        return replace(self, why=why, first_us=begin_us, last_us=begin_us + DAY - 1)
+
+    def finding(self) -> Finding:
+        return without(self.name, self.why)
+
+
+@dataclass(slots=True)
+class Files:
+    """The files of a site as they are, those that the ledger knew and that are gone or others now, and its last run."""
+
+    all: list[File]
+    gone: list[File]
+    run: int
+    ahead: list[File] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, history: History, site: str, ledger: DataFrame | None, torn: Collection[str], *, anew: bool) -> Files:
+        """`torn`: files that Spark could not read to their ends. `anew`: nothing counts as known."""
+        store, told = history.store, [] if ledger is None else sql.over(_NEWEST, ledger=ledger).collect()
+        known = {row.file: File(row.file, *row.was) for row in told if row.was.length > GONE and not anew}
+        listed = {name: File(name, each.size, each.mtime_ns // 1000) for name, each in history.files(site).items()}
+        same = {name for name, each in listed.items() if name in known and known[name].is_as(each)}
+        new = [name for name in listed if name not in same or name in torn]
+        whys = {name: why for name in new if (why := _why(store, name) if name in torn else _unfit(store, name))}
+        times = _times(history, [name for name in new if name not in whys])
+        read = {name: _known(replace(listed[name], is_new=True), times, whys, store) for name in new}
+        gone = [each for name, each in known.items() if name not in same]
+        run = max((row.run for row in told), default=0)
+        return cls([read.get(name) or known[name] for name in listed], gone, run)
+
+    def changes(self) -> list[tuple[object, ...]]:
+        """What the ledger is to be told. Files with looks from far in the future are read anew each time."""
+        late, there = {each.name for each in self.ahead}, {each.name for each in self.all}
+        new = [each for each in self.all if each.is_new and each.name not in late]
+        gone = [replace(each, length=GONE) for each in self.gone if each.name not in there]
+        return [(e.name, e.length, e.modified, e.first_us, e.last_us, e.rows, e.why) for e in (*new, *gone)]
+
+    @property
+    def read(self) -> list[File]:
+        return [each for each in self.all if each.is_read]
+
+    @property
+    def spans(self) -> list[Span]:
+        """The times of which something is new, or gone."""
+        new = [each for each in self.all if each.is_new]
+        return [(each.first_us, each.last_us) for each in (*new, *self.gone) if each.last_us >= each.first_us]
+
+    def touched(self, begin_us: int, end_us: int, reach: Mapping[int, int]) -> set[int]:
+        """The hours of a history that rest on what is new or gone. `reach`: how far back each hour looked."""
+        near = {
+            hour
+            for first, last in self.spans
+            for hour in range((first - AWAY_US) // HOUR * HOUR, last + AWAY_US + 1, HOUR)
+            if begin_us - begin_us % HOUR <= hour < end_us
+        }
+        spans = self.spans
+        far = {hour for hour, back in reach.items() for first, last in spans if back <= last and first < hour}
+        return near | far
+
+
+def _known(file: File, times: Mapping[str, tuple[int, int, int]], whys: Mapping[str, str], store: Store) -> File:
+    if file.name in times:
+        first_us, last_us, rows = times[file.name]
+        return replace(file, first_us=first_us, last_us=last_us, rows=rows)
+    why = whys.get(file.name) or _why(store, file.name)
+    return file.torn(why) if why else file
+
+
+def _times(history: History, names: Sequence[str]) -> dict[str, tuple[int, int, int]]:
+    """Of each file that has a look the first of them, the last, and how many there are."""
+    if not names:
+        return {}
+    text = "SELECT path, min(us) AS first, max(us) AS last, count(*) AS rows FROM {looks} GROUP BY path"
+    found = sql.over(text, looks=history.looks(names, torn=True)).collect()
+    return {named(row.path): (row.first, row.last, row.rows) for row in found}
+
+
+def _unfit(store: Store, name: str) -> str | None:
+    """Why a file that somebody else wrote into the history is none of it."""
+    return None if OWN.fullmatch(name.rpartition("/")[2]) else Source(store, name).why_not(())
+
+
+def _why(store: Store, name: str) -> str | None:
+    """Why Spark read nothing of a file, or not all, which it does not say; None of one without a look. Raises
+    FileNotFoundError where it is another one by now."""
+    source = Source(store, name)
+    why = source.why_not()
+    if why is None:
+        with source.opened() as file:
+            if file.metadata.num_rows:
+                raise FileNotFoundError(name)
+    return why
+
+
+MOST_FILES: Final = 24
+"""More files of a day, or of a ledger, become one."""
+UNUSED_NS: Final = 7 * 86_400 * 1_000_000_000
+"""Tables of other code or other patterns to which nothing was added for so long are nobody's."""
+
+
+class Kept(NamedTuple):
+    """An hour that is there: in which file, and from when on looks were read for it."""
+
+    path: str
+    reach_us: int
+
+
+class Gold:
+    """The tables of one site, by code and patterns."""
+
+    def __init__(self, spark: SparkSession, history: str, folder: str) -> None:
+        self._spark, self._folder, self._store = spark, folder, Store.of(history)
+        self._root = f"{sql.escaped(sql.url(history))}/{folder}"
+        self._before = self._names("files")
+
+    def ledger(self) -> DataFrame | None:
+        return self._read("files", FILES, torn=True) if self._names("files") else None
+
+    def kept(self, days: Sequence[str] | None = None) -> dict[int, Kept]:
+        """The hours that are there, by their newest runs."""
+        if not self._names("hours"):
+            return {}
+        hours = self._read("hours", HOURS, torn=True)
+        some = hours.where(f"kind = '{REACH}'") if days is None else hours.where(hours.day.isin([*days]))
+        newest = "SELECT hour, max(struct(run, path, least)) AS best FROM {hours} WHERE kind = 'reach' GROUP BY hour"
+        return {row.hour: Kept(row.best.path, row.best.least) for row in sql.over(newest, hours=some).collect()}
+
+    def hours(self, kept: Mapping[int, Kept]) -> DataFrame | None:
+        """The rows of these hours."""
+        if not kept:
+            return None
+        hours = self._read("hours", HOURS)
+        paths = [each.path for each in kept.values()]
+        told = broadcast(self._spark.createDataFrame(pa.table({"at": [*kept], "in": paths})))
+        text = "SELECT h.* FROM {hours} h JOIN {told} t ON t.at = h.hour AND t.in = h.path"
+        return sql.over(text, hours=hours.where(hours.path.isin(sorted({*paths}))), told=told)
+
+    def _read(self, name: str, schema: pa.Schema, *, torn: bool = False) -> DataFrame:
+        """With `torn` files that cannot be read are passed over: what they held is not there."""
+        reader = self._spark.read.schema(ddl(schema)).option("ignoreCorruptFiles", str(torn).lower())
+        return reader.parquet(f"{self._root}/{name}").selectExpr("*", "_metadata.file_path AS path")
+
+    def _names(self, table: str) -> list[str]:
+        return [name for name in self._store.listed(f"{self._folder}/{table}") if _is_whole(name)]
+
+    def keep(self, rows: DataFrame | None, reach: Mapping[int, int], files: Files, now_us: int) -> None:
+        """Append a run, the ledger last; nothing where another did so meanwhile, whose files may be newer."""
+        changes = files.changes()
+        if (rows is None and not changes) or self._names("files") != self._before:
+            return
+        run = max(now_us, files.run + 1)
+        if rows is not None:
+            told = pa.table({"kind": [REACH] * len(reach), "hour": [*reach], "least": [*reach.values()]})
+            whole = rows.unionByName(self._spark.createDataFrame(told), allowMissingColumns=True)
+            self._append(whole.selectExpr("*", f"{run}L AS run"))
+        if changes:
+            columns = zip(*((*each, run) for each in changes), strict=True)
+            arrays = [pa.array(each, field.type) for each, field in zip(columns, FILES, strict=True)]
+            self._note(self._spark.createDataFrame(pa.table(arrays, schema=FILES)))
+
+    def _append(self, rows: DataFrame) -> None:
+        day = "date_format(timestamp_micros(hour), 'yyyy-MM-dd') AS day"
+        days = rows.selectExpr(*HOURS.names, day).repartition("day")
+        days.write.mode("append").partitionBy("day").parquet(f"{self._root}/hours")
+
+    def _note(self, rows: DataFrame) -> None:
+        rows.select(*FILES.names).coalesce(1).write.mode("append").parquet(f"{self._root}/files")
+
+    def tidy(self, begin_us: int, end_us: int, now_us: int) -> None:
+        """Make one file of a day that is over, and of what has become many; remove days whose looks are gone, and the
+        tables that nobody has added to for a week."""
+        days: dict[str, list[str]] = defaultdict(list)
+        for name in self._names("hours"):
+            days[name.rpartition("day=")[2][:10]].append(name)
+        first, over = (f"{moment(us):%Y-%m-%d}" for us in (begin_us, end_us - AWAY_US))
+        many = [day for day, names in days.items() if day >= first and len(names) > (1 if day < over else MOST_FILES)]
+        if many and (hours := self.hours(self.kept(many))) is not None:
+            self._append(hours)
+        for day, names in days.items():
+            if day < first or day in many:
+                self._remove(names)
+        names = self._names("files")
+        if len(names) > MOST_FILES and (ledger := self.ledger()) is not None:
+            text = "SELECT newest.* FROM (SELECT max_by(struct(*), run) AS newest FROM {ledger} GROUP BY file)"
+            self._note(sql.over(text, ledger=ledger))
+            self._remove(names)
+            self._before = self._names("files")
+        self._remove_unused(now_us * 1000)
+
+    def _remove(self, names: Sequence[str]) -> None:
+        for name in names:
+            self._store.remove(name)
+            if self._store.folder is not None:
+                place, _, base = name.rpartition("/")
+                self._store.remove(f"{place}/.{base}.crc")
+
+    def _remove_unused(self, now_ns: int) -> None:
+        keys: dict[str, dict[str, int]] = defaultdict(dict)
+        for name, each in self._store.listed("summary").items():
+            if not name.startswith(self._folder.rpartition("/")[0]):
+                keys["/".join(name.split("/")[:2])][name] = each.mtime_ns
+        for names in keys.values():
+            if max(names.values()) < now_ns - UNUSED_NS:
+                self._remove([*names])
+
+
+def _is_whole(name: str) -> bool:
+    """Whether a file is one of a table, and not one that is being written."""
+    return (
+        name.endswith(".parquet") and "/_temporary/" not in name and not name.rpartition("/")[2].startswith((".", "_"))
+    )

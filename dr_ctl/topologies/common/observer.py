@@ -272,7 +272,7 @@ class Observer(ABC, Generic[V_co, A_co]):
 
     def _read_back(self, site: str) -> Sequence[Node]:
         try:
-            from dr_ctl.rpo.history.last_seen import nodes  # noqa: PLC0415 - what reads Parquet takes a tenth of a second
+            from dr_ctl.rpo.history.newest import nodes  # noqa: PLC0415 - what reads Parquet takes a tenth of a second
 
             told = nodes(self.installation.history, site)
         except (ModuleNotFoundError, OSError):  # a history that cannot be read tells of none
