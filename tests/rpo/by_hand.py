@@ -25,11 +25,11 @@ SUMS = ["kind", "scope", "name", "weight_sum", "count_sum", "most_max", "least_m
 
 
 def made(asked: Request, now_us: int) -> Made | Finding:
-    store = Store.of(asked.history)
-    assert store.folder is not None
+    folder = Store.of(asked.history).folder
+    assert folder is not None
     findings, sites = list[Finding](), dict[str, list[pa.Table]]()
-    for name in sorted({each.name.removeprefix("site=") for each in store.folder.glob("date=*/site=*")}):
-        told = (each.told(findings, READ) for each in Sources(store.folder).newest_first(name))
+    for name in sorted({each.name.removeprefix("site=") for each in folder.glob("date=*/site=*")}):
+        told = (each.told(findings, READ) for each in Sources(folder).newest_first(name))
         if tables := [table for table in told if table.num_rows]:
             sites[name] = tables
     serving = _serving(sites, now_us + HOUR if asked.until is None else micros(asked.until))
@@ -89,14 +89,11 @@ def hours(looks: pa.Table, orders: Orders) -> Iterator[pa.Table]:
 
 def _serving(sites: dict[str, list[pa.Table]], until_us: int) -> str | None:
     """The site whose newest role is serving; failing that, the one seen serving last."""
-    newest, served = dict[str, int](), dict[str, int]()
-    for site, tables in sites.items():
-        roles = pa.concat_tables(tables).filter(pc.field("kind") == "site")
-        told = sorted(zip(roles["ts"].cast(pa.int64()).to_pylist(), roles["name"].to_pylist(), strict=True))
-        seen = [(us, role) for us, role in told if us <= until_us]
-        served.update((site, us) for us, role in seen if role == "serving")
-        newest.update((site, us) for us, role in seen[-1:] if role == "serving")
-    return max(newest or served, key=(newest or served).__getitem__, default=None)
+    of_sites = [(site, table.filter(pc.field("kind") == "site")) for site in sites for table in sites[site]]
+    told = sorted((micros(row["ts"]), site, row["name"]) for site, table in of_sites for row in table.to_pylist())
+    newest = {site: role for us, site, role in told if us <= until_us}
+    served = {site: us for us, site, role in told if us <= until_us and role == "serving"}
+    return max(served, key=lambda site: (newest[site] == "serving", served[site]), default=None)
 
 
 def together(tables: Sequence[pa.Table]) -> pa.Table:

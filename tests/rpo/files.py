@@ -23,7 +23,7 @@ def usable_files(
 ) -> tuple[list[Path], list[Finding]]:
     sites = sorted({each.name.removeprefix("site=") for each in root.glob("date=*/site=*")})
     named = [each for site in sites for each in Sources(root).newest_first(site, since, until)][::-1]
-    whys = [each.why_not(()) for each in named]
+    whys = [each.read(())[1] for each in named]
     findings = [without(each.name, why) for each, why in zip(named, whys, strict=True) if why]
     return [each.path for each, why in zip(named, whys, strict=True) if not why], findings
 

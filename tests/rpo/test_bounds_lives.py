@@ -19,7 +19,7 @@ import pytest
 
 from dr_ctl.rpo.bounds.bounds import bounds
 from dr_ctl.rpo.bounds.result import Bounds
-from dr_ctl.rpo.history.files import SCHEMA, folder_of, name_of, write_whole
+from dr_ctl.rpo.history.files import SCHEMA, write_table
 from tests.rpo.fifo import EPOCH, at
 
 Ints = npt.NDArray[np.int64]
@@ -309,7 +309,7 @@ class Judged:
     @classmethod
     def of(cls, life: Life, folder: Path) -> Judged:
         down_s = life.seen_down_s
-        write_whole(life.table(down_s), folder_of((EPOCH.date(), "london"), folder), name_of(EPOCH))
+        write_table(life.table(down_s), (EPOCH.date(), "london"), folder)
         said = bounds(folder, site="london", now=at(down_s + 5))
         truths = [each.truth(life.died) for each in life.pairs]
         lost, duplicates = (sum(int(each[of].sum()) for each in truths) for of in (0, 1))

@@ -4,12 +4,15 @@ beside this one."""
 
 import os
 import shutil
+import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from functools import cache
+from itertools import repeat
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -158,6 +161,27 @@ def test_every_row_and_every_figure_is_the_one_made_by_hand(
 
     # In a test of the past parts leave out the same looks only where each has queues of every pair.
     assert at_once == 400 or of_the_past(make, tmp_path) == of_the_past(by_hand.made, tmp_path)
+
+
+def test_progress_is_counted_by_the_stage_that_sums_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dr_ctl.rpo.pipeline import make as module  # noqa: PLC0415 - the fast tests do without Spark
+
+    monkeypatch.setattr(module, "_EVERY_S", 0.001)
+    over, said = threading.Event(), list[str]()
+
+    def stages() -> Iterator[SimpleNamespace | None]:
+        for stage, tasks, done in ((7, 9, 9), (8, 2, 0), (8, 2, 1), (8, 2, 2)):
+            yield SimpleNamespace(stageId=stage, numTasks=tasks, numCompletedTasks=done)
+        over.set()
+        yield from repeat(None)
+
+    told = stages()
+    tracker = SimpleNamespace(getActiveStageIds=lambda: [0], getStageInfo=lambda _: next(told))
+    spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(statusTracker=lambda: tracker))
+    with module.counted(spark, said.append, 4, 2):
+        assert over.wait(10)
+
+    assert said == [f"summing up: {done} of 4 hour(s)" for done in (0, 0, 0, 2, 4)]
 
 
 @pytest.mark.parametrize("cell_us", [0, 60_000_000])

@@ -21,7 +21,7 @@ from dr_ctl.rpo.estimate.estimate import Make, estimate
 from dr_ctl.rpo.estimate.request import Request, stored
 from dr_ctl.rpo.history import files
 from dr_ctl.rpo.history import upkeep as keeping
-from dr_ctl.rpo.history.files import Store, write
+from dr_ctl.rpo.history.files import Source, Store, write
 from dr_ctl.rpo.history.newest import last_seen, newest_look, spells
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.rpo.history.upkeep import Upkeep
@@ -79,11 +79,7 @@ def names(folder: Path) -> list[str]:
 
 def all_rows(place: Place) -> int:
     there = Store.of(place.where)
-    total = 0
-    for name in there.listed("date=2026-03-01"):
-        with there.parquet(name) as file:
-            total += file.metadata.num_rows
-    return total
+    return sum(Source(there, name).rows().num_rows for name in there.listed("date=2026-03-01"))
 
 
 def asked(where: Path | Place, now: datetime = NOW) -> Bounds:

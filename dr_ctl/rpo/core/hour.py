@@ -146,7 +146,8 @@ class _Told:
             self._curves(words, whole.clipped(window.from_us, window.to_us), is_total=is_flow)
         if number:
             now = course.now(scope)
-            self._last([name], fold(now, ~course.has_sends & (len(now.flow) > 1)), is_total=is_flow)
+            of_all = fold(now, ~course.has_sends & (len(now.flow) > 1))
+            self._last(words, replace(of_all, flow=np.full(len(of_all.flow), number)), is_total=is_flow)
             if scope == 0 and not self.is_alone:
                 self._last(words, now, is_total=False)
 
@@ -202,24 +203,23 @@ class _Told:
 
     def _last(self, words: Sequence[str], now: Steps, *, is_total: bool) -> None:
         """The last looks of the hour, or soon after it: those of the last hour with looks are the last of all."""
-        for at, flow in enumerate(now.flow.tolist()):
-            more: dict[str, Any] = {"stalled": now.stalled[at], "is_total": is_total, "cell": self._hour}
-            for likely, told in ((False, now.bound), (True, now.likely[0])):
-                whose: dict[str, Any] = {"flow": self.names[told.drain_flow[at]], "acks": told.drain_acks[at]}
-                for metric in (*METRICS, "drain"):
-                    value, of = told.of(metric)[at], whose if metric == "drain" else {}
-                    known: dict[str, Any] = {"bucket": UNKNOWN if value == NA else 0, "most": value}
-                    self.gathered.one("now", words[flow], metric=metric, likely=likely, **known, **more, **of)
+        for likely, told in ((False, now.bound), (True, now.likely[0])):
+            more: dict[str, Any] = {"likely": likely, "stalled": now.stalled, "is_total": is_total, "cell": self._hour}
+            whose: dict[str, Any] = {"flow": told.drain_flow, "acks": told.drain_acks}
+            for metric in (*METRICS, "drain"):
+                values, of = told.of(metric), whose if metric == "drain" else {}
+                is_known = np.where(values == NA, UNKNOWN, 0)
+                self.gathered.add("now", words, now.flow, metric=metric, bucket=is_known, most=values, **more, **of)
 
     def _since(self, words: Sequence[str], whole: Steps, *, is_total: bool) -> None:
         """The bounds of the last covered time of each flow."""
-        covered = np.flatnonzero(whole.covered)
-        flow = whole.flow[covered]
-        for at in covered[np.append(flow[1:] != flow[:-1], True)[: len(flow)]].tolist():
-            for metric in METRICS:
-                value, name = int(whole.bound.of(metric)[at]), words[whole.flow[at]]
-                if value >= 0:
-                    self.gathered.one("since", name, metric=metric, most=value, is_total=is_total, cell=self._hour)
+        covered = whole.only(whole.covered)
+        last = covered.only(np.append(covered.flow[1:] != covered.flow[:-1], True)[: len(covered.flow)])
+        more: dict[str, Any] = {"is_total": is_total, "cell": self._hour}
+        for metric in METRICS:
+            values = last.bound.of(metric)
+            known = np.flatnonzero(values >= 0)
+            self.gathered.add("since", words, last.flow[known], metric=metric, most=values[known], **more)
 
     def course(self) -> None:
         """What is of flows alone: looks, rates, and how much the queues' counters tell of."""
@@ -231,7 +231,7 @@ class _Told:
         for acks, told in enumerate(course.drained):
             at = window.within(told.us)
             rate = (told.rate[at] * MILLI).astype(np.int64)
-            keys: dict[str, Any] = {"acks": acks, "level": told.level[at], "bucket": bucket_of(rate)}
+            keys: dict[str, Any] = {"acks": acks > 0, "level": told.level[at], "bucket": bucket_of(rate)}
             gathered.add("drained", names, told.flow[at], count=told.more[at], least=rate, **keys)
         flow, ends, put = put_rates(flows)
         at = window.within(ends)

@@ -133,13 +133,13 @@ def wall_blocks(begin: Ints, span: tuple[int, int], count: int) -> Ints:
     return found
 
 
-def weighted_quantile(values: npt.NDArray[np.generic], weights: Ints, probability: float) -> int | None:
-    """The least of the values up to which at least so much of the weight lies."""
+def weighted_quantile(values: npt.NDArray[np.generic], weights: Ints, probability: float) -> Any:
+    """The least of the values up to which at least so much of the weight lies; None where there are none."""
     if not len(values):
         return None
     order = np.argsort(values, kind="stable")
     below = np.cumsum(weights[order])
-    return int(values[order][np.searchsorted(below, probability * below[-1])])
+    return values[order][np.searchsorted(below, probability * below[-1])].item()
 
 
 LEAST_BLOCKS: Final = 8
@@ -259,9 +259,11 @@ OWN: Final = ("drained", "put", "told")
 """Kinds of rows of single flows that the total and the classes are told by too."""
 ADDED: Final = (("weight", "sum"), ("count", "sum"), ("most", "max"), ("least", "min"))
 """How rows with equal keys are put together."""
-_HOW: Final = dict(zip(VALUES, (np.add, np.add, np.maximum, np.minimum), strict=True))
-_DEFAULTS: Final = {**dict.fromkeys(SCHEMA.names, 0), "least": NEVER}
-"""Of a column that rows of a kind do not have; of a word the place of none."""
+_DEFAULTS: Final = {**dict.fromkeys(WORDS, ""), **dict.fromkeys(NUMBERS, 0), **dict.fromkeys(FLAGS, False)} | {
+    **dict.fromkeys(VALUES, 0),
+    "least": NEVER,
+}
+"""Of a column that rows of a kind do not have."""
 CLASS: Final = "class "
 
 
@@ -278,70 +280,42 @@ def bucket(values: Ints) -> Ints:
 
 
 class Gathered:
-    """Gathers the rows of an hour, put together as they come; words are held as their places."""
+    """Gathers the rows of an hour, put together as they come."""
 
     def __init__(self) -> None:
-        self._words: dict[str, int] = {"": 0}
-        self._columns: dict[str, list[Ints]] = {name: [] for name in SCHEMA.names}
-        self._single: dict[str, list[int]] = {name: [] for name in SCHEMA.names}
+        self._tables: list[pa.Table] = []
+        self._single: list[dict[str, Any]] = []
 
-    def add(self, kind: str, words: Sequence[str], scope: Ints | int, **keys: Any) -> None:
+    def add(self, kind: str, words: Sequence[str], scope: Ints | int, **given: Any) -> None:
         """Add rows of keys and `VALUES`: `scope`, like the keys `flow` and `name`, are places in `words`; `metric` is a
         word."""
-        values: dict[str, Ints] = {name: keys.pop(name) for name in VALUES if name in keys}
-        length = len(next(iter(values.values())))
-        if not length:
-            return
-        codes = {"kind": self._code(kind), "metric": self._code(keys.pop("metric", ""))}
-        own = np.array([*map(self._code, words), 0])
-        arrays = {name: np.asarray(each, np.int64) for name, each in {"scope": scope, **keys}.items()}
-        varied = {name: each for name, each in arrays.items() if each.ndim and bool((each != each[0]).any())}
-        order, first = _grouped(list(varied.values()), length)
-        found: dict[str, Ints | int] = {**_DEFAULTS, **codes}
-        for name, each in arrays.items():
-            some = each[order][first] if name in varied else each.flat[:1]
-            found[name] = own[some] if name in WORDS else some
-        for name, value in values.items():
-            found[name] = _HOW[name].reduceat(value[order], first)
-        for name, column in self._columns.items():
-            whole = np.empty(len(first), np.int64)
-            whole[:] = found[name]
-            column.append(whole)
+        given["scope"] = scope
+        varied = {name: each for name, each in given.items() if np.ndim(each)}
+        keys, added = [name for name in varied if name not in VALUES], [each for each in ADDED if each[0] in varied]
+        rows = pa.table(varied).group_by(keys, use_threads=False).aggregate(added)
+        found = {
+            **_DEFAULTS,
+            "kind": kind,
+            **given,
+            **dict(zip([*keys, *(name for name, _ in added)], rows, strict=True)),
+        }
+        names = pa.array(words, pa.string())
+        for name in WORDS:
+            if not isinstance(found[name], str):
+                found[name] = names.take(found[name]) if name in varied else words[found[name]]
+        columns = [
+            each.cast(field.type) if field.name in varied else pa.repeat(pa.scalar(each, field.type), rows.num_rows)
+            for field, each in ((field, found[field.name]) for field in SCHEMA)
+        ]
+        self._tables.append(pa.table(columns, schema=SCHEMA))
 
     def one(self, kind: str, scope: str = "", **more: str | int) -> None:
         """Add one row, of words."""
-        told = {"kind": kind, "scope": scope, **more}
-        for name, column in self._single.items():
-            each = told.get(name, _DEFAULTS[name])
-            column.append(self._code(each) if isinstance(each, str) else int(each))
-
-    def _code(self, word: str) -> int:
-        return self._words.setdefault(word, len(self._words))
+        self._single.append({**_DEFAULTS, "kind": kind, "scope": scope, **more})
 
     def table(self) -> pa.Table:
-        words = pa.array([*self._words], pa.string())
-        columns = []
-        for field in SCHEMA:
-            told = np.concatenate([*self._columns[field.name], np.array(self._single[field.name], np.int64)])
-            if field.name in WORDS:
-                columns.append(words.take(pa.array(told)))
-            else:
-                columns.append(pa.array(told.astype(field.type.to_pandas_dtype())))
-        return pa.table(columns, schema=SCHEMA)
-
-
-def _grouped(keys: list[Ints], length: int) -> tuple[npt.NDArray[np.intp] | slice, npt.NDArray[np.intp]]:
-    """The order by these keys, and the places in it at which another begins."""
-    if not keys:
-        return slice(None), np.zeros(1, np.intp)
-    code = np.zeros(length, np.int64)
-    size = 1
-    for key in keys:
-        least = int(key.min())
-        span = int(key.max()) - least + 1
-        size *= span
-        code = code * span + (key - least)
-    order = np.argsort(code, kind="stable") if size < NEVER else np.lexsort(keys[::-1])
-    new = np.ones(length, bool)
-    new[1:] = np.logical_or.reduce([key[order][1:] != key[order][:-1] for key in keys])
-    return order, np.flatnonzero(new)
+        columns = [
+            pa.array(np.array([each[field.name] for each in self._single], field.type.to_pandas_dtype()), field.type)
+            for field in SCHEMA
+        ]
+        return pa.concat_tables([*self._tables, pa.table(columns, schema=SCHEMA)])

@@ -4,8 +4,6 @@ fast it was shipped; what holds at the last looks. The total is a series of its 
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Final, Self
 
@@ -31,6 +29,7 @@ from dr_ctl.rpo.core.cut import (
     roles_of,
 )
 from dr_ctl.rpo.core.queues import Queues, Sums
+from dr_ctl.rpo.core.rows import weighted_quantile
 
 LEVELS: Final = 63
 ALIKE: Final = 3
@@ -72,13 +71,10 @@ def rates(rate: Floats, more: Ints, level: Ints) -> Floats:
     """Things shipped a second by how much waited at the start: at place k from intervals with at least 2^k; a tenth of
     what was shipped in them went slower. Not a number where none tells. In step it is the traffic that limits what is
     shipped, behind it is the link: backlogs are therefore compared with backlogs alike."""
-    order = np.argsort(rate, kind="stable")
-    rate, more, level = rate[order], more[order], level[order]
     found = np.full(LEVELS, np.nan)
     for least in range(int(level.max(initial=-1)) + 1):
         some = level >= least
-        below = np.cumsum(more[some])
-        found[least] = rate[some][np.searchsorted(below, 0.1 * below[-1])]
+        found[least] = weighted_quantile(rate[some], more[some], 0.1)
     return found
 
 
@@ -376,13 +372,7 @@ class Silence:
         at = at[np.argsort(us[at], kind="stable")]
         return cls(us[at], us[at + 1], lacks[at])
 
-    def at(self, us: Ints) -> Flags:
-        return self._within(us, np.ones(len(self.begin), bool))
-
-    def lacks_a_pair(self, us: Ints) -> Flags:
-        return self._within(us, self.lacks)
-
-    def _within(self, us: Ints, which: Flags) -> Flags:
+    def at(self, us: Ints, which: Flags | slice = slice(None)) -> Flags:
         """Whether moments lie in some of the stretches."""
         begin, end = np.sort(self.begin[which]), np.sort(self.end[which])
         found: Flags = np.searchsorted(begin, us, "right") > np.searchsorted(end, us, "right")
@@ -391,8 +381,6 @@ class Silence:
 
 _NONE: Final = np.zeros(0, np.int64)
 NOTHING: Final = Silence(_NONE, _NONE, _NONE > 0)
-AT_ONCE: Final = 1_000_000
-"""Cells of a table of outflows by time that are held at once."""
 
 
 def fold(steps: Steps, acks_only: Flags, silence: Silence = NOTHING) -> Steps:
@@ -404,50 +392,33 @@ def fold(steps: Steps, acks_only: Flags, silence: Silence = NOTHING) -> Steps:
     zero, none = np.zeros(len(begin), np.int64), np.zeros(len(begin), bool)
     sums = [{each.name: zero for each in fields(Figures)} | {"urge_ms": zero - 1} for _ in range(3)]
     holds, idles, alive, late, floor, stalled = ~none, ~none, none, none, none, none
-    for flows, rows, born, live in _alike(steps, begin):
+    flows, starts = np.unique(steps.flow, return_index=True)
+    for flow, start, stop in zip(flows, starts, [*starts[1:], len(steps.flow)], strict=True):
+        at = np.searchsorted(steps.begin[start:stop], begin, "right") - 1
+        born, rows = at >= 0, start + np.maximum(at, 0)
+        live = born & (steps.end[rows] > begin)
         idle = live & steps.idle[rows]
         counts = live & ~idle
         for figures, told in zip((steps.bound, *steps.likely), sums, strict=True):
             for name in METRICS:
-                values, tells = figures.of(name)[rows], ~acks_only[flows] if name == "duplicates" else np.True_
+                values, tells = figures.of(name)[rows], name != "duplicates" or not acks_only[flow]
                 known = counts & tells & (values != NA)
-                unknown = (born & ~idle & tells & ~known).any(axis=0)
+                unknown = (born & ~idle & tells & ~known) | (told[name] == NA)
                 how = np.maximum if name == "age_ms" else np.add
-                more = how.reduce(np.where(known, values, 0), axis=0)
-                told[name] = np.where(unknown | (told[name] == NA), NA, how(told[name], more))
+                told[name] = np.where(unknown, NA, how(told[name], np.where(known, values, 0)))
             urge = np.where(counts, figures.urge_ms[rows], -1)
-            at = rows[urge.argmax(axis=0), np.arange(len(begin))]
-            longer = urge.max(axis=0) > told["urge_ms"]
+            longer = urge > told["urge_ms"]
             for name in ("drain", "drain_flow", "drain_acks", "urge_ms"):
-                told[name] = np.where(longer, figures.of(name)[at], told[name])
+                told[name] = np.where(longer, figures.of(name)[rows], told[name])
         alive = alive | born
-        holds = holds & (~born | idle | (live & steps.covered[rows])).all(axis=0)
-        idles = idles & (~born | idle).all(axis=0)
-        late = late | (counts & steps.late[rows] | born & ~live).any(axis=0)
-        floor = floor | (counts & steps.is_floor[rows]).any(axis=0)
-        stalled = stalled | (counts & steps.stalled[rows]).any(axis=0)
+        holds = holds & (~born | idle | (live & steps.covered[rows]))
+        idles = idles & (~born | idle)
+        late = late | (counts & steps.late[rows]) | (born & ~live)
+        floor = floor | (counts & steps.is_floor[rows])
+        stalled = stalled | (counts & steps.stalled[rows])
     silent = silence.at(begin)
-    covered = holds & alive & ~idles & ~silence.lacks_a_pair(begin)
+    covered = holds & alive & ~idles & ~silence.at(begin, silence.lacks)
     idle = idles & alive & ~silent
     late = (late | silent) & ~covered & ~idle
     bound, first, last = (Figures(**told) for told in sums)
     return Steps(zero, begin, end, bound, (first, last), covered, idle, late, floor, stalled)
-
-
-def _alike(steps: Steps, marks: Ints) -> Iterator[tuple[Ints, Ints, Flags, Flags]]:
-    """Outflows that were looked at at the same moments, some at once: their numbers (a column), and at each mark the
-    places of their steps, whether they had begun, and whether they were looked at."""
-    numbers, starts = np.unique(steps.flow, return_index=True)
-    stops = np.append(starts[1:], len(steps.flow))
-    groups: dict[tuple[bytes, bytes], list[int]] = defaultdict(list)
-    for place, (start, stop) in enumerate(zip(starts.tolist(), stops.tolist(), strict=True)):
-        groups[steps.begin[start:stop].tobytes(), steps.end[start:stop].tobytes()].append(place)
-    for places in groups.values():
-        own = slice(starts[places[0]], stops[places[0]])
-        at = np.searchsorted(steps.begin[own], marks, "right") - 1
-        born, at = at >= 0, np.maximum(at, 0)
-        live = born & (steps.end[own][at] > marks)
-        size = max(1, AT_ONCE // max(1, len(at)))
-        for some in range(0, len(places), size):
-            flows = np.array(places[some : some + size])
-            yield numbers[flows, None], starts[flows, None] + at, born, live

@@ -16,7 +16,7 @@ import tempfile
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from fnmatch import fnmatch
@@ -100,8 +100,16 @@ def tables_of(rows: Iterable[Row]) -> Iterator[tuple[Part, pa.Table]]:
 
 
 def write_table(table: pa.Table, part: Part, root: Path) -> Path:
-    """Write one file whole, named by the time of its first look. Raises EnvironmentFault."""
-    return write_whole(table, folder_of(part, root), name_of(pc.min(table.column("ts")).as_py()))
+    """Write one file so that it is there whole or not at all, named by the time of its first look. Raises
+    EnvironmentFault."""
+    path = folder_of(part, root) / name_of(pc.min(table.column("ts")).as_py())
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with hidden_until_whole(path) as file:
+            pq.write_table(table, file, **WRITTEN)
+    except OSError as error:
+        raise EnvironmentFault(f"the history cannot be written to {path.parent}: {error.strerror or error}") from error
+    return path
 
 
 def name_of(first: datetime) -> str:
@@ -112,17 +120,6 @@ def name_of(first: datetime) -> str:
 def folder_of(part: Part, root: Path) -> Path:
     day, site = part
     return root / f"date={day.isoformat()}" / f"site={site}"
-
-
-def write_whole(table: pa.Table, folder: Path, name: str) -> Path:
-    """Write a file so that it is there whole or not at all. Raises EnvironmentFault."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with hidden_until_whole(folder / name) as file:
-            pq.write_table(table, file, **WRITTEN)
-    except OSError as error:
-        raise EnvironmentFault(f"the history cannot be written to {folder}: {error.strerror or error}") from error
-    return folder / name
 
 
 @contextmanager
@@ -137,13 +134,9 @@ def hidden_until_whole(final: Path) -> Iterator[BinaryIO]:
         hidden.rename(final)
     finally:
         hidden.unlink(missing_ok=True)
-    _sync_folder(final.parent)  # the name must survive a power cut too
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
+    handle = os.open(final.parent, os.O_RDONLY)
     try:
-        os.fsync(handle)
+        os.fsync(handle)  # the name must survive a power cut too
     finally:
         os.close(handle)
 
@@ -244,12 +237,6 @@ class Store:
     def opened(self, name: str) -> pa.NativeFile:
         """A file to read. Raises FileNotFoundError where there is none."""
         return self.files.open_input_file(self.url(name))
-
-    @contextmanager
-    def parquet(self, name: str) -> Iterator[pq.ParquetFile]:
-        """A Parquet file to read. Raises FileNotFoundError where there is none."""
-        with self.opened(name) as file, pq.ParquetFile(file) as told:
-            yield told
 
     def must_answer(self, name: str) -> None:
         """Once a file could not be read: whether the file is at fault, and not a store elsewhere. Raises
@@ -362,10 +349,6 @@ class Source:
         """The name for a person; on this machine the path."""
         return Path(self.store.url(self.name))
 
-    def opened(self) -> AbstractContextManager[pq.ParquetFile]:
-        """Raises FileNotFoundError where it is gone."""
-        return self.store.parquet(self.name)
-
     def rows(self, columns: Sequence[str] = SCHEMA.names, where: pc.Expression | None = None) -> pa.Table:
         """The rows of which that is so; columns that the file may lack are null. Groups of rows that hold none of them
         are not read. Raises FileNotFoundError, and OSError or ArrowException where it is torn, or none of a history."""
@@ -378,21 +361,20 @@ class Source:
                 raise pa.ArrowInvalid(wrong)
             return fragment.to_table(SCHEMA, columns=[*columns], filter=where, use_threads=False)
 
-    def why_not(self, columns: Sequence[str] = SCHEMA.names) -> str | None:
-        """Why these columns cannot be read to their ends (without one, the footer); None where they can. Raises
-        FileNotFoundError."""
-        return self._read(columns)[1]
-
     def told(
         self, findings: list[Finding], columns: Sequence[str] = SCHEMA.names, where: pc.Expression | None = None
     ) -> pa.Table:
         """Its rows; none where it cannot be read, which a finding then says. Raises FileNotFoundError."""
-        rows, why = self._read(columns, where)
+        rows, why = self.read(columns, where)
         if why is not None and (finding := without(self.name, why)) not in findings:
             findings.append(finding)
         return rows
 
-    def _read(self, columns: Sequence[str], where: pc.Expression | None = None) -> tuple[pa.Table, str | None]:
+    def read(
+        self, columns: Sequence[str] = SCHEMA.names, where: pc.Expression | None = None
+    ) -> tuple[pa.Table, str | None]:
+        """Its rows, and why these columns (without one, the footer) cannot be read to their ends, if so. Raises
+        FileNotFoundError."""
         try:
             return self.rows(columns, where), None
         except FileNotFoundError:

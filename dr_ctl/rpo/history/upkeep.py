@@ -189,7 +189,7 @@ class Upkeep:
         try:
             store.write(name, lambda sink: _write_joined(fit, sink))
         except (pa.ArrowException, OSError):
-            if any(file.why_not() for file in fit):
+            if any(file.read()[1] for file in fit):
                 self._given_up.add((folder, hour))  # a file torn inside would fail at every step
             raise
         return True
@@ -245,12 +245,13 @@ def _days(there: Iterable[str]) -> dict[str, _Hours]:
 def _footer(file: Source) -> tuple[list[str], bool]:
     """The files that one was made of, and whether it has the history's own columns: any other stays as it is."""
     try:
-        with file.opened() as opened:
-            told, metadata = opened.schema_arrow.remove_metadata(), opened.metadata.metadata or {}
+        with file.store.opened(file.name) as opened:
+            footer = pq.read_metadata(opened)
     except (pa.ArrowException, OSError):
         return [], False
+    told = footer.schema.to_arrow_schema().remove_metadata()
     own = pa.schema([field for field in SCHEMA if field.name in told.names or field.name not in ADDED])
-    return json.loads(metadata.get(_PARTS, b"[]")), told.equals(own)
+    return json.loads((footer.metadata or {}).get(_PARTS, b"[]")), told.equals(own)
 
 
 def _write_joined(files: list[Source], sink: BinaryIO) -> None:

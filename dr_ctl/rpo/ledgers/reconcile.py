@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 
 from dr_ctl.core.errors import EnvironmentFault, UsageError
-from dr_ctl.core.model import Finding, Json
+from dr_ctl.core.model import Finding, Json, some
 from dr_ctl.rpo.findings import CONSUMPTION_NOT_TOLD, HOLDINGS_NOT_TOLD, LEDGER_TORN, QUEUES_OF_BROKERS, SENDS_NOT_TOLD
 from dr_ctl.rpo.history.row import micros
 from dr_ctl.rpo.ledgers.files import COLUMNS, EVENTS, Ledger, first_bad, ledgers
@@ -171,7 +171,6 @@ def _as_array(given: Sequence[Snapshot]) -> str:
 
 BAD: Final = "bad"
 SHORT_WORK_BYTES: Final = 64 * 1024 * 1024
-_SHOWN: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +287,7 @@ def _bad_lines(seen: _Seen, given: Sequence[Ledger]) -> Iterable[Finding]:
 def _left_out(given: Sequence[Ledger]) -> Iterable[Finding]:
     """The finding on messages that brokers keep for themselves, which count as held by no queue."""
     if counts := sum((Counter(each.left_out) for each in given), Counter[str]()):
-        listed = _some([f"{count} of {name}" for name, count in sorted(counts.items())])
+        listed = some([f"{count} of {name}" for name, count in sorted(counts.items())])
         text = f"messages that brokers ship or keep for themselves are not counted as held: {listed}"
         yield QUEUES_OF_BROKERS(text, "What of them matters to clients lies in their queues too.")
 
@@ -298,19 +297,14 @@ def _gaps(seen: _Seen) -> Iterable[Finding]:
     sends = {name for name, events in seen.queues.items() if events & SENDS}
     consumed = {name for name, events in seen.queues.items() if "consumed" in events}
     if unsent := sorted(seen.queues.keys() - sends):
-        text = f"no ledger tells of sends to {_some(unsent)}: only what was seen there once can be missed"
+        text = f"no ledger tells of sends to {some(unsent)}: only what was seen there once can be missed"
         yield SENDS_NOT_TOLD(text, "Add the producers' ledger.")
     if unread := sorted(seen.queues.keys() - consumed):
-        text = f"no ledger tells of consumption from {_some(unread)}: what is gone from there is unknown, not lost"
+        text = f"no ledger tells of consumption from {some(unread)}: what is gone from there is unknown, not lost"
         yield CONSUMPTION_NOT_TOLD(text, "Add the consumers' ledger.")
     if not seen.snapshots and seen.events:
         text = "no ledger says what the sites hold: what still lies in a queue counts as lost"
         yield HOLDINGS_NOT_TOLD(text, "Add an export or a browse snapshot of the serving site.")
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
 
 
 def _written(rows: Iterable[Any], out: Path) -> dict[str, Part]:

@@ -231,18 +231,15 @@ def _times(history: History, names: Sequence[str]) -> dict[str, tuple[int, int, 
 
 def _unfit(store: Store, name: str) -> str | None:
     """Why a file that somebody else wrote into the history is none of it."""
-    return None if OWN.fullmatch(name.rpartition("/")[2]) else Source(store, name).why_not(())
+    return None if OWN.fullmatch(name.rpartition("/")[2]) else Source(store, name).read(())[1]
 
 
 def _why(store: Store, name: str) -> str | None:
     """Why Spark read nothing of a file, or not all, which it does not say; None of one without a look. Raises
     FileNotFoundError where it is another one by now."""
-    source = Source(store, name)
-    why = source.why_not()
-    if why is None:
-        with source.opened() as file:
-            if file.metadata.num_rows:
-                raise FileNotFoundError(name)
+    rows, why = Source(store, name).read()
+    if rows.num_rows:
+        raise FileNotFoundError(name)
     return why
 
 
