@@ -1,4 +1,5 @@
-"""Rows of a history as NumPy columns: the looks at outflows, and where each of them cuts history; and the calendar.
+"""Rows of a history as NumPy columns: the looks at outflows, and where each of them cuts history; figures that are
+added up by look; and the calendar.
 
 An outflow is first in, first out. Things ever put into it number `shipped + depth`, things ever shipped `shipped`; the
 newest look at which the first stood no higher than the second stands now *cuts* history: whatever was sent up to that
@@ -346,6 +347,91 @@ def side_of(told: Ints, us: Ints, series: Ints, begins: Flags) -> Side:
     past = (base + out - top[cut]) / np.maximum(1, top[after] - top[cut])
     likely_us = us[cut] + (np.clip(past, 0, 1) * (us[after] - us[cut])).astype(np.int64)
     return Side(depth, added, shipped, np.where(is_cut, us[cut], NA), np.where(is_cut, likely_us, NA))
+
+
+@dataclass(frozen=True, slots=True)
+class OfQueues:
+    """Figures of single queues (`row`), NA where not known: at which place they count, in how many places up to it."""
+
+    place: Ints
+    row: Ints
+    wide: Ints
+    loss: Ints
+    age: Ints
+    duplicates: Ints
+    is_floor: Flags
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """The queues of each scope (the first is the total) added up by look: of the interval that ends with it, or of the
+    look itself. `queues`: how many were counted; `unknown` of a figure: at least one of them does not tell it."""
+
+    queues: Ints
+    loss: Ints
+    age: Ints
+    duplicates: Ints
+    loss_unknown: Flags
+    duplicates_unknown: Flags
+    is_floor: Flags
+
+    @classmethod
+    def none(cls, scopes: int, looks: int) -> Self:
+        nothing: list[Any] = [np.zeros((scopes, looks), kind) for kind in (*(np.int64,) * 4, *(np.bool_,) * 3)]
+        return cls(*nothing)
+
+    def add(self, rows: OfQueues, counts: Flags) -> None:
+        """Add queues by scope and place. Those that were looked at alike are added up first, and spread over places
+        then: an interval in which the outflow was looked at more often than the queue counts in each of its parts."""
+        spread = Spread.of(rows.place, rows.wide, self.queues.shape[1])
+        lost, twice = rows.loss != NA, rows.duplicates != NA
+        for scope, mine in enumerate(counts):
+            inside = mine[rows.row]
+            sums = {
+                "queues": inside | (scope == 0),  # queues left out count nothing in the total, and were read
+                "loss": rows.loss * (inside & lost),
+                "duplicates": rows.duplicates * (inside & twice),
+                "loss_unknown": inside & ~lost,
+                "duplicates_unknown": inside & ~twice,
+                "is_floor": inside & rows.is_floor,
+            }
+            for name, values in sums.items():
+                total = getattr(self, name)[scope]
+                total += spread.over(np.bincount(spread.at, values, spread.many)).astype(total.dtype)
+            some = np.flatnonzero(inside & lost & (rows.age > 0))
+            age = np.zeros(spread.many, np.int64)
+            np.maximum.at(age, spread.at[some], rows.age[some])
+            np.maximum.at(self.age[scope], spread.place, age[spread.again])
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Stretches of places: which of so `many` each row is of (`at`), how many places are in each (`wide`), and all
+    places of all (`place`), each of the stretch `again`; a stretch is its place where none is wider than one."""
+
+    at: Ints
+    many: int
+    wide: Ints
+    again: Ints
+    place: Ints
+    looks: int
+
+    @classmethod
+    def of(cls, place: Ints, wide: Ints, looks: int) -> Self:
+        """Of rows, the last place of each and how many places up to it; `looks` places in all."""
+        widest = int(wide.max(initial=1))
+        every = np.arange(looks)
+        if widest <= 1:
+            return cls(place, looks, np.ones(looks, np.int64), every, every, looks)
+        stretch, at = np.unique(place * (widest + 1) + wide, return_inverse=True)
+        last, wide = stretch // (widest + 1), stretch % (widest + 1)
+        again = np.repeat(np.arange(len(wide)), wide)
+        back = np.arange(len(again)) - np.repeat(np.cumsum(wide) - wide, wide)
+        return cls(at, len(stretch), wide, again, last[again] - back, looks)
+
+    def over(self, values: Any) -> Any:
+        """What stretches hold, added up by place."""
+        return np.bincount(self.place, values[self.again], self.looks)
 
 
 SECOND: Final = 1_000_000

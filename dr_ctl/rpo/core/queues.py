@@ -12,7 +12,7 @@ end, cut at the start). No bound is thus below the truth in between. Where a cut
 what the queue held is the bound of loss. Likely figures are of the looks themselves, by the likely cut.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Self
 
@@ -29,99 +29,16 @@ from dr_ctl.rpo.core.cut import (
     Flags,
     Floats,
     Ints,
+    OfQueues,
     Outflows,
     Side,
+    Spread,
+    Sums,
     begins_of,
     in_order,
     newest_of,
     place_of,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class OfQueues:
-    """Figures of single queues (`row`), NA where not known: at which place they count, in how many places up to it."""
-
-    place: Ints
-    row: Ints
-    wide: Ints
-    loss: Ints
-    age: Ints
-    duplicates: Ints
-    is_floor: Flags
-
-
-@dataclass(frozen=True, slots=True)
-class Sums:
-    """The queues of each scope (the first is the total) added up by look: of the interval that ends with it, or of the
-    look itself. `queues`: how many were counted; `unknown` of a figure: at least one of them does not tell it."""
-
-    queues: Ints
-    loss: Ints
-    age: Ints
-    duplicates: Ints
-    loss_unknown: Flags
-    duplicates_unknown: Flags
-    is_floor: Flags
-
-    @classmethod
-    def none(cls, scopes: int, looks: int) -> Self:
-        nothing: list[Any] = [np.zeros((scopes, looks), kind) for kind in (*(np.int64,) * 4, *(np.bool_,) * 3)]
-        return cls(*nothing)
-
-    def add(self, rows: OfQueues, counts: Flags) -> None:
-        """Add queues by scope and place. Those that were looked at alike are added up first, and spread over places
-        then: an interval in which the outflow was looked at more often than the queue counts in each of its parts."""
-        spread = Spread.of(rows.place, rows.wide, self.queues.shape[1])
-        lost, twice = rows.loss != NA, rows.duplicates != NA
-        for scope, mine in enumerate(counts):
-            inside = mine[rows.row]
-            sums = {
-                "queues": inside | (scope == 0),  # queues left out count nothing in the total, and were read
-                "loss": rows.loss * (inside & lost),
-                "duplicates": rows.duplicates * (inside & twice),
-                "loss_unknown": inside & ~lost,
-                "duplicates_unknown": inside & ~twice,
-                "is_floor": inside & rows.is_floor,
-            }
-            for name, values in sums.items():
-                total = getattr(self, name)[scope]
-                total += spread.over(np.bincount(spread.at, values, spread.many)).astype(total.dtype)
-            some = np.flatnonzero(inside & lost & (rows.age > 0))
-            age = np.zeros(spread.many, np.int64)
-            np.maximum.at(age, spread.at[some], rows.age[some])
-            np.maximum.at(self.age[scope], spread.place, age[spread.again])
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """Stretches of places: which of so `many` each row is of (`at`), how many places are in each (`wide`), and all
-    places of all (`place`), each of the stretch `again`; a stretch is its place where none is wider than one."""
-
-    at: Ints
-    many: int
-    wide: Ints
-    again: Ints
-    place: Ints
-    looks: int
-
-    @classmethod
-    def of(cls, place: Ints, wide: Ints, looks: int) -> Self:
-        """Of rows, the last place of each and how many places up to it; `looks` places in all."""
-        widest = int(wide.max(initial=1))
-        every = np.arange(looks)
-        if widest <= 1:
-            return cls(place, looks, np.ones(looks, np.int64), every, every, looks)
-        stretch, at = np.unique(place * (widest + 1) + wide, return_inverse=True)
-        last, wide = stretch // (widest + 1), stretch % (widest + 1)
-        again = np.repeat(np.arange(len(wide)), wide)
-        back = np.arange(len(again)) - np.repeat(np.cumsum(wide) - wide, wide)
-        return cls(at, len(stretch), wide, again, last[again] - back, looks)
-
-    def over(self, values: Any) -> Any:
-        """What stretches hold, added up by place."""
-        return np.bincount(self.place, values[self.again], self.looks)
-
 
 UNEXPLAINED: Final = 0.01
 """Such a share of what went into an outflow may be told by no queue: noise between two counters."""
@@ -248,7 +165,7 @@ class Queues:
         found.last.add(_last(q, flows, cut, acked), counts)
         found.told += _told(q, flows, pairs)
         found.unread.add(q.new, q.us, q.place, q.depth, counts, flows)
-        found.shares = _named(_shares(rows, q, flows, likely.loss * counts[0], within_us))
+        found.shares = _shares(rows, q, flows, likely.loss * counts[0], within_us)
         return found
 
     @classmethod
@@ -266,14 +183,18 @@ class Queues:
 
     def table(self, of: str) -> pa.Table:
         """What these queues say, as rows that add up with those of other queues of the same outflows."""
-        parts = []
+        parts = [PART.empty_table()]
         for what, values in self.values():
             scope, place = np.nonzero(values)
-            parts.append({"what": [what] * len(scope), "scope": scope, "place": place, "value": values[scope, place]})
-        columns = zip(*((each.flow, each.queue, each.message_ms, each.most) for each in self.shares), strict=True)
-        shares = dict(zip(("place", "name", "value", "most"), map(list, columns), strict=False))
-        parts.append({"what": ["share"] * len(self.shares), **shares})
-        return pa.concat_tables(_table({**part, "of": [of] * len(part["what"])}) for part in parts)
+            value = values[scope, place].astype(float)
+            parts.append(
+                pa.table({"what": pa.repeat(what, len(scope)), "scope": scope, "place": place, "value": value})
+            )
+        for each in self.shares:
+            told = {"what": "share", "place": each.flow, "name": each.queue, "value": float(each.message_ms)}
+            parts.append(pa.Table.from_pylist([{**told, "most": each.most}]))
+        whole = pa.concat_tables(parts, promote_options="default")
+        return whole.set_column(0, "of", pa.repeat(of, whole.num_rows))
 
     @classmethod
     def together(cls, table: pa.Table, of: str, flows: Outflows, scopes: int) -> Self:
@@ -288,13 +209,6 @@ class Queues:
         rows = zip(*(shares[name].to_pylist() for name in ("place", "name", "value", "most")), strict=True)
         found.shares = _named(Share(flow, queue, int(ms), most) for flow, queue, ms, most in rows)
         return found
-
-
-def _table(part: Mapping[str, Any]) -> pa.Table:
-    length = len(part["what"])
-    return pa.table(
-        [pa.array(part[f.name], f.type) if f.name in part else pa.nulls(length, f.type) for f in PART], schema=PART
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -291,6 +291,8 @@ class Gathered:
         word."""
         given["scope"] = scope
         varied = {name: each for name, each in given.items() if np.ndim(each)}
+        if not all(map(len, varied.values())):
+            return
         keys, added = [name for name in varied if name not in VALUES], [each for each in ADDED if each[0] in varied]
         rows = pa.table(varied).group_by(keys, use_threads=False).aggregate(added)
         found = {

@@ -24,11 +24,12 @@ from dr_ctl.rpo.core.cut import (
     Outflows,
     Rows,
     Side,
+    Sums,
     begins_of,
     last_true,
     roles_of,
 )
-from dr_ctl.rpo.core.queues import Queues, Sums
+from dr_ctl.rpo.core.queues import Queues
 from dr_ctl.rpo.core.rows import weighted_quantile
 
 LEVELS: Final = 63

@@ -32,11 +32,11 @@ from dr_ctl.rpo.pipeline.tables import File, History
 
 Call = Callable[[Any, pa.Table], pa.Table]
 NEEDED: Final = pa.schema([("hour", pa.int64()), ("us", pa.int64())])
-PIECE: Final = PART.append(pa.field("hour", pa.int64())).append(pa.field("task", pa.int64()))
+PIECE: Final = PART.append(pa.field("hour", pa.int64()))
 AT_ONCE: Final = 1_500_000
 """More looks of an hour are held some queues at a time."""
 ROWS_OF_A_TASK: Final = 1_000_000
-"""About so many looks are held by a task at once, unless an hour has more."""
+"""About so many looks are brought to a task, unless an hour has more."""
 _OF: Final = ", ".join(f"l.{name}" for name in ("us", *(each for each in READ if each != "ts")))
 _HOURS: Final = f"""explode(CASE WHEN us % {HOUR} < {AWAY_US} THEN array(us - us % {HOUR} - {HOUR}, us - us % {HOUR})
   WHEN us % {HOUR} >= {HOUR - AWAY_US} THEN array(us - us % {HOUR}, us - us % {HOUR} + {HOUR})
@@ -81,8 +81,8 @@ def grouped(rows: DataFrame, key: str, call: Call, returns: pa.Schema, name: str
 
 
 class Hours:
-    """Hours to sum up, of a site's files. Hours that follow each other are done by one task, of about as many looks as
-    another; there are at least so many tasks where there are as many hours."""
+    """Hours to sum up, of a site's files, in turn by so many tasks; there are at least so many where there are as many
+    hours."""
 
     def __init__(
         self,
@@ -94,15 +94,14 @@ class Hours:
         least: int,
     ) -> None:
         self._spark, self._history, self._files, self._orders = spark, history, files, orders
-        rows = _rows_of(files, hours)
-        self._tasks = _tasks(hours, rows, least)
-        self.tasks = max(self._tasks.values(), default=-1) + 1
+        self._hours, rows = hours, _rows_of(files, hours)
+        self.tasks = min(len(hours), max(least, int(sum(rows.values())) // ROWS_OF_A_TASK))
         self._large = {each: int(rows[each] // AT_ONCE) + 1 for each in hours if rows[each] > AT_ONCE}
         self._further = dict.fromkeys(hours, 0)
 
     def rows(self) -> DataFrame:
         """The rows that add up of all hours."""
-        near = self._summed(self._around([*self._tasks])).persist()
+        near = self._summed(self._around(self._hours)).persist()
         short = sorted(row.hour for row in near.where(f"kind = '{SHORT}'").select("hour").collect())
         rows = near.where(f"kind <> '{SHORT}'")
         return rows.unionByName(self._far(short).persist()) if short else rows
@@ -122,15 +121,10 @@ class Hours:
             told = self._needed(waiting).persist()
             needed.append(told.where("us IS NOT NULL"))
             waiting = [row.hour for row in told.where("us IS NULL").select("hour").collect()]
-        moments = sql.over(
-            "SELECT n.us, n.hour, t.task FROM {needed} n JOIN {todo} t ON t.hour = n.hour",
-            needed=sql.union(needed),
-            todo=self._todo(short),
-        )
         past = sql.over(
-            f"SELECT {_OF}, n.hour, n.task FROM {{looks}} l JOIN {{moments}} n ON l.us = n.us WHERE l.kind = 'queue'",
+            f"SELECT {_OF}, n.hour FROM {{looks}} l JOIN {{moments}} n ON l.us = n.us WHERE l.kind = 'queue'",
             looks=self._before_looks(short),
-            moments=f.broadcast(moments),
+            moments=f.broadcast(sql.union(needed)),
         )
         outer = self._before(short, self._before_looks(short).where("kind <> 'queue'"))
         return self._summed(sql.union([self._around(short), outer, past]))
@@ -143,7 +137,7 @@ class Hours:
         outer, zeros = looks.where("kind <> 'queue'"), ("depth", "added", "removed", "acked", "oldest_ms")
         told = ("us", "pair", "kind", "'' AS name", *(f"0L AS {each}" for each in zeros), "true AS link", "'' AS start")
         whole = looks.where("kind = 'queue'").selectExpr(*told).distinct()
-        parts = [self._around(hours, outer_only=True), self._before(hours, outer), self._before(hours, whole)]
+        parts = [self._around(hours).where("kind <> 'queue'"), self._before(hours, outer), self._before(hours, whole)]
 
         def call(hour_us: int, table: pa.Table) -> pa.Table:
             found = needs(table, hour_us, orders, orders.reach_us(hour_us, further[hour_us]))
@@ -152,13 +146,13 @@ class Hours:
 
         return grouped(self._placed(sql.union(parts)), "hour", call, NEEDED, "dr_ctl_needs")
 
-    def _around(self, hours: Sequence[int], *, outer_only: bool = False) -> DataFrame:
+    def _around(self, hours: Sequence[int]) -> DataFrame:
         """Looks ten minutes around hours."""
         looks = self._looks([(each - AWAY_US, each + HOUR + AWAY_US) for each in hours])
         return sql.over(
-            f"SELECT {_OF}, l.hour, t.task FROM (SELECT *, {_HOURS} AS hour FROM {{looks}}) l "
+            f"SELECT {_OF}, l.hour FROM (SELECT *, {_HOURS} AS hour FROM {{looks}}) l "
             "JOIN {todo} t ON t.hour = l.hour",
-            looks=looks.where("kind <> 'queue'") if outer_only else looks,
+            looks=looks,
             todo=self._todo(hours),
         )
 
@@ -173,19 +167,17 @@ class Hours:
 
     def _before(self, hours: Sequence[int], looks: DataFrame) -> DataFrame:
         """Looks before these, as far back as is asked of each hour."""
-        text = f"SELECT {_OF}, t.hour, t.task FROM {{looks}} l JOIN {{todo}} t"
+        text = f"SELECT {_OF}, t.hour FROM {{looks}} l JOIN {{todo}} t"
         at = f"l.us >= t.from_us AND l.us < t.hour - {AWAY_US}"
         return sql.over(f"{text} ON {at}", looks=looks, todo=self._todo(hours))
 
     def _todo(self, hours: Sequence[int]) -> DataFrame:
         reach = [self._orders.reach_us(each, self._further[each]) for each in hours]
-        columns = {"hour": hours, "task": [self._tasks[each] for each in hours], "from_us": reach}
-        return f.broadcast(
-            self._spark.createDataFrame(pa.table({name: pa.array(each, pa.int64()) for name, each in columns.items()}))
-        )
+        columns = {"hour": pa.array(hours, pa.int64()), "from_us": pa.array(reach, pa.int64())}
+        return f.broadcast(self._spark.createDataFrame(pa.table(columns)))
 
     def _placed(self, parts: DataFrame) -> DataFrame:
-        placed = parts.repartitionById(self.tasks, parts.task.cast("int")).drop("task")
+        placed = parts.repartitionById(self.tasks, f.expr(f"CAST(hour DIV {HOUR} % {self.tasks} AS INT)"))
         return placed.withColumnRenamed("us", "ts").sortWithinPartitions("hour")
 
     def _summed(self, parts: DataFrame) -> DataFrame:
@@ -208,30 +200,22 @@ class Hours:
 
     def _of_queues(self, parts: DataFrame) -> DataFrame:
         """What queues say in hours with more looks than a task holds at once, some queues at a time."""
-        orders, first = self._orders, 0
-        columns: dict[str, list[int]] = {"at": [], "pieces": [], "first": []}
-        for each, pieces in self._large.items():
-            for name, value in (("at", each), ("pieces", pieces), ("first", first)):
-                columns[name].append(value)
-            first += pieces
+        orders, pieces = self._orders, {"at": [*self._large], "pieces": [*self._large.values()]}
         split = sql.over(
             """
-            SELECT p.*, explode(CASE WHEN kind = 'queue' THEN array(t.first + pmod(xxhash64(name), t.pieces))
-              ELSE sequence(t.first, t.first + t.pieces - 1) END) AS piece
+            SELECT p.*, explode(CASE WHEN kind = 'queue' THEN array(hour + pmod(xxhash64(name), t.pieces))
+              ELSE sequence(hour, hour + t.pieces - 1) END) AS piece
             FROM {parts} p JOIN {split} t ON t.at = p.hour
             """,
-            parts=parts.drop("task"),
-            split=f.broadcast(self._spark.createDataFrame(pa.table(columns))),
+            parts=parts,
+            split=f.broadcast(self._spark.createDataFrame(pa.table(pieces))),
         )
-        placed = split.repartitionById(first, split.piece.cast("int")).withColumnRenamed("us", "ts")
-        tasks = self._tasks
+        placed = split.repartition(sum(self._large.values()), "piece").withColumnRenamed("us", "ts")
 
-        def call(_piece: int, table: pa.Table) -> pa.Table:
-            hour_us = table["hour"][0].as_py()
+        def call(piece: int, table: pa.Table) -> pa.Table:
+            hour_us = piece - piece % HOUR
             found = part(table, hour_us, orders)
-            for name, value in (("hour", hour_us), ("task", tasks[hour_us])):
-                found = found.append_column(name, pa.array([value] * found.num_rows, pa.int64()))
-            return found
+            return found.append_column("hour", pa.array([hour_us] * found.num_rows, pa.int64()))
 
         return grouped(placed.sortWithinPartitions("piece"), "piece", call, PIECE, "dr_ctl_queues")
 
@@ -244,17 +228,6 @@ def _rows_of(files: Sequence[File], hours: Sequence[int]) -> dict[int, float]:
         for each in own:
             if each in found:
                 found[each] += file.rows / len(own)
-    return found
-
-
-def _tasks(hours: Sequence[int], rows: Mapping[int, float], least: int) -> dict[int, int]:
-    most = min(ROWS_OF_A_TASK, sum(rows.values()) / least)
-    task, held, found = 0, 0.0, dict[int, int]()
-    for each in hours:
-        if found and held + rows[each] > most:
-            task, held = task + 1, 0.0
-        held += rows[each]
-        found[each] = task
     return found
 
 
