@@ -4,6 +4,8 @@ added up in this process. What Spark says is held against this."""
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import count
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -64,27 +66,24 @@ def _figures_of(rows: pa.Table, scopes: Sequence[str], ask: Ask) -> Mapping[str,
     return {name: figures(name, of_scope(rows, name, ask.end_us), ask) for name in scopes}
 
 
-def us_of(looks: pa.Table) -> np.typing.NDArray[np.int64]:
-    times: np.typing.NDArray[np.int64] = np.sort(looks["ts"].cast(pa.int64()).to_numpy())
-    return times
+def us_of(looks: pa.Table) -> Any:
+    return np.sort(looks["ts"].cast(pa.int64()).to_numpy())
 
 
 def hours(looks: pa.Table, orders: Orders) -> Iterator[pa.Table]:
     """The rows that add up of each hour; looks come in the order of their time."""
-    us, is_queue = us_of(looks), pc.equal(looks["kind"], "queue").to_numpy()
+    all_us, of_queues = us_of(looks), pc.equal(looks["kind"], "queue").to_numpy()
     for hour_us in range(orders.from_us - orders.from_us % HOUR, orders.to_us, HOUR):
-        further, end_us = 0, min(hour_us + HOUR + AWAY_US, orders.end_us)
-        while True:
+        for further in count():
             from_us = orders.reach_us(hour_us, further)
-            at = slice(*np.searchsorted(us, [from_us, end_us]).tolist())
-            around = looks.slice(at.start, at.stop - at.start)
+            at = slice(*np.searchsorted(all_us, [from_us, min(hour_us + HOUR + AWAY_US, orders.end_us)]))
+            around, us = looks.slice(at.start, at.stop - at.start), all_us[at]
             needed = needs(around, hour_us, orders, from_us) if further else None
-            kept = ~is_queue[at] | (us[at] >= hour_us - AWAY_US) | np.isin(us[at], [] if needed is None else needed)
+            kept = ~of_queues[at] | (us >= hour_us - AWAY_US) | np.isin(us, [] if needed is None else needed)
             rows = hour(around.filter(pa.array(kept)), hour_us, orders, from_us)
             if SHORT not in rows["kind"].to_pylist():
                 yield rows
                 break
-            further += 1
 
 
 def _serving(sites: dict[str, list[pa.Table]], until_us: int) -> str | None:
@@ -109,14 +108,17 @@ def facts_of(rows: pa.Table) -> Facts:
 
 
 def of_scope(rows: pa.Table, scope: str, end_us: int = 0) -> pa.Table:
-    """The rows that tell of a scope; in the cells of their time, where a history has an end."""
+    """The rows that tell of a scope; in cells, where a history has an end."""
     kinds, is_shared = pc.field("kind"), scope == TOTAL or scope.startswith(CLASS)
     is_own, of_total = kinds.isin(OWN), (pc.field("is_total") | (kinds == "check")) & pc.scalar(scope == TOTAL)
     rows = rows.filter((pc.field("scope") == scope) | (is_own & pc.scalar(is_shared)) | (~is_own & of_total))
     own = pc.is_in(rows["kind"], pa.array(OWN))
     rows = rows.set_column(rows.column_names.index("flow"), "flow", pc.if_else(own, rows["scope"], rows["flow"]))
-    if not end_us or not rows.num_rows:
-        return rows
+    return in_cells(rows, end_us) if end_us else rows
+
+
+def in_cells(rows: pa.Table, end_us: int) -> pa.Table:
+    """The rows in cells as a history tells them that ends then: what was summed up before a day was over, coarser."""
     told, lengths = zip(rows["kind"].to_pylist(), rows["cell"].to_pylist(), strict=True), {"curve": "curve_us"}
     cells = [us - us % getattr(fineness(us, end_us), lengths.get(kind, "figures_us")) for kind, us in told]
-    return rows.set_column(rows.column_names.index("cell"), "cell", pa.array(cells))
+    return rows.set_column(rows.column_names.index("cell"), "cell", pa.array(cells, pa.int64()))

@@ -93,7 +93,8 @@ def told(make: Make, request: Request) -> tuple[Any, ...]:
 
 def rows_of(made: Made) -> list[str]:
     table: Any = made.figures.args[0]
-    return in_rows(table if isinstance(table, pa.Table) else table.select(*SCHEMA.names).toArrow())
+    rows = table if isinstance(table, pa.Table) else table.select(*SCHEMA.names).toArrow()
+    return in_rows(by_hand.in_cells(rows, made.end_us))
 
 
 def in_rows(table: pa.Table) -> list[str]:
