@@ -42,6 +42,7 @@ from typing import Any, Final, Self
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dr_ctl.rpo.core.cut import NA, NEVER, Floats, Ints
 from dr_ctl.rpo.core.quantities import PROBABILITIES, Interval, Number, Quantiles, Quantity, Z, t_value
@@ -259,7 +260,11 @@ OWN: Final = ("drained", "put", "told")
 """Kinds of rows of single flows that the total and the classes are told by too."""
 ADDED: Final = (("weight", "sum"), ("count", "sum"), ("most", "max"), ("least", "min"))
 """How rows with equal keys are put together."""
-_DEFAULTS: Final = {**dict.fromkeys(WORDS, ""), **dict.fromkeys(NUMBERS, 0), **dict.fromkeys(FLAGS, False)} | {
+TYPES: Final = {field.name: field.type for field in SCHEMA}
+_DEFAULTS: Final = {
+    **dict.fromkeys(WORDS, ""),
+    **dict.fromkeys(NUMBERS, 0),
+    **dict.fromkeys(FLAGS, False),
     **dict.fromkeys(VALUES, 0),
     "least": NEVER,
 }
@@ -289,35 +294,29 @@ class Gathered:
     def add(self, kind: str, words: Sequence[str], scope: Ints | int, **given: Any) -> None:
         """Add rows of keys and `VALUES`: `scope`, like the keys `flow` and `name`, are places in `words`; `metric` is a
         word."""
-        given["scope"] = scope
+        given = {"kind": kind, "scope": scope, **given}
         varied = {name: each for name, each in given.items() if np.ndim(each)}
         if not all(map(len, varied.values())):
             return
         keys, added = [name for name in varied if name not in VALUES], [each for each in ADDED if each[0] in varied]
         rows = pa.table(varied).group_by(keys, use_threads=False).aggregate(added)
-        found = {
-            **_DEFAULTS,
-            "kind": kind,
-            **given,
-            **dict(zip([*keys, *(name for name, _ in added)], rows, strict=True)),
-        }
+        given.update(zip([*keys, *(name for name, _ in added)], rows, strict=True))
         names = pa.array(words, pa.string())
-        for name in WORDS:
-            if not isinstance(found[name], str):
-                found[name] = names.take(found[name]) if name in varied else words[found[name]]
-        columns = [
-            each.cast(field.type) if field.name in varied else pa.repeat(pa.scalar(each, field.type), rows.num_rows)
-            for field, each in ((field, found[field.name]) for field in SCHEMA)
-        ]
-        self._tables.append(pa.table(columns, schema=SCHEMA))
+        for name in ("scope", "flow", "name"):
+            if name in given:
+                given[name] = names.take(given[name]) if name in varied else words[given[name]]
+        columns = {
+            name: each.cast(TYPES[name]) if name in varied else pa.repeat(pa.scalar(each, TYPES[name]), rows.num_rows)
+            for name, each in given.items()
+        }
+        self._tables.append(pa.table(columns))
 
     def one(self, kind: str, scope: str = "", **more: str | int) -> None:
         """Add one row, of words."""
-        self._single.append({**_DEFAULTS, "kind": kind, "scope": scope, **more})
+        self._single.append({"kind": kind, "scope": scope, **more})
 
     def table(self) -> pa.Table:
-        columns = [
-            pa.array(np.array([each[field.name] for each in self._single], field.type.to_pandas_dtype()), field.type)
-            for field in SCHEMA
-        ]
-        return pa.concat_tables([*self._tables, pa.table(columns, schema=SCHEMA)])
+        single = pa.Table.from_pylist(self._single, SCHEMA)
+        rows = pa.concat_tables([single, *self._tables], promote_options="default")
+        columns = [pc.fill_null(rows[name], pa.scalar(each, TYPES[name])) for name, each in _DEFAULTS.items()]
+        return pa.table(columns, schema=SCHEMA)
