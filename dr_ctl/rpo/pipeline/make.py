@@ -54,21 +54,14 @@ def counted(spark: SparkSession, say: Say, hours: int, tasks: int) -> Iterator[N
                 say(f"summing up: {most} of {hours} hour(s)")
 
     say(f"summing up: 0 of {hours} hour(s)")
-    counting = beside(count, "progress of Spark") if say is not unheard and _is_near(spark) else None
+    has_scheduler = hasattr(spark, "sparkContext")  # a client of Spark Connect has none
+    counting = beside(count, "progress of Spark") if say is not unheard and has_scheduler else None
     try:
         yield
     finally:
         over.set()
         if counting is not None:
             counting.result()
-
-
-def _is_near(spark: SparkSession) -> bool:
-    """Whether its scheduler is in a JVM of this process: a client of Spark Connect has none."""
-    try:
-        return spark.sparkContext is not None
-    except PySparkException:
-        return False
 
 
 SHORT_WORK_BYTES: Final = 4 << 20
