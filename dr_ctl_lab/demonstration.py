@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 from dr_ctl.agents.monitor import recording
-from dr_ctl.application.findings import DEMO_COMMAND_FAILED, DEMO_WITHOUT_ESTIMATE
 from dr_ctl.application.result import Result
 from dr_ctl.core.clock import SystemClock, growing_s
 from dr_ctl.core.errors import EnvironmentFault
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Role
 from dr_ctl.core.patience import Patience
 from dr_ctl.core.printable import page
@@ -48,13 +48,15 @@ SEEN_WITHIN_S: Final = 20.0
 COMMAND_S: Final = 900.0  # a command that hangs; on a busy machine the estimate alone takes minutes
 AGAIN_S: Final = 0.2
 # A twin needs no Java, so a machine without any may well run it; Spark is the one part that does.
-NO_ESTIMATE: Final = DEMO_WITHOUT_ESTIMATE(
+NO_ESTIMATE: Final = found(
+    "DR-DEMO-002",
     "no estimate was made: Spark needs Java, and there is none on this machine",
     "Install Java 17 or later to see it; all else ran.",
 )
 
 # Where nothing is at risk, no objective can be missed either, and a few seconds show of none that it is met.
-FEW_LOOKS: Final = DEMO_WITHOUT_ESTIMATE(
+FEW_LOOKS: Final = found(
+    "DR-DEMO-002",
     "the estimate did not say that the objectives are met: some seconds of history are too few for that",
     "`dr-ctl monitor` for some minutes, then `dr-ctl rpo estimate`.",
 )
@@ -225,7 +227,7 @@ def _judged(planned: Verdict, lost: _Lost, tell: _Teller, codes: Mapping[str, in
     findings = [*notes]
     if codes.get("estimate") == ExitCode.UNKNOWN:
         findings.append(FEW_LOOKS)
-    findings += [DEMO_COMMAND_FAILED(text, "Look at its output above.") for text in (*wrong, *unkept)]
+    findings += [found("DR-DEMO-001", text, "Look at its output above.") for text in (*wrong, *unkept)]
     text = page(
         (
             f"swapover: {planned.told}",

@@ -20,13 +20,13 @@ import yaml
 
 from dr_ctl.agents.monitor import recording
 from dr_ctl.application.caller import Caller
-from dr_ctl.application.findings import REHEARSED_BADLY
 from dr_ctl.application.opened import folder
 from dr_ctl.application.result import Result
 from dr_ctl.cli.app import run
 from dr_ctl.cli.session import Time
 from dr_ctl.core.clock import growing_s, stamp
 from dr_ctl.core.errors import BrokerError, DrCtlError
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, some
 from dr_ctl.core.patience import Patience
 from dr_ctl.core.system import system
@@ -110,11 +110,7 @@ def rehearse(caller: Caller, *, variations: int, seed: int) -> Result:
     wrong = [each for each in played if each.wrong]
     outages = sorted(each.outage_s for each in played if each.outage_s is not None)
     findings: list[Finding] = [
-        REHEARSED_BADLY(
-            f"seed {each.seed}, {each.scene}: {some(each.wrong)}",
-            f"`dr-ctl rehearse --on twin --variations 1 --seed {each.seed}` plays it again.",
-        )
-        for each in wrong
+        found("DR-REHEARSE-003", seed=each.seed, scene=each.scene, wrong=some(each.wrong)) for each in wrong
     ]
     evidence = caller.state() / "rehearsals" / f"{caller.clock.now():%Y%m%dT%H%M%SZ}-twin.json"
     ends = Counter(code for each in played for _, code, _ in each.ends)

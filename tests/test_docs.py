@@ -1,20 +1,23 @@
 """The documentation keeps up with the code: findings, commands and verbs, none missing and none invented."""
 
+import ast
 import re
 from pathlib import Path
+from string import Formatter
 
 import pytest
 from typer.main import get_command
 
 from dr_ctl.application import explaining
 from dr_ctl.cli.app import app
+from dr_ctl.core.findings import catalogue
 from dr_ctl.core.model import ExitCode
 from dr_ctl.engine.runbook import OPERATIONS, load, shipped
 from tests.architecture import rewritten
 
 ROOT = Path(__file__).parents[1]
 KIND = re.compile(r"^(\w+): Final = FindingKind\(\s*\"(DR-[A-Z]+-\d{3})\"", re.MULTILINE)
-LITERAL = re.compile(r"\"DR-[A-Z]+-\d{3}\"")
+ID = re.compile(r"DR-[A-Z]+-\d{3}")
 MADE = {"README.md": 1, "docs/command-line.md": 1, "docs/findings.md": 2}
 LINK = re.compile(r"\]\(([^)#]+)\)")
 
@@ -29,18 +32,29 @@ def sources() -> dict[Path, str]:
     return {path: path.read_text("utf-8") for path in paths}
 
 
-def test_every_finding_stands_in_one_place_and_is_made_somewhere() -> None:
-    kinds = {
-        name: kind
+def test_every_finding_is_in_the_catalogue_and_is_made_of_what_its_texts_name() -> None:
+    nodes = [
+        (path, node)
         for path, text in sources().items()
-        if path.name == "findings.py"
-        for name, kind in KIND.findall(text)
-    }
-    elsewhere = [text for path, text in sources().items() if path.name != "findings.py"]
+        if "DR-" in text
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Constant | ast.Call)
+    ]
+    named = {str(node.value) for _, node in nodes if isinstance(node, ast.Constant) and ID.fullmatch(str(node.value))}
+    texts = {path: text for path, text in sources().items() if path.name != "findings.py"}
+    kinds = dict(KIND.findall("".join(sources()[path] for path in sources().keys() - texts.keys())))
 
-    assert set(kinds.values()) == set(explaining.findings())
-    assert kinds.keys() - {word for text in elsewhere for word in re.findall(r"\w+", text)} == set()
-    assert [literal for text in elsewhere for literal in LITERAL.findall(text)] == []
+    assert named == set(explaining.findings())
+    assert kinds.keys() - {word for text in texts.values() for word in re.findall(r"\w+", text)} == set()
+    for path, call in nodes:
+        if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "found":
+            id_, *own = call.args
+            if isinstance(id_, ast.Constant):
+                kind = catalogue()[str(id_.value)]
+                shown = (kind.text, kind.remedy)[len(own) :]
+                places = {name for text in shown for _, name, *_ in Formatter().parse(text) if name}
+                given = {each.arg for each in call.keywords} - {"more", "severity"}
+                assert (given, bool(own or kind.text)) == (places, True), f"{path}:{call.lineno}"
 
 
 def test_every_exit_code_is_explained() -> None:
@@ -57,8 +71,10 @@ def test_what_is_made_of_the_tables_is_up_to_date(page: str, parts: int) -> None
 
 def test_a_command_that_the_table_names_is_one() -> None:
     known = get_command(app).commands  # type: ignore[attr-defined]
+    remedies = {kind.id: kind.remedy for kind in catalogue().values()}
     for entry in (*explaining.findings().values(), *explaining.codes().values()):
-        for words in re.findall(r"`dr-ctl ([^`]+)`", f"{entry.do} {entry.costs} {entry.undo}"):
+        advice = f"{entry.do} {entry.costs} {entry.undo} {remedies.get(entry.name, '')}"
+        for words in re.findall(r"`dr-ctl ([^`]+)`", advice):
             named = [word for word in words.split() if not word.startswith("-")]
             assert named[0] in known or named[0] == "COMMAND", (entry.name, words)
             parts = getattr(known.get(named[0]), "commands", None)

@@ -5,13 +5,13 @@ from dataclasses import replace
 from dr_ctl.application import carrying_out, lock, open_run
 from dr_ctl.application.afterwards import telling
 from dr_ctl.application.caller import Caller
-from dr_ctl.application.findings import NO_OPEN_RUN, PAST_NO_RETURN, RUN_GIVEN_UP
 from dr_ctl.application.open_run import left_open, no_open_run, refused_onward, why_not_undone
 from dr_ctl.application.opened import Opened
 from dr_ctl.application.result import Result
 from dr_ctl.application.run import NOBODY_ASKED, SAID_NO
 from dr_ctl.application.run_options import RunOptions
 from dr_ctl.core.errors import UsageError
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Json
 from dr_ctl.core.printable import if_known, page
 from dr_ctl.engine import executor
@@ -76,7 +76,7 @@ def forget(caller: Caller, name: str, how: RunOptions) -> Result:
     files = runs.find(name)
     if not files.open():
         text = f"{files.name} is not open; nothing was changed"
-        return Result(ExitCode.PRECHECK_FAILED, text, (NO_OPEN_RUN(text, "`dr-ctl runs list`."),))
+        return Result(ExitCode.PRECHECK_FAILED, text, (found("DR-RUN-004", text, "`dr-ctl runs list`."),))
     if how.dry_run:
         return Result(ExitCode.OK, f"{files.name} would be given up; nothing was changed", run=files.name)
     if not how.yes and not caller.people.says_yes(f"Give up {files.name}? Nothing of it is undone."):
@@ -85,10 +85,7 @@ def forget(caller: Caller, name: str, how: RunOptions) -> Result:
     with runs.lock(f"giving up {files.name}"):
         given_up = Result(ExitCode.UNKNOWN, f"given up: {how.break_lock.reason}; nothing was undone", run=files.name)
         carrying_out.give_up(caller, files, given_up.envelope(caller.command))
-    finding = RUN_GIVEN_UP(
-        f"nothing that {files.name} had changed was undone: clients may be locked out, queues paused",
-        "`dr-ctl status` says who serves and what is paused.",
-    )
+    finding = found("DR-RUN-007", run=files.name)
     return Result(ExitCode.OK, f"{files.name} is given up", (finding,), run=files.name)
 
 
@@ -98,5 +95,5 @@ def _past_no_return(past: History, seen: Seen, files: RunFiles) -> Result | None
     remedy = "`dr-ctl resume` finishes the move; a swapover back undoes it safely."
     if refused_onward(past, seen):
         remedy = f"`dr-ctl abort --forget {files.name} --reason TEXT` gives it up."
-    finding = PAST_NO_RETURN(text, remedy)
+    finding = found("DR-RUN-005", text, remedy)
     return Result(ExitCode.PRECHECK_FAILED, text, (finding,), run=files.name)

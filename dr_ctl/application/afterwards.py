@@ -9,10 +9,10 @@ from dataclasses import replace
 
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.carrying_out import Broken
-from dr_ctl.application.findings import NOT_TOLD
 from dr_ctl.application.opened import Opened
 from dr_ctl.application.result import Result, of_error
 from dr_ctl.core.errors import Stopped
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json
 from dr_ctl.core.printable import if_known
 from dr_ctl.engine.outcome import Done
@@ -78,4 +78,4 @@ def _why_not(
 
 def _finding(text: str, result: Result) -> Finding:
     remedy = f"Tell them by hand: `dr-ctl runs show {if_known(result.run)}`. The run itself ended as it says."
-    return NOT_TOLD(text, remedy)
+    return found("DR-HOOK-002", text, remedy)

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from dr_ctl.agents.sync import Phase
-from dr_ctl.application.findings import NOBODY_DELETES
 from dr_ctl.application.opened import Opened
 from dr_ctl.core.errors import UsageError
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role, Severity
 from dr_ctl.core.printable import if_known
 from dr_ctl.topologies.topology import NoKeeper, Seen, keeper_of
@@ -28,27 +28,33 @@ def of_agent(opened: Opened, seen: Seen) -> list[Finding]:
     except NoKeeper:
         return []
     except UsageError as error:
-        return [NOBODY_DELETES(f"no agent deletes copies of what is consumed: {error}", error.remedy)]
+        return [found("DR-AGENT-008", f"no agent deletes copies of what is consumed: {error}", error.remedy)]
     if site is None:  # nobody serves, and no agent has ever worked
         text = "no agent with this STATE has ever worked: copies of what is consumed stay, and are duplicates then"
-        return [NOBODY_DELETES(text, START)]
+        return [found("DR-AGENT-008", text, START)]
     return [*_stands(opened, last, site), *_said(last, site)]
 
 
 def _stands(opened: Opened, last: Mapping[str, Any], site: str) -> Iterator[Finding]:
     if last.get("primary") != site:
-        yield NOBODY_DELETES(f"no agent with this STATE has worked for {site}: copies of what is consumed stay", START)
+        yield found(
+            "DR-AGENT-008", f"no agent with this STATE has worked for {site}: copies of what is consumed stay", START
+        )
     elif last.get("phase") == Phase.FINISHED.value:
         ended, why = if_known(last.get("at")), if_known(last.get("why"))
         text = f"the agent for {site} ended at {ended} ({why}): copies of what is consumed stay"
-        yield NOBODY_DELETES(text, START)
+        yield found("DR-AGENT-008", text, START)
     elif opened.clock.now() - _at(last) > GONE:
-        yield NOBODY_DELETES(
-            f"the agent for {site} is gone since {if_known(last.get('at'))}: copies of what is consumed stay", START
+        yield found(
+            "DR-AGENT-008",
+            f"the agent for {site} is gone since {if_known(last.get('at'))}: copies of what is consumed stay",
+            START,
         )
     if (hold := opened.notes.hold()) is not None:
         text = f"no copy of what is consumed is deleted: held by {hold.text}"
-        yield NOBODY_DELETES(text, "`dr-ctl sync --go-on` ends that; the copies of what left meanwhile then go too.")
+        yield found(
+            "DR-AGENT-008", text, "`dr-ctl sync --go-on` ends that; the copies of what left meanwhile then go too."
+        )
 
 
 def _said(last: Mapping[str, Any], site: str) -> Iterator[Finding]:

@@ -13,10 +13,10 @@ from typing import Final
 
 from dr_ctl.application import plans
 from dr_ctl.application.caller import Caller
-from dr_ctl.application.findings import APPROVED_ONCE, NO_SIGNER, NOT_APPROVED, SIGNATURE_OF_NOBODY
 from dr_ctl.application.question import Question
 from dr_ctl.application.result import Result
 from dr_ctl.core.errors import UsageError
+from dr_ctl.core.findings import found
 from dr_ctl.core.loose import mapping
 from dr_ctl.core.model import ExitCode, Finding, Json, some
 from dr_ctl.engine.operations import REINSTATE
@@ -62,7 +62,7 @@ def permit(question: Question, runs: Runs) -> tuple[Approvals | None, Result | N
         return None, None
     if saved is None:
         text = f"{ask.operation} needs a plan that {wanted.needed} people have signed; nothing was changed"
-        return None, _refused(NOT_APPROVED(text, _ways(ask, wanted.needed)))
+        return None, _refused(found("DR-APPROVAL-001", text, _ways(ask, wanted.needed)))
     if (blind := why_none(installation)) is not None:
         return None, _refused(blind)
     approvals, others = _beside(installation, saved)
@@ -70,11 +70,11 @@ def permit(question: Question, runs: Runs) -> tuple[Approvals | None, Result | N
         who = f": {some(approvals.names)}" if approvals.by else ""
         text = f"{saved.path}: {len(approvals.by)} of {wanted.needed} people have signed it{who}; nothing was changed"
         return None, _refused(
-            NOT_APPROVED(text, _ways(ask, wanted.needed, saved.path, signed=len(approvals.by))), *others
+            found("DR-APPROVAL-001", text, _ways(ask, wanted.needed, saved.path, signed=len(approvals.by))), *others
         )
     if (done := _carried_out(runs, approvals.plan_sha256)) is not None:
         text = f"{saved.path}: was carried out by {done}; nothing was changed"
-        return None, _refused(APPROVED_ONCE(text, _ways(ask, wanted.needed)))
+        return None, _refused(found("DR-APPROVAL-002", text, _ways(ask, wanted.needed)))
     return approvals, None
 
 
@@ -90,13 +90,15 @@ def why_none(installation: Installation) -> Finding | None:
     if wanted is None:
         return None
     if shutil.which(ssh.PROGRAM) is None:
-        return NO_SIGNER(f"{ssh.PROGRAM} is not there, so no approval can be verified", ssh.SshFailed.remedy)
+        return found(
+            "DR-APPROVAL-004", f"{ssh.PROGRAM} is not there, so no approval can be verified", ssh.SshFailed.remedy
+        )
     path = installation.path(wanted.signers)
     try:
         path.read_bytes()
     except OSError as problem:
         text = f"approvals.signers: {path}: {problem.strerror or problem}"
-        return NO_SIGNER(text, f"Mend `approvals.signers` in {installation.file.name}.")
+        return found("DR-APPROVAL-004", text, f"Mend `approvals.signers` in {installation.file.name}.")
     return None
 
 
@@ -122,7 +124,7 @@ def approve(caller: Caller, path: Path, key: Path | None, *, yes: bool) -> Resul
     signer = ssh.signer_of(saved.content, signature, installation.path(wanted.signers))
     if isinstance(signer, str):
         remedy = f"Whoever owns {wanted.signers} adds a line: your name, and what stands in {used}.pub."
-        return _refused(SIGNATURE_OF_NOBODY(f"{used}: {signer}; nothing was written", remedy))
+        return _refused(found("DR-APPROVAL-003", f"{used}: {signer}; nothing was written", remedy))
     beside = path.with_name(f"{path.name}.{re.sub(r'[^A-Za-z0-9@._-]', '_', signer.name)}.sig")
     try:
         beside.write_text(signature, encoding="ascii")
@@ -160,7 +162,7 @@ def _beside(installation: Installation, saved: plans.Saved) -> tuple[Approvals, 
         except OSError as problem:
             signer = f"not read: {problem.strerror or problem}"
         if isinstance(signer, str):
-            others.append(SIGNATURE_OF_NOBODY(f"{path}: does not count: {signer}", f"Remove {path}."))
+            others.append(found("DR-APPROVAL-003", f"{path}: does not count: {signer}", f"Remove {path}."))
         elif not any({*signer.names} & {*each.names} or signer.key == each.key for each, _ in by):
             by.append((signer, text))
     return Approvals(hashlib.sha256(saved.content).hexdigest(), tuple(by)), tuple(others)

@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from dr_ctl.application.caller import Caller
-from dr_ctl.application.findings import RUN_OPEN
 from dr_ctl.application.result import Result, of_error
 from dr_ctl.application.run import run
 from dr_ctl.application.run_options import RunOptions
@@ -57,7 +56,7 @@ class AutoReinstate:
             if result.code is not ExitCode.OK:
                 self._not_before[site] = clock.monotonic() + AGAIN_S
             # Refused beside an open run, a result names that one.
-            if result.run is not None and all(each.id != RUN_OPEN.id for each in result.findings):
+            if result.run is not None and all(each.id != "DR-RUN-003" for each in result.findings):
                 self.runs.append({"run": result.run, "outcome": result.code.outcome, "exit_code": int(result.code)})
             self.caller.line(result.envelope(REINSTATE), f"{result.code.outcome}: {result.summary}")
 

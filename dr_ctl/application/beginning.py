@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 import yaml
 
 from dr_ctl.application.caller import Caller
-from dr_ctl.application.findings import LINK_DOOR_MAY_BE_CLIENTS, NOT_PROPOSED, TO_DECIDE
 from dr_ctl.application.result import Result
 from dr_ctl.core.errors import BrokerError, Unreachable, UsageError
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, some
 from dr_ctl.engine.runs import write_text
 from dr_ctl.jolokia.client import READ_S, Account
@@ -55,7 +55,7 @@ def begin(caller: Caller, wanted: Wanted) -> Result:
     try:
         places = [_place(site, url, wanted, passwords[site]) for site, url in addresses]
     except BrokerError as error:
-        finding = NOT_PROPOSED(str(error), error.remedy)
+        finding = found("DR-INIT-001", str(error), error.remedy)
         return Result(ExitCode.UNKNOWN, f"nothing was written: {error}", (finding,))
     first, second = ([*of] for _, of in groupby(places, key=lambda place: place.site))
     if len(first) != len(second):
@@ -76,20 +76,13 @@ def begin(caller: Caller, wanted: Wanted) -> Result:
             remedy = "Leave `--topology` out: what joins them is looked for. Without addresses it writes its example."
         if silent := [place.url for place in places if place.probed is None]:
             remedy = f"Start the broker of {some(silent)} first, or mend that address: connections are refused there."
-        return Result(ExitCode.UNKNOWN, f"nothing was written: {text}", (NOT_PROPOSED(f"{text} ({seen})", remedy),))
+        return Result(
+            ExitCode.UNKNOWN, f"nothing was written: {text}", (found("DR-INIT-001", f"{text} ({seen})", remedy),)
+        )
     text = _document(wanted, [(here, there, each) for here, there, each in pairs if each is not None])
     write_text(wanted.out, text)
     decide = [line.strip() for line in text.splitlines() if f"# {DECIDE}: " in line]
-    findings = (
-        [
-            TO_DECIDE(
-                f"{len(decide)} line(s) of {wanted.out} say {DECIDE}: only you know them",
-                "Edit these lines; then `dr-ctl validate`.",
-            )
-        ]
-        if decide
-        else []
-    )
+    findings = [found("DR-INIT-002", lines=len(decide), file=wanted.out)] if decide else []
     findings += [each for proposal in proposals for each in _shared(proposal)]
     data: dict[str, Json] = {
         "settings": str(wanted.out),
@@ -105,12 +98,7 @@ def begin(caller: Caller, wanted: Wanted) -> Result:
 def _shared(proposal: Proposal) -> Iterator[Finding]:
     """The doors of links that clients may use too."""
     for site, door in proposal.shared.items():
-        yield LINK_DOOR_MAY_BE_CLIENTS(
-            f"{site}: {door.name} was taken for the door of the peer's link, which a fence leaves open: if clients use "
-            "it too, nothing would keep them out",
-            f"Give the link a door of its own at {site}, as {door.own}; let the peer's link go there, write "
-            f"`{door.key}: [{door.key}]`, and put {door.name} under `clients:`.",
-        )
+        yield found("DR-INIT-003", site=site, door=door.name, own=door.own, key=door.key)
 
 
 def _addresses(urls: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -16,11 +16,11 @@ import yaml
 
 from dr_ctl import __version__
 from dr_ctl.application.caller import Caller
-from dr_ctl.application.findings import LEFT_OUT_OF_BUNDLE
 from dr_ctl.application.redacting import redacted, texts
 from dr_ctl.application.result import Result
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.errors import UsageError
+from dr_ctl.core.findings import found
 from dr_ctl.core.loose import mapping
 from dr_ctl.core.model import ExitCode, Finding, Json
 from dr_ctl.engine.record import Record, record
@@ -54,7 +54,7 @@ def bundle(caller: Caller, files: RunFiles, out: Path | None, *, has_settings: b
     whole = {name: content for name, content in parts.items() if not any(each in content for each in secret)}
     for name in parts.keys() - whole.keys():
         text = f"{name} was left out: a password of the settings stands in it"
-        findings.append(LEFT_OUT_OF_BUNDLE(text, LEFT_OUT_OF_BUNDLE.do))
+        findings.append(found("DR-BUNDLE-001", text))
     sealed = check(files)
     listed: dict[str, Json] = {
         name: {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()} for name, content in whole.items()
@@ -168,4 +168,4 @@ def _json(document: Mapping[str, Json]) -> bytes:
 
 
 def _missing(text: str) -> Finding:
-    return LEFT_OUT_OF_BUNDLE(text, LEFT_OUT_OF_BUNDLE.do)
+    return found("DR-BUNDLE-001", text)

@@ -10,7 +10,6 @@ from dr_ctl.application.approvals import Approvals
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.debts import owed
 from dr_ctl.application.estimates import SkippedEstimate, StoredEstimate
-from dr_ctl.application.findings import REPORT_NOT_WRITTEN, STOPPED_AT_ONCE
 from dr_ctl.application.left_behind import left_behind
 from dr_ctl.application.opened import Opened
 from dr_ctl.application.preflight import Preflight
@@ -18,6 +17,7 @@ from dr_ctl.application.price import FailoverPrice
 from dr_ctl.application.result import Result
 from dr_ctl.application.run_options import RunOptions
 from dr_ctl.core.errors import DrCtlError
+from dr_ctl.core.findings import found
 from dr_ctl.core.loose import mapping
 from dr_ctl.core.model import ExitCode, Json, Role
 from dr_ctl.core.printable import if_known
@@ -189,7 +189,7 @@ class Work:
 class Broken(DrCtlError):
     """A run that had to stop where it stood: the journal could not be written, or dr-ctl has a defect."""
 
-    finding = STOPPED_AT_ONCE.id
+    finding = "DR-RUN-002"
 
     def __init__(self, error: Exception, files: RunFiles, about: Mapping[str, Json]) -> None:
         why = str(error) if isinstance(error, DrCtlError) else f"a defect in dr-ctl: {type(error).__name__}: {error}"
@@ -226,8 +226,7 @@ def _reported(result: Result, files: RunFiles) -> Result:
     try:
         return replace(result, report=str(write_report(files)))
     except Exception as error:  # noqa: BLE001 - how the run ended is known and said, whatever goes wrong in drawing it
-        text = f"the report could not be written: {type(error).__name__}: {error}"
-        finding = REPORT_NOT_WRITTEN(text, f"`dr-ctl runs report {files.name}` tries again.")
+        finding = found("DR-REPORT-001", kind=type(error).__name__, error=error, run=files.name)
         return replace(result, findings=(*result.findings, finding))
 
 
@@ -237,7 +236,7 @@ def _stopped_at_once(stopped: StopAtOnce, files: RunFiles, journal: Journal) -> 
     if any(entry.kind == "intent" for entry in journal.entries()):
         text = f"stopped {stopped.why}: nothing was undone, clients may be locked out of both sites"
         remedy = "`dr-ctl status` says who is locked out; then `dr-ctl resume` or `dr-ctl abort`."
-    finding = STOPPED_AT_ONCE(text, remedy)
+    finding = found("DR-RUN-002", text, remedy)
     return Result(ExitCode(128 + stopped.signum), text, (finding,), {"undone": False}, files.name)
 
 

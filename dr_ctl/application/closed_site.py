@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from dr_ctl.application.estimates import objectives
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Severity, some
 from dr_ctl.core.patterns import matches
-from dr_ctl.engine.findings import COUNTS_DIFFER
 from dr_ctl.rpo.bounds.result import Bound, Bounds, ClassBound, QueueBound
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.model import Installation
@@ -105,7 +105,8 @@ class _Closed:
 
     def _differ(self, untold: set[str]) -> Iterator[Finding]:
         if untold:
-            yield COUNTS_DIFFER(
+            yield found(
+                "DR-PARITY-001",
                 f"{self.site} and the other site differ by more than what is under way: {some(sorted(untold))}",
                 "How many messages are lost, or come twice, nobody can say: find out why.",
                 severity=Severity.WARNING,

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dr_ctl.application.caller import Caller
-from dr_ctl.application.findings import REMEMBERED_DEBTS_UNREADABLE
 from dr_ctl.application.result import Result
 from dr_ctl.core.errors import EnvironmentFault
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json
 from dr_ctl.engine.debts import Debt, known, merged, remember
 from dr_ctl.engine.runs import DEBTS
@@ -30,8 +30,7 @@ def owed(state: Path, seen: Sequence[Debt], answered: Sequence[str]) -> Owed:
         debts = merged(known(path), seen, answered)
         remember(path, debts)
     except (EnvironmentFault, OSError) as error:
-        remedy = f"Move {path} away once both sites answer: the brokers hold the same debts."
-        finding = REMEMBERED_DEBTS_UNREADABLE(f"what is owed, as STATE remembers it: {error}", remedy)
+        finding = found("DR-DEBT-001", error=error, path=path)
         return Owed(merged((), seen, answered), (finding,))
     return Owed(debts)
 

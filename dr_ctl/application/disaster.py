@@ -4,15 +4,14 @@ approved beforehand; it is never carried out."""
 from dataclasses import replace
 
 from dr_ctl.application import if_lost
-from dr_ctl.application.findings import AS_IF_LOST
 from dr_ctl.application.opened import Opened
 from dr_ctl.application.question import Question
 from dr_ctl.application.result import Result
 from dr_ctl.application.verdicts import agreed_today, besides
 from dr_ctl.core.errors import UsageError
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity
 from dr_ctl.engine.ending import price_text
-from dr_ctl.engine.findings import COUNTS_DIFFER
 from dr_ctl.engine.operations import FAILOVER
 from dr_ctl.engine.plan import AlreadyThere, Ask, Plan, Refusal
 from dr_ctl.topologies.topology import Seen
@@ -36,7 +35,7 @@ def planned(opened: Opened, asked: Ask, lost: str) -> Result:
     refused = question.price.too_high(asked)
     bounds = question.price.bounds()
     text = f"as if {lost} was lost now; it is {looked.roles[lost].value}. This plan is never carried out"
-    findings = [AS_IF_LOST(text, f"If {lost} is lost one day: `dr-ctl failover --to {asked.target}`.")]
+    findings = [found("DR-PLAN-002", text, f"If {lost} is lost one day: `dr-ctl failover --to {asked.target}`.")]
     findings += if_lost.differing(opened, looked, lost, question.price.differ())
     if refused is not None:
         findings.append(agreed_today(refused, question.price, asked))
@@ -47,7 +46,7 @@ def planned(opened: Opened, asked: Ask, lost: str) -> Result:
         code = ExitCode.OK if isinstance(decided, AlreadyThere) else ExitCode.PRECHECK_FAILED
         summary = f"as if {lost} was lost: a failover to {asked.target} is {word}: {why}"
         return Result(code, summary, [*decided.findings, *findings], data)
-    own = [each for each in besides(decided.findings, lost) if each.id != COUNTS_DIFFER.id]
+    own = [each for each in besides(decided.findings, lost) if each.id != "DR-PARITY-001"]
     plan = replace(decided, as_if_lost=lost, findings=(*own, *findings))
     summary = f"as if {lost} was lost: {len(plan.steps)} steps to {asked.target}; {price_text(bounds)}"
     text = f"price, if {lost} was lost now: {price_text(bounds)}"

@@ -7,10 +7,10 @@ from datetime import datetime
 from itertools import islice
 from typing import Final, NamedTuple
 
-from dr_ctl.application.findings import NO_MONITOR
 from dr_ctl.application.unread import unread
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.errors import DrCtlError
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role
 from dr_ctl.core.printable import if_known
 from dr_ctl.engine.debts import DebtKind
@@ -104,7 +104,7 @@ def unwatched(installation: Installation, looked: LastLook, now: datetime) -> It
     if looked.at is None or looked.silent:
         return
     text = f"no monitor has looked since {stamp(looked.at)}: what a failover would cost is known less and less"
-    yield NO_MONITOR(text, "Start `dr-ctl monitor` again, on a machine that reaches both sites.")
+    yield found("DR-MON-002", text, "Start `dr-ctl monitor` again, on a machine that reaches both sites.")
 
 
 def links(installation: Installation, seen: Seen, shown: Sequence[LinkSeen]) -> dict[tuple[str, str], Since]:

@@ -6,8 +6,8 @@ from dataclasses import replace
 from datetime import datetime
 
 from dr_ctl.application import at_stake
-from dr_ctl.application.findings import ESTIMATE_OLD
 from dr_ctl.application.result import Result
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json
 from dr_ctl.core.system import system
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome
@@ -68,8 +68,7 @@ def with_age(installation: Installation, site: str) -> tuple[Json, str, list[Fin
     line = _lines(answer.stored, now, objectives(installation))
     stale = []
     if answer.stored.age_s(now) > FRESH_S:
-        text = f"the stored estimate of {site} is {duration(round(answer.stored.age_s(now)))} old"
-        stale.append(ESTIMATE_OLD(text, "Let `dr-ctl monitor` run, or `dr-ctl rpo estimate`."))
+        stale.append(found("DR-RPO-018", site=site, age=duration(round(answer.stored.age_s(now)))))
     return answer.stored.as_json(now), line, stale
 
 

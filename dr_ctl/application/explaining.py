@@ -12,15 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from dr_ctl.application import findings as of_application
 from dr_ctl.application.result import Result
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.exit_codes import MEANINGS, NO_UNDO, Tone
-from dr_ctl.core.findings import kinds_in
+from dr_ctl.core.findings import catalogue, kinds_in
 from dr_ctl.core.model import ExitCode
-from dr_ctl.engine import findings as of_engine
 from dr_ctl.rpo import findings as of_rpo
-from dr_ctl.settings import findings as of_settings
 from dr_ctl.topologies.registry import finding_kinds
 
 _COLUMNS: Final = 80
@@ -47,7 +44,7 @@ def codes() -> Mapping[ExitCode, Entry]:
 
 def findings() -> Mapping[str, Entry]:
     """Every finding that dr-ctl can make, in the order of their ids."""
-    kinds = {**kinds_in(of_settings, of_engine, of_rpo, of_application), **finding_kinds()}
+    kinds = {**catalogue(), **kinds_in(of_rpo), **finding_kinds()}
     return {id_: Entry(id_, kind.what, kind.do, kind.costs, kind.undo) for id_, kind in sorted(kinds.items())}
 
 

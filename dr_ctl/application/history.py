@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from dr_ctl.application.findings import LOOKS_NOT_READ
 from dr_ctl.application.result import Result
 from dr_ctl.core.clock import stamp
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, some
 from dr_ctl.core.printable import table
 from dr_ctl.engine.operations import FAILOVER
@@ -96,13 +96,13 @@ def _looks(installation: Installation | None, since: datetime | None) -> tuple[l
     history = installation.history
     if history.folder is not None and not history.folder.is_dir():
         text = f"there are no looks in {history.shown}: what no run did is not known"
-        return [], [LOOKS_NOT_READ(text, "`dr-ctl monitor` records them.")]
+        return [], [found("DR-HISTORY-001", text, "`dr-ctl monitor` records them.")]
     try:
         from dr_ctl.rpo.history.newest import spells  # noqa: PLC0415 - runs are shown without pyarrow too
     except ModuleNotFoundError as error:
         lacks = error.name or str(error)
         text = f"the looks in {history.shown} were not read: {lacks} is not installed; what no run did is not known"
-        return [], [LOOKS_NOT_READ(text, f"Install {lacks} beside dr-ctl.")]
+        return [], [found("DR-HISTORY-001", text, f"Install {lacks} beside dr-ctl.")]
     # What served before has to be known for the first turn after `since`.
     return spells(history, tuple(installation.settings.sites), None if since is None else since - timedelta(days=1))
 

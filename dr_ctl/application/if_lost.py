@@ -11,7 +11,6 @@ from dr_ctl.application.opened import Opened
 from dr_ctl.application.verdicts import Judge
 from dr_ctl.core.model import Finding, Severity
 from dr_ctl.engine.ending import price_text
-from dr_ctl.engine.findings import COUNTS_DIFFER
 from dr_ctl.engine.operations import SWAPOVER
 from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.ports import Move
@@ -42,5 +41,5 @@ def differing(opened: Opened, seen: Seen, site: str, by_history: Sequence[Findin
     """That the sites differ by more than what was on its way, by this look; where it does not tell, by the history."""
     move = Move(Ask(SWAPOVER, opened.other(site)), site, {})
     found = [each for check in opened.topology.recipe.checks(seen, move) for each in check.found]
-    own = [replace(each, severity=Severity.WARNING) for each in found if each.id == COUNTS_DIFFER.id]
+    own = [replace(each, severity=Severity.WARNING) for each in found if each.id == "DR-PARITY-001"]
     return own or by_history

@@ -8,10 +8,10 @@ from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 from dr_ctl import __version__
-from dr_ctl.application.findings import CHANGED_BEFORE_LOCK, LOCK_HELD
 from dr_ctl.application.opened import Opened
 from dr_ctl.application.run_options import BreakLock
 from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.findings import found
 from dr_ctl.core.machine import boot_id
 from dr_ctl.core.model import Finding, Json, Severity
 from dr_ctl.engine.holding import Lease
@@ -100,7 +100,7 @@ def changed(before: Seen, now: Seen) -> Finding | None:
     if before.roles == now.roles:
         return None
     roles = stand(now)
-    return CHANGED_BEFORE_LOCK(f"the sites changed before the lock was taken: now {roles}", "Run the command again.")
+    return found("DR-LOCK-002", roles=roles)
 
 
 # For `status` and `validate`.
@@ -148,7 +148,7 @@ def holders(seen: Seen, but: str | None = None) -> list[Finding]:
             text = f"a run of another host or STATE was begun and never ended; its lock ran out: {each.described}"
             remedy = f"On {each.host}, as {each.holder}: `dr-ctl status` names the ways out of it."
             severity = Severity.WARNING
-        findings[each.run] = LOCK_HELD(text, remedy, severity=severity)
+        findings[each.run] = found("DR-LOCK-003", text, remedy, severity=severity)
     return list(findings.values())
 
 

@@ -5,19 +5,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from dr_ctl.application.findings import OPEN_WITHOUT_RIGHTS, SICK_LATELY, SITE_NOT_READ
 from dr_ctl.application.opened import Opened
 from dr_ctl.application.unread import unread
 from dr_ctl.core.clock import stamp
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Role, some
-from dr_ctl.engine.findings import (
-    NOBODY_SERVES,
-    NODES_NOT_NAMED,
-    SOURCE_ALIVE,
-    SOURCE_SILENT,
-    TARGET_CANNOT_TAKE_OVER,
-    UNIT_NOT_SERVED,
-)
 from dr_ctl.engine.operations import FAILOVER
 from dr_ctl.engine.plan import Ask, Decision, Plan, Refusal
 from dr_ctl.engine.ports import NO_HINTS
@@ -45,17 +37,17 @@ def as_things_stand(decided: Decision, ask: Ask, seen: Seen, opened: Opened, *, 
     away = [link.site for link in seen.links() if link.attached is False]
     is_whole = all(each.silent is None for each in seen.brokers if each.site == left)
     first, *others = decided.findings
-    if under_way and first.id == SOURCE_ALIVE.id:
+    if under_way and first.id == "DR-ALIVE-001":
         return decided
-    if first.id == SOURCE_ALIVE.id and seen.roles[left] is Role.SERVING and is_whole and away:
+    if first.id == "DR-ALIVE-001" and seen.roles[left] is Role.SERVING and is_whole and away:
         remedy = (
             f"Leave {left} as it is, its clients are served. Nothing can be moved without loss before the link is "
             f"back. {opened.mending(away[0])}"
         )
         first = replace(first, remedy=remedy)
-    if first.id == SOURCE_ALIVE.id and seen.roles[left] is Role.SICK and keeps_one_store(seen):
+    if first.id == "DR-ALIVE-001" and seen.roles[left] is Role.SICK and keeps_one_store(seen):
         first = replace(first, remedy=ending_holder(ask.target))
-    if first.id == SOURCE_SILENT.id and (at := _lately_sick(left, opened)) is not None:
+    if first.id == "DR-ALIVE-002" and (at := _lately_sick(left, opened)) is not None:
         remedy = f"End that process for certain, or cut its host off; only then: {first.remedy}"
         first = replace(first, text=f"{first.text}; it was sick, and so alive, at {stamp(at)}", remedy=remedy)
         decided = replace(decided, code=ExitCode.SERVING_SITE_ALIVE)
@@ -75,8 +67,7 @@ def _by_word(seen: Seen, left: str, opened: Opened) -> Iterator[Finding]:
     if (unread := not_read(seen, left)) is not None:
         yield unread
     if (at := _lately_sick(left, opened)) is not None:
-        text = f"{left} was sick, and so alive, at {stamp(at)}: that it serves nobody now rests on your word alone"
-        yield SICK_LATELY(text, "Go on only where its process was ended, or its host cut off, since then.")
+        yield found("DR-ALIVE-004", site=left, at=stamp(at))
 
 
 def _answered(decided: Decision, ask: Ask, seen: Seen, left: str) -> Refusal | None:
@@ -85,13 +76,15 @@ def _answered(decided: Decision, ask: Ask, seen: Seen, left: str) -> Refusal | N
     refused = isinstance(decided, Refusal)
     dear = isinstance(decided, Refusal) and decided.code is ExitCode.LOSS_REFUSED
     worded = ask.presume_down == left and (dear or isinstance(decided, Plan))
-    silent = refused and decided.findings[0].id in (SOURCE_SILENT.id, NODES_NOT_NAMED.id)
+    silent = refused and decided.findings[0].id in ("DR-ALIVE-002", "DR-NODE-001")
     if not (worded or silent) or seen.roles[left] is not Role.UNKNOWN or seen.roles[ask.target] is Role.SERVING:
         return None
     for each in seen.brokers:
         if each.site == left and each.silent is not None and each.silent.shows_life:
             text = f"{left} answers, and may serve: {each.silent}"
-            return Refusal((SOURCE_ALIVE(text, each.silent.remedy), *presumed(seen, ask)), ExitCode.SERVING_SITE_ALIVE)
+            return Refusal(
+                (found("DR-ALIVE-001", text, each.silent.remedy), *presumed(seen, ask)), ExitCode.SERVING_SITE_ALIVE
+            )
     return None
 
 
@@ -101,13 +94,13 @@ def not_read(seen: Seen, site: str) -> Finding | None:
     for each in (broker for broker in seen.brokers if broker.site == site):
         if each.silent is None and each.role is Role.UNKNOWN:
             text = f"{site}/{each.pair} answers, and whether it serves cannot be told from what its settings name"
-            return SITE_NOT_READ(text, "`dr-ctl validate` names what is missing there.")
+            return found("DR-ROLE-019", text, "`dr-ctl validate` names what is missing there.")
         if each.silent is not None and each.silent.lies_here:
             text = f"{site} was not read, and may serve: {each.silent}"
-            return SITE_NOT_READ(text, each.silent.remedy)
+            return found("DR-ROLE-019", text, each.silent.remedy)
     if (hints := seen.hints.get(site, NO_HINTS)).signs:
         lives = lives_by(site, hints)
-        return SITE_NOT_READ(lives.text, lives.remedy)
+        return found("DR-ROLE-019", lives.text, lives.remedy)
     return None
 
 
@@ -115,9 +108,9 @@ def offered_for_what_is_lost(decided: Decision, ask: Ask, seen: Seen) -> Decisio
     """The decision with the reason in place of an offer that does not help, where a site is silent for a reason of this
     machine, or of the settings."""
     first = decided.findings[0] if isinstance(decided, Refusal) else None
-    if first is None or first.id not in (NOBODY_SERVES.id, TARGET_CANNOT_TAKE_OVER.id):
+    if first is None or first.id not in ("DR-ROLE-005", "DR-ROLE-004"):
         return decided
-    sites = [ask.target] if first.id == TARGET_CANNOT_TAKE_OVER.id else [*seen.roles.keys() - {ask.target}]
+    sites = [ask.target] if first.id == "DR-ROLE-004" else [*seen.roles.keys() - {ask.target}]
     unread = next((each for site in sites if (each := not_read(seen, site))), None)
     if unread is None:
         return decided
@@ -128,12 +121,7 @@ def without_rights(seen: Seen) -> Iterator[Finding]:
     """The brokers of serving sites whose doors are open to clients that may do nothing there."""
     for each in seen.brokers:
         if each.role is Role.SERVING and each.kept_out and any(each.doors.values()):
-            text = f"clients may connect to {each.site}/{each.pair}, and their roles may neither send nor consume there"
-            remedy = (
-                f"`dr-ctl unfence {each.site}` gives them their rights again, if a lasting fence was left there; else "
-                "correct the roles or matches under `lasting_fence:`."
-            )
-            yield OPEN_WITHOUT_RIGHTS(text, remedy)
+            yield found("DR-ROLE-020", site=each.site, pair=each.pair)
 
 
 def lost_pairs(seen: Seen) -> Iterator[Finding]:
@@ -152,7 +140,7 @@ def lost_pairs(seen: Seen) -> Iterator[Finding]:
             "its price."
         )
         text = f"{unit.name} is served by no site, while {home} serves others: {some(down)} is down"
-        yield UNIT_NOT_SERVED(text, remedy)
+        yield found("DR-UNIT-003", text, remedy)
 
 
 def taken_over(ask: Ask, seen: Seen, opened: Opened, runs: Runs) -> str | None:

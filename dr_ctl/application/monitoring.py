@@ -10,11 +10,11 @@ from dr_ctl.application.auto_reinstate import AutoReinstate
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.estimates import request
 from dr_ctl.application.figures import Figures
-from dr_ctl.application.findings import HISTORY_NOT_WRITTEN
 from dr_ctl.application.opened import Opened
 from dr_ctl.application.result import Result
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.errors import Stopped
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json
 from dr_ctl.engine.operations import REINSTATE
 from dr_ctl.processes import service
@@ -86,8 +86,7 @@ class Recorded:
         before, self._trouble = self._trouble, look.trouble
         if look.trouble is not None and look.trouble != before:
             self.caller.say(f"{look.trouble}; the monitor goes on, and keeps {look.waiting} row(s) until it is over")
-            text = f"{look.trouble} (first at {stamp(look.at)})"
-            finding = HISTORY_NOT_WRITTEN(text, "Make room there, or mend the disk.")
+            finding = found("DR-MON-001", trouble=look.trouble, at=stamp(look.at))
             self._troubles.setdefault(look.trouble, finding)
         if look.trouble is None and before is not None:
             lost = look.dropped - self._dropped

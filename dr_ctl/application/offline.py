@@ -17,19 +17,12 @@ from dr_ctl.application.caller import Caller
 from dr_ctl.application.grouping import SETTINGS, grouped
 from dr_ctl.application.opened import folder, unverified_at
 from dr_ctl.application.result import Result, counted
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity, some
 from dr_ctl.engine import runbook
 from dr_ctl.engine.ports import Check
 from dr_ctl.engine.verbs import HOOK
 from dr_ctl.settings import named
-from dr_ctl.settings.findings import (
-    HOOK_UNKNOWN,
-    HOOK_UNUSED,
-    IS_NOT_HERE,
-    NOT_ON_THIS_MACHINE,
-    PASSWORD_IN_SETTINGS,
-    SAME_ADDRESS,
-)
 from dr_ctl.settings.model import Installation
 
 
@@ -80,10 +73,7 @@ def _listed(finding: Finding | None) -> Sequence[Finding]:
 def _secrets(installation: Installation) -> Check:
     secrets = dict(named.secrets(installation.settings))
     against = [
-        PASSWORD_IN_SETTINGS(
-            f"{where}: a password stands in {installation.file.name} itself",
-            "Name where it is: {env: NAME}, {file: PATH}.",
-        )
+        found("DR-SETTINGS-003", where=where, file=installation.file.name)
         for where, secret in secrets.items()
         if secret.plain is not None
     ]
@@ -98,10 +88,7 @@ def _addresses(installation: Installation) -> Check:
             if address := getattr(broker, "jolokia", None):
                 by_address.setdefault(str(address).rstrip("/").lower(), []).append(f"{site}/{broker.name}")
     shared = {address: names for address, names in by_address.items() if len(names) > 1}
-    against = [
-        SAME_ADDRESS(f"{' and '.join(names)} have one management address", "Write each broker's own under `jolokia:`.")
-        for names in shared.values()
-    ]
+    against = [found("DR-SETTINGS-006", brokers=" and ".join(names)) for names in shared.values()]
     return Check("each broker has a management address of its own", SETTINGS, f"{len(by_address)} address(es)", against)
 
 
@@ -121,15 +108,15 @@ def _command(installation: Installation, words: Sequence[str]) -> Iterator[Findi
     program = words[0]
     if os.sep not in program:
         if shutil.which(program) is None:
-            yield NOT_ON_THIS_MACHINE(f"no program {program} is on the PATH of this machine", _ON_HOST)
+            yield found("DR-SETTINGS-002", f"no program {program} is on the PATH of this machine", _ON_HOST)
     elif not (path := installation.path(program)).is_file():
         yield _missing(program, path)
     elif not os.access(path, os.X_OK):
-        yield IS_NOT_HERE(f"{path} cannot be executed", f"`chmod +x {path}`.")
+        yield found("DR-SETTINGS-001", f"{path} cannot be executed", f"`chmod +x {path}`.")
     for word in words[1:]:
         if word.startswith(("./", "../")) and not (path := installation.path(word)).exists():
             remedy = "Mend the path, unless the command makes that file."
-            yield NOT_ON_THIS_MACHINE(f"{path} is not there", remedy)
+            yield found("DR-SETTINGS-002", f"{path} is not there", remedy)
 
 
 def _placed(problems: Mapping[Finding, Sequence[str]]) -> list[Finding]:
@@ -143,9 +130,9 @@ _ON_HOST: Final = "Nothing, where the machines that run dr-ctl have it."
 def _missing(name: str, path: Path) -> Finding:
     """An absolute path may be there on another machine; a relative one is kept with the settings."""
     if Path(name).is_absolute():
-        return NOT_ON_THIS_MACHINE(f"{path} is not on this machine", _ON_HOST)
+        return found("DR-SETTINGS-002", f"{path} is not on this machine", _ON_HOST)
     remedy = "Paths are relative to the settings file: mend the path, or put the file there."
-    return IS_NOT_HERE(f"{path} is not there", remedy)
+    return found("DR-SETTINGS-001", f"{path} is not there", remedy)
 
 
 def _files(installation: Installation) -> Check:
@@ -156,7 +143,7 @@ def _files(installation: Installation) -> Check:
         if not path.exists():
             problems.setdefault(_missing(name, path), []).append(where)
         elif where.endswith(".tls.ca") and (why := _no_authority(path)) is not None:
-            finding = IS_NOT_HERE(f"{path} {why}", "It is a file of PEM certificates.")
+            finding = found("DR-SETTINGS-001", f"{path} {why}", "It is a file of PEM certificates.")
             problems.setdefault(finding, []).append(where)
     name = "every file that is kept with the settings is there"
     return Check(name, SETTINGS, some([*files.values()]) or "no file", _placed(problems))
@@ -179,20 +166,18 @@ def _runbooks(installation: Installation) -> Iterator[Check]:
     whole = True
     for operation in runbook.OPERATIONS:
         path = place / f"{operation}.yaml"
-        book, found = runbook.lint(path, installation.settings.order)
-        against = [replace(each, remedy=f"Mend {path}; `dr-ctl runbook lint` checks it.") for each in found]
+        book, problems = runbook.lint(path, installation.settings.order)
+        against = [replace(each, remedy=f"Mend {path}; `dr-ctl runbook lint` checks it.") for each in problems]
         whole = whole and book is not None
         for step in book.steps if book is not None else ():
             if step.verb == HOOK and (name := str(step.words["name"])) not in hooks:
-                text = f"{path.name}:{step.line}: the settings have no hook {name}"
-                against.append(HOOK_UNKNOWN(text, f"Name it under `hooks:` in {installation.file.name}."))
+                against.append(
+                    found("DR-SETTINGS-004", runbook=path.name, line=step.line, hook=name, file=installation.file.name)
+                )
             elif step.verb == HOOK:
                 called.add(str(step.words["name"]))
         steps = ", ".join(step.verb for step in book.steps) if book is not None else f"{path} cannot be read"
         yield Check(f"the runbook of {operation} can be read", SETTINGS, steps, against)
     unused = [name for name in hooks if name not in called] if whole else []
-    against = [
-        HOOK_UNUSED(f"hooks.{name}: no runbook names it, so it never runs", f"Name it in a runbook: `- hook: {name}`.")
-        for name in unused
-    ]
+    against = [found("DR-SETTINGS-005", hook=name) for name in unused]
     yield Check("every hook is called by a runbook", SETTINGS, some([*hooks]) or "no hook", against)

@@ -3,10 +3,10 @@
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
-from dr_ctl.application.findings import NO_OPEN_RUN, RUN_OPEN
 from dr_ctl.application.result import Result
 from dr_ctl.application.run_options import RunOptions
 from dr_ctl.core.clock import Clock
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Role, Severity
 from dr_ctl.engine.entries import read
 from dr_ctl.engine.history import History, history
@@ -49,7 +49,7 @@ def past(files: RunFiles, clock: Clock, how: RunOptions) -> History:
 
 def no_open_run() -> Result:
     text = "no run is open; nothing was changed"
-    finding = NO_OPEN_RUN(text, "`dr-ctl runs list` shows the runs that have ended.")
+    finding = found("DR-RUN-004", text, "`dr-ctl runs list` shows the runs that have ended.")
     return Result(ExitCode.PRECHECK_FAILED, text, (finding,))
 
 
@@ -58,7 +58,7 @@ def still_open(unfinished: RunFiles, asked: Ask) -> Result:
     remedy = "`dr-ctl resume` goes on with it, `dr-ctl abort` undoes it."
     if asked.operation == FAILOVER:
         remedy += " With --reason TEXT the failover takes its place."
-    finding = RUN_OPEN(text, remedy, severity=Severity.ERROR)
+    finding = found("DR-RUN-003", text, remedy, severity=Severity.ERROR)
     return Result(ExitCode.PRECHECK_FAILED, text, (finding,), run=unfinished.name)
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from dr_ctl.application.caller import Caller
-from dr_ctl.application.findings import CERTIFICATES_NOT_VERIFIED
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import UsageError
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding
 from dr_ctl.engine import runbook
 from dr_ctl.engine.notes import Notes
@@ -91,6 +91,4 @@ def unverified_at(installation: Installation, site: str) -> Finding | None:
     """The finding for a site whose certificates nobody checks."""
     if installation.settings.sites[site].tls.verify:
         return None
-    text = f"{site}: the certificates of its brokers are not verified (`tls.verify: false`)"
-    remedy = f"Name the file of their authority as `tls.ca` of {site} in {installation.file.name}."
-    return CERTIFICATES_NOT_VERIFIED(text, remedy)
+    return found("DR-TLS-001", site=site, file=installation.file.name)

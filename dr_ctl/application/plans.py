@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from dr_ctl.application.findings import PLAN_OUTDATED
 from dr_ctl.core.errors import UsageError
+from dr_ctl.core.findings import found
 from dr_ctl.core.loose import items, mapping, text
 from dr_ctl.core.model import Finding, Json, Severity, some
 from dr_ctl.engine.operations import ALONE, AT_SOURCE, REINSTATE
@@ -114,8 +114,12 @@ def same(saved: Saved | None, decided: Decision) -> Decision:
         changes = ["the steps are others"]
     if not changes:
         return decided
-    remedy = f"Look at it again: `dr-ctl plan {saved.ask.operation} --to {saved.ask.target} --out {saved.path}`."
-    return Refusal(tuple(PLAN_OUTDATED(f"since the plan was saved: {change}", remedy) for change in changes))
+    return Refusal(
+        tuple(
+            found("DR-PLAN-001", change=change, operation=saved.ask.operation, target=saved.ask.target, path=saved.path)
+            for change in changes
+        )
+    )
 
 
 def _shape(step: PlannedStep) -> tuple[str, str, tuple[tuple[str, ...], ...]]:

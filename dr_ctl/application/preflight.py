@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from dr_ctl.application import at_stake
 from dr_ctl.application.estimates import objectives, of_site, request
-from dr_ctl.application.findings import ESTIMATE_FAILED, ESTIMATE_TOO_SLOW
 from dr_ctl.core.clock import Clock
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Severity
 from dr_ctl.core.system import system
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome
@@ -55,7 +55,7 @@ class Preflight:
         self.abandon()
         if is_late:
             text = f"the estimate took longer than {within_s:g} s and was ended"
-            return NotNeeded(text, findings=(ESTIMATE_TOO_SLOW(text, "`dr-ctl rpo estimate` waits for it."),))
+            return NotNeeded(text, findings=(found("DR-RPO-008", text, "`dr-ctl rpo estimate` waits for it."),))
         return _outcome(answer, objectives(self._installation))
 
     def abandon(self) -> None:
@@ -72,7 +72,7 @@ def _stored(estimate: Stored, limits: Objectives | None) -> Outcome:
 
 def _outcome(answer: dict[str, Any], limits: Objectives | None) -> Outcome:
     if "error" in answer:
-        finding = ESTIMATE_FAILED(f"no estimate: {answer['error']}", str(answer.get("remedy", "")))
+        finding = found("DR-RPO-009", f"no estimate: {answer['error']}", str(answer.get("remedy", "")))
         return NotNeeded(finding.text, findings=(finding,))
     return Done(_summary(answer, limits), {"estimate": answer["data"]}, _findings(answer["findings"]))
 

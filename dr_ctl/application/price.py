@@ -12,22 +12,15 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, TypedDict
 
 from dr_ctl.application.estimates import objectives
-from dr_ctl.application.findings import (
-    CLOCK_BEHIND,
-    DUPLICATES_ABOVE_LIMIT,
-    LOSS_ABOVE_LIMIT,
-    LOSS_AS_SUM,
-    SILENT_SINCE_CONTRADICTED,
-)
 from dr_ctl.application.out_of_lost import out_of_lost
 from dr_ctl.application.run_options import Accepted
 from dr_ctl.application.unread import unread
 from dr_ctl.core.clock import Clock, stamp
 from dr_ctl.core.errors import Unreachable
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, Role
 from dr_ctl.core.system import beside
 from dr_ctl.engine.ending import price_text
-from dr_ctl.engine.findings import COUNTS_DIFFER
 from dr_ctl.engine.plan import Ask
 from dr_ctl.rpo.findings import LIES_AT_SURVIVOR, STORE_SILENT, SURVIVOR_NOT_READ
 from dr_ctl.rpo.history.row import Row, micros, moment
@@ -125,18 +118,16 @@ class FailoverPrice:
 
     def findings(self) -> Sequence[Finding]:
         bounds = self._now()
-        because = [] if bounds.because is None else [LOSS_AS_SUM(bounds.because)]
+        because = [] if bounds.because is None else [found("DR-LOSS-002", bounds.because)]
         return (*because, *bounds.findings, *self._clocks())
 
     def differ(self) -> Sequence[Finding]:
         """The findings that the two sites differ by more than what was on its way."""
-        return [each for each in self._now().findings if each.id == COUNTS_DIFFER.id]
+        return [each for each in self._now().findings if each.id == "DR-PARITY-001"]
 
     def _clocks(self) -> Iterator[Finding]:
         if self._ahead > SKEW and self._read is None:
-            text = f"this machine's clock is {self._ahead.total_seconds():.1f} s behind the brokers'"
-            remedy = "The bounds count by the later clock; set this one (NTP) when there is time."
-            yield CLOCK_BEHIND(text, remedy)
+            yield found("DR-LOSS-003", seconds=f"{self._ahead.total_seconds():.1f}")
 
     def too_high(self, ask: Ask) -> Finding | None:
         now, limits = self._now(), objectives(self._installation)
@@ -157,7 +148,9 @@ class FailoverPrice:
             remedy = f"{over}Whoever owns that limit decides: {self._instead()}, or {again} in place of the open run."
         # Beneath the sentence that is refused with, which the end of the command says once more.
         more = tuple(f"      {each}" for each in (now.because, price_text(now.as_json()), doubles) if each is not None)
-        return LOSS_ABOVE_LIMIT("; ".join(reasons), remedy, more=(*more, *_beneath(now, doubled=doubles is not None)))
+        return found(
+            "DR-LOSS-001", "; ".join(reasons), remedy, more=(*more, *_beneath(now, doubled=doubles is not None))
+        )
 
     def accepting(self, ask: Ask) -> str:
         """The options that accept what a failover asked for so would be refused for, with their figures."""
@@ -219,8 +212,8 @@ class FailoverPrice:
     def _doubled(self, now: Bounds, why: str) -> Finding:
         accepting = f"{_accepting(now, lost=False, duplicates=True)}{self._holds(now)}"
         remedy = f"Whoever owns that limit decides: {self._instead()}, or add {accepting}."
-        return DUPLICATES_ABOVE_LIMIT(
-            why, remedy, more=(f"      {price_text(now.as_json())}", *_beneath(now, doubled=True))
+        return found(
+            "DR-LOSS-005", why, remedy, more=(f"      {price_text(now.as_json())}", *_beneath(now, doubled=True))
         )
 
     def out(self, let_in: datetime) -> dict[str, Json]:
@@ -238,15 +231,7 @@ class FailoverPrice:
         if micros(self._silent_since) >= served_us:
             return None
         served_at = stamp(moment(served_us))
-        text = (
-            f"{self.lost} was seen to serve at {served_at}, after {stamp(self._silent_since)}, when its service had "
-            "ended by --silent-since: that cannot be"
-        )
-        remedy = (
-            f"Give a moment after {served_at} at which its service had certainly ended, in UTC: one too early hides a "
-            "loss, one too late hides none. Or leave --silent-since out."
-        )
-        return SILENT_SINCE_CONTRADICTED(text, remedy)
+        return found("DR-LOSS-004", site=self.lost, served_at=served_at, silent_since=stamp(self._silent_since))
 
     def _now(self) -> Bounds:
         if self._kept_at is not None:

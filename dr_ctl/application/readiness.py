@@ -7,7 +7,6 @@ from datetime import datetime
 from dr_ctl.application import down_since, lock, rehearsing
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.estimates import with_age
-from dr_ctl.application.findings import GATE_SHUT_SERVING, NO_CLIENT_GREETED, NO_ESTIMATE, NO_MONITOR
 from dr_ctl.application.grouping import SETTINGS, grouped
 from dr_ctl.application.installed import installed
 from dr_ctl.application.lost_site import lost_pairs, not_read
@@ -19,9 +18,9 @@ from dr_ctl.application.verdicts import Judge, Verdict, targets
 from dr_ctl.application.ways_out import open_run_findings
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.errors import BrokerError, UsageError
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity, some
 from dr_ctl.engine.debts import lost_alone
-from dr_ctl.engine.findings import NO_ANSWER, NOT_TAKEN_IN, TARGET_CANNOT_TAKE_OVER
 from dr_ctl.engine.onlooker import Onlooker
 from dr_ctl.engine.operations import SWAPOVER, VERIFY, WHOLE
 from dr_ctl.engine.outcome import Done, Unknown
@@ -88,9 +87,9 @@ def _since_the_loss(seen: Seen, findings: Sequence[Finding]) -> list[Finding]:
     if lost is None or [site for site, role in seen.roles.items() if role is Role.SERVING] in ([], [lost]):
         return [*findings]
     expected = {
-        NO_ANSWER.id: Severity.WARNING,
-        TARGET_CANNOT_TAKE_OVER.id: Severity.INFO,
-        NOT_TAKEN_IN.id: Severity.INFO,
+        "DR-SITE-001": Severity.WARNING,
+        "DR-ROLE-004": Severity.INFO,
+        "DR-RETURN-008": Severity.INFO,
     }
     return [
         replace(each, severity=expected[each.id])
@@ -110,7 +109,7 @@ def _unprepared(opened: Opened, seen: Seen, looked: down_since.LastLook, now: da
     """What nobody would know of the loss of the serving site: no monitor looks, or its estimate is missing or old."""
     if looked.at is None and not looked.silent:
         text = "no monitor has ever looked: what a failover would cost is not known"
-        yield NO_MONITOR(text, "Let `dr-ctl monitor` run, on a machine that reaches both sites.")
+        yield found("DR-MON-002", text, "Let `dr-ctl monitor` run, on a machine that reaches both sites.")
     yield from down_since.unwatched(opened.installation, looked, now)
     serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
     if len(serving) != 1 or looked.at is None:
@@ -119,7 +118,9 @@ def _unprepared(opened: Opened, seen: Seen, looked: down_since.LastLook, now: da
     yield from findings
     if document is None and not findings:
         text = f"no estimate of {serving[0]} is stored: what its loss usually costs is not known"
-        yield NO_ESTIMATE(text, "`dr-ctl rpo estimate` makes one; a monitor that runs makes one every five minutes.")
+        yield found(
+            "DR-RPO-040", text, "`dr-ctl rpo estimate` makes one; a monitor that runs makes one every five minutes."
+        )
 
 
 def _unheard(opened: Opened, seen: Seen) -> list[Finding]:
@@ -132,9 +133,7 @@ def _unheard(opened: Opened, seen: Seen) -> list[Finding]:
         except BrokerError as error:
             why = str(error)
         if why is not None:
-            text = f"{site} serves by the flags of its doors, but {why}"
-            remedy = "Is `stomp:` an address of its clients' door, and may that user connect?"
-            findings.append(NO_CLIENT_GREETED(text, remedy))
+            findings.append(found("DR-DOOR-010", site=site, why=why))
     return findings
 
 
@@ -205,7 +204,7 @@ def _nothing_to_verify(opened: Opened, seen: Seen, asked: Ask, data: dict[str, J
     if opened.topology.recipe.moves_parts and is_split(seen):
         text = f"the gate is shut, each queue serves at one site, as moved: {served_where(part)}"
         remedy = f"A swapover shuts the queues by itself: `dr-ctl swapover --to {asked.target} --dry-run` shows it."
-        findings = in_part([GATE_SHUT_SERVING(text, remedy)], asked)
+        findings = in_part([found("DR-VERIFY-001", text, remedy)], asked)
         return Result(ExitCode.PRECHECK_FAILED, text, findings, data)
     text = f"the gate is shut: {stand(seen)}"
     if all(role is Role.SERVING for role in seen.roles.values()):
@@ -214,4 +213,4 @@ def _nothing_to_verify(opened: Opened, seen: Seen, asked: Ask, data: dict[str, J
         remedy = f"A swapover does this by itself; `dr-ctl validate --to {asked.target}` says whether one is ready."
         if away := [link for link in seen.links() if link.attached is False]:
             remedy = f"The link of {away[0].site} first: {opened.mending(away[0].site)} {remedy}"
-    return Result(ExitCode.PRECHECK_FAILED, text, (GATE_SHUT_SERVING(text, remedy),), data)
+    return Result(ExitCode.PRECHECK_FAILED, text, (found("DR-VERIFY-001", text, remedy),), data)

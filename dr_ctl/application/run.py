@@ -9,7 +9,6 @@ from dr_ctl.application.afterwards import telling
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.cost import cost
 from dr_ctl.application.debts import with_units
-from dr_ctl.application.findings import FLAGS_LIE, NOT_ESCALATABLE
 from dr_ctl.application.lost_site import taken_over
 from dr_ctl.application.open_run import left_open, no_open_run, still_open
 from dr_ctl.application.opened import Opened
@@ -17,6 +16,7 @@ from dr_ctl.application.question import Question
 from dr_ctl.application.result import Result
 from dr_ctl.application.run_options import Accepted, RunOptions
 from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Json, Severity
 from dr_ctl.engine.ending import price_text
 from dr_ctl.engine.entries import read
@@ -87,7 +87,7 @@ def escalate(
         past = open_run.past(files, caller.clock, how)
     if past.ask.operation not in (SWAPOVER, FAILBACK) or past.activation:
         text = f"{files.name} is no planned move before its point of no return; nothing was changed"
-        finding = NOT_ESCALATABLE(text, "`dr-ctl resume` finishes it; `dr-ctl abort` undoes what can be undone.")
+        finding = found("DR-RUN-006", text, "`dr-ctl resume` finishes it; `dr-ctl abort` undoes what can be undone.")
         return Result(ExitCode.PRECHECK_FAILED, text, (finding,), run=files.name)
     wait_s = timeout_s if timeout_s is not None else past.ask.timeout_s
     reason = how.break_lock.reason or f"{files.name} could not finish"
@@ -130,7 +130,7 @@ def _carried_out(caller: Caller, question: Question, how: RunOptions, files: Run
         lock.refuse_if_held(seen, runs, how.break_lock)
     decided = question.decide(seen)
     if files is None and isinstance(decided, AlreadyThere) and (why := question.why_not_so()) is not None:
-        finding = FLAGS_LIE(f"{decided.text}, by its flags; but {why}", "`dr-ctl status` looks again.")
+        finding = found("DR-ROLE-013", said=decided.text, why=why)
         return with_units(caller, Result(ExitCode.UNKNOWN, finding.text, (finding,)), seen)
     if isinstance(decided, AlreadyThere) and question.price is not None:
         told = taken_over(question.ask, seen, question.opened, runs)

@@ -9,7 +9,6 @@ from dr_ctl.application.agent_state import of_agent
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.debts import owed_now
 from dr_ctl.application.estimates import with_age
-from dr_ctl.application.findings import BOTH_CLOSED, LOST_SITE_OPEN, ONE_WAITS_ONE_SILENT
 from dr_ctl.application.looking import Looking
 from dr_ctl.application.lost_site import ending_holder, lost_pairs, not_read, without_rights
 from dr_ctl.application.opened import Opened
@@ -18,9 +17,9 @@ from dr_ctl.application.verdicts import Judge
 from dr_ctl.application.ways_out import Interrupted, open_run_findings
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.errors import Between, LoginRefused, Throttled
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity, some
 from dr_ctl.engine.debts import DebtKind, lost_alone
-from dr_ctl.engine.findings import QUEUES_PAUSED
 from dr_ctl.engine.notes import Notes
 from dr_ctl.engine.operations import FAILOVER, FENCE, UNFENCE
 from dr_ctl.engine.parts import by_site, is_split, served_where, split, unserved
@@ -162,7 +161,7 @@ def _open_again(seen: Seen, interrupted: Interrupted | None) -> Iterator[Finding
                 f"`dr-ctl failover --to {site}` lets it go on, with what it costs; then `dr-ctl reinstate {survivor}`. "
                 f"Else `dr-ctl fence {site}`, then `dr-ctl unfence {survivor}`, and `dr-ctl reinstate {site}`."
             )
-        yield LOST_SITE_OPEN(f"split brain: {site} was lost and is open again, beside {survivor}", remedy)
+        yield found("DR-RETURN-003", f"split brain: {site} was lost and is open again, beside {survivor}", remedy)
 
 
 def _survivors(seen: Seen) -> set[str]:
@@ -186,10 +185,10 @@ def not_one(judge: Judge) -> Iterator[Finding]:
         against = [
             [each for each in judge.verdict(FENCE, site).findings if each.severity is Severity.ERROR] for site in sites
         ]
-        found = both_open(seen)
+        finding = both_open(seen)
         if against and all(against):
-            found = replace(found, remedy="A fence is refused at both: mend first what stands below.")
-        yield found
+            finding = replace(finding, remedy="A fence is refused at both: mend first what stands below.")
+        yield finding
         yield from chain(*against)
     elif is_split(seen) and not judge.opened.topology.recipe.moves_parts:
         remedy = "`dr-ctl fence SITE` keeps clients out of one of them; then a swapover brings all to the other."
@@ -204,7 +203,7 @@ def not_one(judge: Judge) -> Iterator[Finding]:
             remedy = "The run that is under way opens its target, or what served before."
             remedy = remedy if run.lives else "The open run: `dr-ctl resume` or `dr-ctl abort`, as said beside it."
         text = f"{' and '.join(seen.roles)} are up and closed: nobody is served"
-        yield BOTH_CLOSED(text, remedy)
+        yield found("DR-ROLE-015", text, remedy)
     elif not serving and waiting and not (run is not None and run.lives):
         away = next(site for site in seen.roles if site != waiting[0])
         if (unread := not_read(seen, away)) is not None:
@@ -217,7 +216,7 @@ def not_one(judge: Judge) -> Iterator[Finding]:
             reason = " --reason TEXT" if run is not None else ""
             dry = f"`dr-ctl failover --to {waiting[0]}{reason} --dry-run`"
             remedy = f"If {away} is lost: {dry} says what that costs. It is {verdict.text}."
-        yield ONE_WAITS_ONE_SILENT(f"nobody was seen to be served: {roles}", remedy)
+        yield found("DR-ROLE-016", f"nobody was seen to be served: {roles}", remedy)
 
 
 def _opens_one(judge: Judge) -> str:
@@ -253,5 +252,5 @@ def _pauses(seen: Seen) -> list[Finding]:
             names = [name for name in each.paused if by.get(name, "") == run]
             text = f"{each.site}/{each.pair}: paused{' by ' + run if run else ''}: {some(names)}"
             remedy = f"`dr-ctl unfence {each.site}` lifts what runs have paused, once no run is open." if run else ""
-            findings.append(QUEUES_PAUSED(text, remedy))
+            findings.append(found("DR-QUEUE-001", text, remedy))
     return findings

@@ -9,11 +9,11 @@ from dr_ctl.agents.exposing import Board, Metric, Shown, exposing
 from dr_ctl.agents.sync import Phase, Standing, SyncAgent
 from dr_ctl.application import run
 from dr_ctl.application.caller import Caller
-from dr_ctl.application.findings import AGENT_NOT_LET_IN, NO_SITE_TO_WORK_FOR
 from dr_ctl.application.opened import Opened
 from dr_ctl.application.result import Result
 from dr_ctl.application.run_options import RunOptions
 from dr_ctl.core.errors import LoginRefused, Stopped
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Json, Role, some
 from dr_ctl.engine.notes import Notes
 from dr_ctl.engine.operations import KEEP_ASIDE
@@ -144,12 +144,12 @@ def _ended(standing: Standing) -> Result:
 
 def _refused(why: str) -> Result:
     remedy = "`dr-ctl status` says more; start the agent once one site serves."
-    return Result(ExitCode.PRECHECK_FAILED, why, [NO_SITE_TO_WORK_FOR(why, remedy)])
+    return Result(ExitCode.PRECHECK_FAILED, why, [found("DR-AGENT-004", why, remedy)])
 
 
 def _not_let_in(error: LoginRefused) -> Result:
     """As wrong settings: a service that starts the agent again would lock the account out."""
-    return Result(ExitCode.USAGE, str(error), [AGENT_NOT_LET_IN(str(error), error.remedy)])
+    return Result(ExitCode.USAGE, str(error), [found("DR-AGENT-009", str(error), error.remedy)])
 
 
 def _sum(kept: Kept, what: str) -> int:

@@ -1,6 +1,6 @@
 """The finding in place of the history, where a Python package that reads it is missing."""
 
-from dr_ctl.application.findings import PACKAGE_MISSING
+from dr_ctl.core.findings import found
 from dr_ctl.core.lacking import without
 from dr_ctl.core.model import Finding
 
@@ -10,4 +10,4 @@ def unread(error: ModuleNotFoundError) -> Finding:
     lacking = without(error)
     if lacking is None:
         raise error
-    return PACKAGE_MISSING(f"{lacking}: what the monitor saw is not known here", lacking.remedy)
+    return found("DR-PART-001", f"{lacking}: what the monitor saw is not known here", lacking.remedy)

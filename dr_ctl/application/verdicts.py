@@ -13,7 +13,6 @@ from typing import Final, Literal
 
 from dr_ctl.application import approvals, lock
 from dr_ctl.application.caller import Caller
-from dr_ctl.application.findings import DUPLICATES_ABOVE_LIMIT
 from dr_ctl.application.open_run import still_open
 from dr_ctl.application.opened import Opened
 from dr_ctl.application.price import FailoverPrice
@@ -22,7 +21,6 @@ from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity, some
 from dr_ctl.core.printable import if_known
 from dr_ctl.engine.ending import price_text
 from dr_ctl.engine.entries import is_held
-from dr_ctl.engine.findings import NO_ANSWER, NODES_NOT_NAMED, SOURCE_SILENT
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.operations import FAILBACK, FAILOVER, RETURNS, SWAPOVER
 from dr_ctl.engine.parts import by_site, is_split
@@ -135,7 +133,7 @@ class Judge:
             return ask, needs, decided
         if price is None:
             return self._with_duplicates(ask, needs, decided)
-        if decided.findings[0].id == DUPLICATES_ABOVE_LIMIT.id and ask.accept_duplicates is None:
+        if decided.findings[0].id == "DR-LOSS-005" and ask.accept_duplicates is None:
             duplicates = price.quoted()[1]
             return self._needed(
                 replace(ask, accept_duplicates=_anything(duplicates)),
@@ -146,7 +144,7 @@ class Judge:
             lost = price.quoted()[0]
             # Judged on with whatever it is: of a site that is only silent the figure grows while this is worked out.
             return self._needed(replace(ask, accept_loss=_anything(lost)), (*needs, f"--accept-loss {lost}"), price)
-        silent = decided.findings[0].id in (SOURCE_SILENT.id, NODES_NOT_NAMED.id)
+        silent = decided.findings[0].id in ("DR-ALIVE-002", "DR-NODE-001")
         if silent and ask.presume_down is None:
             ask = replace(ask, presume_down=price.lost, reason=ask.reason or "it is lost")
             return self._needed(ask, (f"--presume-down {price.lost}", *dict.fromkeys((*needs, _REASON))), price)
@@ -277,7 +275,7 @@ class Judge:
 
 def besides(findings: Sequence[Finding], lost: str) -> tuple[Finding, ...]:
     """The findings without those that only say that a site, which was taken for lost, does not answer."""
-    return tuple(each for each in findings if each.id != NO_ANSWER.id or not each.text.startswith(f"{lost}/"))
+    return tuple(each for each in findings if each.id != "DR-SITE-001" or not each.text.startswith(f"{lost}/"))
 
 
 def milder(refusal: Finding) -> Finding:

@@ -6,10 +6,10 @@ import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from dr_ctl.application.findings import RUN_OPEN
 from dr_ctl.application.open_run import refused_onward, why_not_undone
 from dr_ctl.application.verdicts import OpenRun
 from dr_ctl.core.errors import DrCtlError
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, Role, Severity
 from dr_ctl.engine.entries import read
 from dr_ctl.engine.executor import to_undo
@@ -149,11 +149,11 @@ def open_run_findings(run: OpenRun | None, seen: Seen | None = None, links: Sequ
     name = run.files.name
     if run.lives:
         text, remedy = f"the run {name} is under way", "`dr-ctl runs show --follow` shows it as it goes."
-        return [RUN_OPEN(text, remedy, severity=Severity.INFO)]
+        return [found("DR-RUN-003", text, remedy, severity=Severity.INFO)]
     interrupted = Interrupted.of(run)
     text = f"the run {name} was interrupted and is open"
     if seen is None:
-        return [RUN_OPEN(text, "`dr-ctl status` says what each way out of it does.")]
+        return [found("DR-RUN-003", text, "`dr-ctl status` says what each way out of it does.")]
     ways = interrupted.ways(seen, links)
     remedy = "; ".join(way.line for way in sorted(ways, key=lambda way: not way.recommended))
-    return [RUN_OPEN(f"{text}: {interrupted.about}; {interrupted.process(seen)}", remedy)]
+    return [found("DR-RUN-003", f"{text}: {interrupted.about}; {interrupted.process(seen)}", remedy)]

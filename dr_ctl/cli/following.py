@@ -5,7 +5,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from dr_ctl.application.findings import RUN_OPEN
 from dr_ctl.application.result import Result
 from dr_ctl.cli.render import as_line
 from dr_ctl.cli.runs import line_of
@@ -13,6 +12,7 @@ from dr_ctl.cli.session import Session
 from dr_ctl.cli.streams import has_reader
 from dr_ctl.core.clock import growing_s
 from dr_ctl.core.errors import Stopped
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Json
 from dr_ctl.core.printable import line
 from dr_ctl.engine.entries import Entry, is_held, read
@@ -77,7 +77,7 @@ def follow(session: Session, run: str | None) -> Result:
         return Result(ExitCode.OK, f"{files.name}: {outcome}: {summary}", data=data, run=files.name)
     text = f"{files.name}: its process is gone and it has not ended"
     remedy = "`dr-ctl resume` goes on with it, `dr-ctl abort` undoes it."
-    finding = RUN_OPEN(text, remedy)
+    finding = found("DR-RUN-003", text, remedy)
     return Result(ExitCode.OK, text, (finding,), data, files.name)
 
 

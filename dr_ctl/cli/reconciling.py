@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from dr_ctl.application.findings import UNEXPECTED_MESSAGES
 from dr_ctl.application.result import Result
 from dr_ctl.cli.session import Session
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding
 from dr_ctl.core.printable import page
 from dr_ctl.core.system import system
@@ -44,8 +44,7 @@ def _doubts(result: Reconciled) -> list[Finding]:
     count = result.parts["unexpected"].count
     if not count:
         return []
-    text = f"{count} message(s) came that no producer's ledger knows"
-    return [UNEXPECTED_MESSAGES(text, f"Their ids are in {result.parts['unexpected'].file}.")]
+    return [found("DR-RPO-016", count=count, file=result.parts["unexpected"].file)]
 
 
 def _table(result: Reconciled) -> str:

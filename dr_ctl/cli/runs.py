@@ -4,10 +4,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from dr_ctl.application.findings import JOURNAL_ALTERED
 from dr_ctl.application.result import Result
 from dr_ctl.cli.session import Session
 from dr_ctl.core.errors import UsageError
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Json
 from dr_ctl.core.printable import if_known, page, table
 from dr_ctl.engine.entries import Entry, JournalDamaged, read
@@ -80,13 +80,7 @@ def runs_verify(session: Session, run: str | None) -> Result:
     chosen = [runs.find(run)] if run is not None else runs.all()
     checked = [(files.name, check(files)) for files in chosen]
     altered = [(name, each) for name, each in checked if each.verdict is Verdict.ALTERED]
-    findings = [
-        JOURNAL_ALTERED(
-            f"{name}: {each.text}",
-            "Do not rely on what this run says of itself; ask who could write in the state directory.",
-        )
-        for name, each in altered
-    ]
+    findings = [found("DR-JOURNAL-001", run=name, said=each.text) for name, each in altered]
     text = page(f"{name}  {each.verdict.value:<12} {each.text}" for name, each in checked)
     rows: list[Json] = [{"run": name, **each.as_json()} for name, each in checked]
     opens = sum(each.verdict is Verdict.OPEN for _, each in checked)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from shlex import quote
 from typing import Any, Final
 
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, some
-from dr_ctl.engine.findings import STRANDED_SITES
 from dr_ctl.engine.operations import (
     ACTIVATE,
     AT_SOURCE,
@@ -146,7 +146,8 @@ def of(facts: Facts, code: ExitCode, text: str) -> End:
         return end
     named = ", ".join(f"{unit} of {site}" for unit, site in facts.shut.items())
     unit, site = next(iter(facts.shut.items()))
-    finding = STRANDED_SITES(
+    finding = found(
+        "DR-RUN-001",
         f"served before this run, not asked for, and served nowhere now: {named}",
         f"`dr-ctl unfence {site} --queues {quote(unit)}` opens it again; so with each of them.",
     )
@@ -310,4 +311,4 @@ def _by_hand(facts: Facts) -> Finding:
             f"Look at {target}; if it lets no clients in, `dr-ctl unfence {source}` opens {source} and lifts its "
             f"pauses. Where that does not: by hand, {facts.by_hand}."
         )
-    return STRANDED_SITES(text, remedy)
+    return found("DR-RUN-001", text, remedy)

@@ -14,10 +14,10 @@ from typing import Any, Final, Generic, TypeVar
 
 from dr_ctl.core.clock import Clock, stamp
 from dr_ctl.core.errors import DrCtlError, Stopped
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity
 from dr_ctl.engine import ending, verbs
 from dr_ctl.engine.ending import Facts, price_text
-from dr_ctl.engine.findings import HOOK_FAILED_LATE, NOT_FINISHED
 from dr_ctl.engine.hand import JournalHand
 from dr_ctl.engine.history import LET_IN_AT, History, outage_s
 from dr_ctl.engine.journal import Journal
@@ -318,7 +318,7 @@ class _Run(Generic[O]):
         if step.undoable or isinstance(outcome, Done | NotNeeded):
             return outcome
         remedy = "Do by hand what it is for."
-        return Done(outcome.text, outcome.evidence, (HOOK_FAILED_LATE(outcome.text, remedy),))
+        return Done(outcome.text, outcome.evidence, (found("DR-HOOK-001", outcome.text, remedy),))
 
     def _interrupted(self) -> RunResult[O]:
         signum = self._stop.signum
@@ -406,7 +406,7 @@ class _Run(Generic[O]):
         if end.code is not ExitCode.INCOMPLETE or told:
             return ()
         remedy = "Mend what it names, then type the same command again: it does what is left; `dr-ctl status` names it."
-        return (NOT_FINISHED(end.text, remedy),)
+        return (found("DR-RUN-008", end.text, remedy),)
 
     def _bounds(self) -> Mapping[str, Json] | None:
         """The last bounds on the loss in the journal, also those of the process that a resumed run follows."""

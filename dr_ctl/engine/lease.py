@@ -20,8 +20,8 @@ from typing import Any, Final, Protocol
 from dr_ctl.core import machine
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.errors import UNREADABLE, BrokerError
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json
-from dr_ctl.engine.findings import LOCK_PER_MACHINE
 from dr_ctl.engine.runs import Locked
 
 LOCK: Final = "lock"
@@ -265,6 +265,4 @@ def held_by(name: str, document: LockDocument) -> Locked:
 
 
 def per_machine(name: str, why: str) -> Finding:
-    text = f"{name}: the lock is per machine: {why}"
-    remedy = "Start runs from one machine only; an Artemis broker keeps it where dr-ctl's user may create queues there."
-    return LOCK_PER_MACHINE(text, remedy)
+    return found("DR-LOCK-001", name=name, why=why)

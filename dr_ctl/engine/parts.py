@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from shlex import quote
 from typing import Final
 
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role, some
 from dr_ctl.engine.debts import Debt
-from dr_ctl.engine.findings import SERVICE_SPLIT, UNIT_NOT_SERVED
 from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.ports import Hints, Observation, UnitSeen
 
@@ -68,15 +68,15 @@ def unserved(seen: Observation, *, parts: bool) -> Iterator[Finding]:
         remedy = (
             f"`dr-ctl unfence {site} --queues {quote(name)}` opens {name} there again, if it was served there last."
         )
-        yield UNIT_NOT_SERVED(f"{name} is open to clients at no site, while {site} serves others", remedy)
+        yield found("DR-UNIT-003", f"{name} is open to clients at no site, while {site} serves others", remedy)
     if not parts:
         remedy = f"`dr-ctl unfence {site}` opens the rest of {site} again."
-        yield UNIT_NOT_SERVED(f"{some(shut)} is open to clients at no site, while {site} serves others", remedy)
+        yield found("DR-UNIT-003", f"{some(shut)} is open to clients at no site, while {site} serves others", remedy)
 
 
 def split(seen: Observation, remedy: str) -> Finding:
     """Say which unit is served where."""
-    return SERVICE_SPLIT(f"the pairs are served at different sites: {served_where(seen)}", remedy)
+    return found("DR-ROLE-014", f"the pairs are served at different sites: {served_where(seen)}", remedy)
 
 
 def served_where(seen: Observation) -> str:
@@ -105,7 +105,8 @@ def as_moved(seen: Observation, to: str) -> Finding:
     """Say that units were moved one by one, and how those that the other site serves are brought to a site."""
     away = [unit.name for unit in seen.units if unit.serving not in (to, None)]
     one = f" --queues {quote(away[0])}" if len(away) == 1 else ""
-    return SERVICE_SPLIT(
+    return found(
+        "DR-ROLE-014",
         f"each queue serves at one site, as moved: {served_where(seen)}",
         f"To bring {some(away)} to {to}: `dr-ctl swapover --to {to}{one}`.",
     )

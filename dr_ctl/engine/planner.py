@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity, Weight, some
-from dr_ctl.engine.findings import VERB_UNKNOWN_HERE
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.history import History
 from dr_ctl.engine.operations import ACTIVATE, ALONE, DRAIN, FAILBACK, FAILOVER, FENCE, MOVING, REINSTATE
@@ -95,8 +95,7 @@ def plan(
         findings = [was_open_again(source, ask), *findings]
     missing = sorted({step.verb for step in runbook.steps} - recipe.verbs() - GENERAL)
     if missing:
-        text = f"the runbook {runbook.path.name} has steps that cannot be done yet: {', '.join(missing)}"
-        findings = [VERB_UNKNOWN_HERE(text, "Take them out, or use the runbook that came with dr-ctl."), *findings]
+        findings = [found("DR-BOOK-004", runbook=runbook.path.name, steps=", ".join(missing)), *findings]
     if any(finding.severity is Severity.ERROR for finding in findings):
         return Refusal(tuple(findings))
     finishing = past is not None and ask.operation in MOVING and (again or _moved(part, move))

@@ -7,34 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from dr_ctl.core.errors import BrokerError, Passive, TimedOut
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role, Severity, some
 from dr_ctl.core.printable import if_known
 from dr_ctl.engine.debts import lost_alone
-from dr_ctl.engine.findings import (
-    BOTH_MUST_ANSWER,
-    BOTH_SERVE,
-    CANNOT_BE_FENCED,
-    CANNOT_BE_TAKEN_IN,
-    DRAIN_TO_SERVING,
-    NO_ANSWER,
-    NOBODY_SERVES,
-    NODES_NOT_NAMED,
-    OPEN_AGAIN,
-    OTHER_NOT_SHOWN_CLOSED,
-    OTHER_SITE_OPEN,
-    OTHER_SITE_SERVES,
-    PASSIVE_NODE,
-    PRESUMED_BUT_ALIVE,
-    RUN_OF_OTHER_BROKERS,
-    RUN_OF_OTHER_SITES,
-    SILENT_SITE,
-    SITES_RENAMED,
-    SOURCE_ALIVE,
-    SOURCE_NOT_FENCED,
-    SOURCE_SILENT,
-    TARGET_CANNOT_TAKE_OVER,
-    UNIT_NOT_THERE,
-)
 from dr_ctl.engine.history import History
 from dr_ctl.engine.operations import (
     ALONE,
@@ -71,9 +47,8 @@ def not_there(seen: Observation, ask: Ask) -> Finding | None:
     missing = sorted({*(ask.units or ())} - {unit.name for unit in seen.units})
     if not missing and ask.units != ():
         return None
-    remedy = "`dr-ctl status` names what there is."
     named = ", ".join(missing) or ask.queues or "none was named"
-    return UNIT_NOT_THERE(f"nothing of that name can be moved: {named}", remedy)
+    return found("DR-UNIT-001", names=named)
 
 
 def other(seen: Observation, site: str) -> str:
@@ -93,8 +68,7 @@ def open_again(seen: Observation, past: History) -> bool:
 
 def was_open_again(source: str, ask: Ask) -> Finding:
     """Say that clients may have worked at both sites."""
-    text = f"split brain: {source} lets clients in again beside {ask.target}: it is closed before anything else"
-    return OPEN_AGAIN(text, "Compare what its clients did there meanwhile.")
+    return found("DR-ROLE-018", source=source, target=ask.target)
 
 
 def source_of(
@@ -134,9 +108,9 @@ def _gone_over(seen: Observation, past: History) -> bool:
 
 def silent(name: str, role: Role, error: BrokerError, severity: Severity | None = None) -> Finding:
     """Say that a broker did not answer, and how it failed."""
-    kind = PASSIVE_NODE if isinstance(error, Passive) else NO_ANSWER
+    id_ = "DR-SITE-002" if isinstance(error, Passive) else "DR-SITE-001"
     state = "" if isinstance(error, Passive | TimedOut) else f" is {role.value}"
-    return kind(f"{name}{state}: {error}", error.remedy, severity=severity)
+    return found(id_, f"{name}{state}: {error}", error.remedy, severity=severity)
 
 
 def stand_of(seen: Observation, site: str) -> str:
@@ -153,7 +127,7 @@ def stand(seen: Observation) -> str:
 def both_open(seen: Observation) -> Finding:
     """Say that clients work at both sites."""
     remedy = "`dr-ctl fence SITE` keeps them out of the one that should not serve; compare what they did at both."
-    return BOTH_SERVE(f"split brain: both sites let clients in: {stand(seen)}", remedy)
+    return found("DR-ROLE-001", f"split brain: both sites let clients in: {stand(seen)}", remedy)
 
 
 def unexpected(seen: Observation, ask: Ask) -> Finding | None:
@@ -165,8 +139,7 @@ def unexpected(seen: Observation, ask: Ask) -> Finding | None:
 
 
 def _surprise(seen: Observation, ask: Ask, then: str) -> Finding:
-    text = f"{if_known(ask.expect_serving)} was expected to serve, but {stand(seen)}"
-    return OTHER_SITE_SERVES(text, f"Look at `dr-ctl status`; {then}.")
+    return found("DR-ROLE-002", site=if_known(ask.expect_serving), roles=stand(seen), then=then)
 
 
 def _alone(seen: Observation, ask: Ask, *, cut_off: bool, under_way: bool) -> str | Finding:
@@ -179,16 +152,12 @@ def _alone(seen: Observation, ask: Ask, *, cut_off: bool, under_way: bool) -> st
         what = (
             f"{source} cannot be quiesced" if ask.operation == QUIESCE else f"the link of {source} cannot be restarted"
         )
-        return SILENT_SITE(f"{what}: {summary}", f"Bring {source}'s management back.")
+        return found("DR-ROLE-009", f"{what}: {summary}", f"Bring {source}'s management back.")
     if ask.operation == FENCE and not answers and not cut_off:
-        return CANNOT_BE_FENCED(
-            f"{source} cannot be fenced: {summary}",
-            "Cut its host off, by hand or by a hook named fence-… in the settings; "
-            f"`dr-ctl fence {source}` again once it answers.",
-        )
+        return found("DR-FENCE-003", site=source, summary=summary)
     if ask.operation == TRIM and not (answers and seen.roles[ask.target] is Role.SERVING):
         text = f"what of {source} is processed is told by what {ask.target} serves: {summary}"
-        return SILENT_SITE(text, "Both sites must answer, and the other one serve: `dr-ctl status` says more.")
+        return found("DR-ROLE-009", text, "Both sites must answer, and the other one serve: `dr-ctl status` says more.")
     if ask.operation in (KEEP_ASIDE, PUT_BACK, REHEARSE, REHEARSE_CLEAN):
         settles = ask.operation in (KEEP_ASIDE, PUT_BACK)
         return (_settled(seen, ask) if settles else _rehearsed(seen, ask)) or source
@@ -203,9 +172,9 @@ def _rehearsed(seen: Observation, ask: Ask) -> Finding | None:
     here, there = seen.roles[source], seen.roles[ask.target]
     if ask.operation == REHEARSE and (here, there) != (Role.SERVING, Role.STANDBY):
         text = f"a rehearsal goes from a site that serves to one that waits: {summary}"
-        return SILENT_SITE(text, "`dr-ctl status` says what each site is.")
+        return found("DR-ROLE-009", text, "`dr-ctl status` says what each site is.")
     if not {here, there} & {*_ANSWERING}:
-        return SILENT_SITE(f"nothing can be cleaned: {summary}", "Bring the sites back first.")
+        return found("DR-ROLE-009", f"nothing can be cleaned: {summary}", "Bring the sites back first.")
     return None
 
 
@@ -215,9 +184,9 @@ def _settled(seen: Observation, ask: Ask) -> Finding | None:
     here, there = seen.roles[source], seen.roles[ask.target]
     if ask.operation == KEEP_ASIDE and (here, there) != (Role.STANDBY, Role.SERVING):
         text = f"copies are kept aside at a site that waits, while the other one serves: {summary}"
-        return SILENT_SITE(text, "`dr-ctl status` says which site waits.")
+        return found("DR-ROLE-009", text, "`dr-ctl status` says which site waits.")
     if here not in _ANSWERING:
-        return SILENT_SITE(f"nothing can be put back at {source}: {summary}", f"Bring {source} back first.")
+        return found("DR-ROLE-009", f"nothing can be put back at {source}: {summary}", f"Bring {source} back first.")
     return None
 
 
@@ -229,20 +198,20 @@ def _of_both(seen: Observation, ask: Ask, first: str) -> Finding | None:
     opened, shut = (source, target) if ask.operation == UNFENCE else (target, source)
     if ask.operation == DRAIN and here is Role.SERVING:
         remedy = f"`dr-ctl swapover --to {target}` does all of it; by steps, the fence of {source} comes first."
-        return SOURCE_NOT_FENCED(f"{source} is not fenced: {summary}", f"{first}{remedy}")
+        return found("DR-ROLE-010", f"{source} is not fenced: {summary}", f"{first}{remedy}")
     if ask.operation == UNFENCE and there is Role.SERVING and here is Role.STANDBY:
         return None  # no door is opened, but pauses that runs left there may be lifted
     if seen.roles[shut] is Role.SERVING:
         text = f"{opened} must not be opened while {shut} is: {summary}"
-        return OTHER_SITE_OPEN(text, f"{first}{moves_it(seen, opened)}")
+        return found("DR-ROLE-011", text, f"{first}{moves_it(seen, opened)}")
     if ask.operation == UNFENCE and any({opened, shut} <= {*unit.closed_at} for unit in seen.units):
         return None  # units that answer at both sites are enough; the result names the others
     if here not in _ANSWERING or there not in _ANSWERING:
         remedy = f"Bring the silent site back; if it is lost: `dr-ctl failover --to {opened}`."
-        return BOTH_MUST_ANSWER(f"that needs an answer from both sites: {summary}", remedy)
+        return found("DR-ROLE-006", f"that needs an answer from both sites: {summary}", remedy)
     if ask.operation == DRAIN and there is Role.SERVING:
         text = f"{target} lets clients in already: {summary}"
-        return DRAIN_TO_SERVING(text, f"A drain ends before {target} is opened; `dr-ctl status` says what is left.")
+        return found("DR-ROLE-012", text, f"A drain ends before {target} is opened; `dr-ctl status` says what is left.")
     return None
 
 
@@ -271,21 +240,19 @@ def _source(seen: Observation, ask: Ask, *, parts: bool) -> str | Finding:
     if serving == [ask.target]:
         if roles[source] is Role.STANDBY:
             return source
-        return OTHER_NOT_SHOWN_CLOSED(
-            f"{ask.target} serves already, but it cannot be shown that {source} does not: {summary}",
-            f"Bring {source}'s management back, then run the same command again.",
-        )
+        return found("DR-ROLE-003", target=ask.target, source=source, roles=summary)
     if serving == [source]:
         if roles[ask.target] is Role.STANDBY:
             return source
-        return TARGET_CANNOT_TAKE_OVER(
+        return found(
+            "DR-ROLE-004",
             f"{ask.target} cannot take over: {summary}",
             f"A planned move needs both sites up and answering. Mend {ask.target} first.",
         )
     remedy = "A swapover starts from a serving site; `dr-ctl status` says what is open, and what to do."
     if roles[ask.target] is Role.STANDBY and roles[source] not in _ANSWERING:
         remedy = f"If {source} is lost: `dr-ctl failover --to {ask.target} --dry-run` says what that costs."
-    return NOBODY_SERVES(f"no site was seen to serve: {summary}", remedy)
+    return found("DR-ROLE-005", f"no site was seen to serve: {summary}", remedy)
 
 
 def alive(seen: Observation, ask: Ask, *, under_way: bool = False, cut_off: bool = False) -> Finding | None:
@@ -317,7 +284,7 @@ def alive(seen: Observation, ask: Ask, *, under_way: bool = False, cut_off: bool
         return None
     if under_way:
         remedy = f"`dr-ctl status` says what ends the open failover; then: {remedy}"
-    return SOURCE_ALIVE(text, remedy)
+    return found("DR-ALIVE-001", text, remedy)
 
 
 def lives_by(left: str, hints: Hints) -> Finding:
@@ -327,7 +294,7 @@ def lives_by(left: str, hints: Hints) -> Finding:
         f"Ask again in a minute: so long the link of a host that is gone may be listed. If {left} serves by another "
         "node, name that one under `jolokia:` and `stomp:`; `dr-ctl status` says then who serves."
     )
-    return SOURCE_ALIVE(text, hints.remedy or remedy)
+    return found("DR-ALIVE-001", text, hints.remedy or remedy)
 
 
 def may_take_over(seen: Observation, ask: Ask) -> Sequence[Finding]:
@@ -342,7 +309,7 @@ def may_take_over(seen: Observation, ask: Ask) -> Sequence[Finding]:
         f"its host cut off: add --presume-down {left} --reason TEXT."
     )
     word = ask.presume_down == left and ask.reason is not None
-    return (NODES_NOT_NAMED(text, remedy, severity=Severity.WARNING if word else Severity.ERROR),)
+    return (found("DR-NODE-001", text, remedy, severity=Severity.WARNING if word else Severity.ERROR),)
 
 
 def not_lost(seen: Observation, ask: Ask, *, under_way: bool, cut_off: bool) -> tuple[Finding, ...]:
@@ -357,9 +324,7 @@ def presumed(seen: Observation, ask: Ask) -> Sequence[Finding]:
     left = other(seen, ask.target)
     if ask.presume_down != left:
         return ()
-    text = f"--presume-down {left} is not believed: {left} gives signs of life"
-    remedy = "Once its process is ended, or its host cut off, its ports refuse and that word is not needed."
-    return (PRESUMED_BUT_ALIVE(text, remedy),)
+    return (found("DR-ALIVE-003", site=left),)
 
 
 def _serving_beside(seen: Observation, ask: Ask, past: History | None, *, parts: bool) -> str | Finding:
@@ -378,10 +343,7 @@ def _serving_beside(seen: Observation, ask: Ask, past: History | None, *, parts:
         return beside
     if roles[beside] is Role.SERVING and open_:
         return as_moved(seen, ask.target) if parts and is_split(seen) else both_open(seen)
-    return CANNOT_BE_TAKEN_IN(
-        f"{ask.target} cannot be taken in: {summary}",
-        f"That needs {beside} serving and {ask.target} up with its clients kept out. Look at `dr-ctl status`.",
-    )
+    return found("DR-ROLE-008", target=ask.target, roles=summary, beside=beside)
 
 
 def _lost(seen: Observation, ask: Ask, *, cut_off: bool) -> str | Finding:
@@ -391,18 +353,15 @@ def _lost(seen: Observation, ask: Ask, *, cut_off: bool) -> str | Finding:
     if ask.expect_serving is not None and roles[ask.expect_serving] is not Role.SERVING:
         return _surprise(seen, ask, "a failover is for a site that does not serve any more")
     if roles[ask.target] not in (Role.SERVING, Role.STANDBY):
-        return TARGET_CANNOT_TAKE_OVER(
-            f"{ask.target} cannot take over: {summary}", f"A failover needs {ask.target}. Mend it first."
+        return found(
+            "DR-ROLE-004", f"{ask.target} cannot take over: {summary}", f"A failover needs {ask.target}. Mend it first."
         )
     if roles[lost] in CLOSED or whole_at(seen, ask.target):
         return lost
     if (ask.presume_down == lost and ask.reason) or (cut_off and roles[lost] is Role.UNKNOWN):
         return lost
     shown = some(seen.hints.get(lost, NO_HINTS).taken) or "nothing shows that it is down"
-    return SOURCE_SILENT(
-        f"{lost} does not answer, and {shown}: {summary}",
-        f"Make sure that it serves nobody; then add --presume-down {lost} --reason TEXT.",
-    )
+    return found("DR-ALIVE-002", site=lost, shown=shown, summary=summary)
 
 
 def renamed_sites(seen: Observation) -> Finding | None:
@@ -410,8 +369,9 @@ def renamed_sites(seen: Observation) -> Finding | None:
     strange = sorted({site for debt in seen.debts for site in (debt.about, debt.kept_at)} - {*seen.roles})
     if not strange:
         return None
-    text = f"what is owed names {' and '.join(strange)}, and the sites of these settings are {' and '.join(seen.roles)}"
-    return SITES_RENAMED(text, f"Give the sites their old names back: {', '.join(strange)}.")
+    return found(
+        "DR-STATE-002", names=" and ".join(strange), sites=" and ".join(seen.roles), old_names=", ".join(strange)
+    )
 
 
 def other_sites(seen: Observation, past: History) -> Finding | None:
@@ -419,10 +379,7 @@ def other_sites(seen: Observation, past: History) -> Finding | None:
     if set(seen.roles) == {past.source, past.ask.target}:
         return None
     summary = stand(seen)
-    return RUN_OF_OTHER_SITES(
-        f"the run is from {past.source} to {past.ask.target}, but {summary}",
-        "Go on with it with the settings that it began with.",
-    )
+    return found("DR-ROLE-007", source=past.source, target=past.ask.target, roles=summary)
 
 
 def other_brokers(basis: Mapping[str, Any], past: History) -> Finding | None:
@@ -437,7 +394,7 @@ def other_brokers(basis: Mapping[str, Any], past: History) -> Finding | None:
             if today is not None and today != node:
                 text = f"the run is not of this installation: {site}/{unit} is another broker now ({today}, not {node})"
                 remedy = "Go on with it with the settings that it began with; where that broker was made anew, "
-                return RUN_OF_OTHER_BROKERS(text, f"{remedy}`dr-ctl abort --forget RUN --reason TEXT` gives it up.")
+                return found("DR-ROLE-017", text, f"{remedy}`dr-ctl abort --forget RUN --reason TEXT` gives it up.")
     return None
 
 
@@ -454,7 +411,7 @@ def _renamed(basis: Mapping[str, Any], past: History) -> Finding | None:
             is_now = "" if today is None else f"; that broker is called {today} now"
             text = f"the run is of {site}/{unit}, and the settings have no such pair{is_now}"
             remedy = f"Give the pair its old name {unit} until the run has ended: `dr-ctl resume` or `dr-ctl abort`."
-            return RUN_OF_OTHER_BROKERS(text, remedy)
+            return found("DR-ROLE-017", text, remedy)
     return None
 
 
@@ -463,7 +420,8 @@ def _resumed_source(seen: Observation, past: History, *, parts: bool) -> str | F
     roles = seen.roles
     summary = stand(seen)
     if any(role not in (Role.SERVING, Role.STANDBY) for role in roles.values()):
-        return BOTH_MUST_ANSWER(
+        return found(
+            "DR-ROLE-006",
             f"going on needs an answer from both sites: {summary}",
             "Bring the silent site's management back, then `dr-ctl resume` or `dr-ctl abort`.",
         )

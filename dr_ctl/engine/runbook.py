@@ -14,9 +14,8 @@ import yaml
 
 from dr_ctl.core.composing import composed
 from dr_ctl.core.errors import UsageError
-from dr_ctl.core.findings import FindingKind
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, Severity
-from dr_ctl.engine.findings import RUNBOOK_UNREADABLE, UNSAFE_ORDER, VERB_TWICE
 from dr_ctl.settings.durations import seconds
 
 SITES: Final = frozenset({"source", "serving", "target", "lost", "both"})
@@ -184,10 +183,8 @@ class _Findings:
         self._path = path
         self._list: list[tuple[int, Finding]] = []
 
-    def add(
-        self, line: int, text: str, *, severity: Severity = Severity.ERROR, kind: FindingKind = RUNBOOK_UNREADABLE
-    ) -> None:
-        self._list.append((line, kind(f"{self._path.name}:{line}: {text}", severity=severity)))
+    def add(self, line: int, text: str, id_: str = "DR-BOOK-001", *, severity: Severity = Severity.ERROR) -> None:
+        self._list.append((line, found(id_, f"{self._path.name}:{line}: {text}", severity=severity)))
 
     def errors(self) -> bool:
         return any(finding.severity is Severity.ERROR for _, finding in self._list)
@@ -304,7 +301,7 @@ def _order(operation: str, rules: Sequence[Rule], steps: Sequence[RunbookStep], 
     place: dict[str, int] = {}
     for number, step in enumerate(steps):
         if step.verb in at and step.verb not in ("observe", "hook", "ask", "hold"):
-            findings.add(step.line, f"{step.verb} stands a second time", kind=VERB_TWICE)
+            findings.add(step.line, f"{step.verb} stands a second time", "DR-BOOK-002")
         for name in (step.verb, _hooked(step)):
             at.setdefault(name, step)
             place.setdefault(name, number)
@@ -313,13 +310,13 @@ def _order(operation: str, rules: Sequence[Rule], steps: Sequence[RunbookStep], 
             continue
         if then not in at:
             if then in ("activate", "probe", "verify", "drain", "fence"):
-                findings.add(line, f"{then} is missing after {first}: {because}", kind=UNSAFE_ORDER)
+                findings.add(line, f"{then} is missing after {first}: {because}", "DR-BOOK-003")
         elif first not in at:
-            findings.add(at[then].line, f"{then} without {first} before it: {because}", kind=UNSAFE_ORDER)
+            findings.add(at[then].line, f"{then} without {first} before it: {because}", "DR-BOOK-003")
         elif place[first] > place[then]:
-            findings.add(at[then].line, f"{then} stands before {first}: {because}", kind=UNSAFE_ORDER)
+            findings.add(at[then].line, f"{then} stands before {first}: {because}", "DR-BOOK-003")
     if operation in ORDER and "activate" not in at:
-        findings.add(line, "activate is missing: the target would never serve", kind=UNSAFE_ORDER)
+        findings.add(line, "activate is missing: the target would never serve", "DR-BOOK-003")
     for step in steps:
         if step.verb == "check" and step.words.get("operation", operation) != operation:
             findings.add(step.line, f"check: is for {step.words['operation']}, but the runbook is for {operation}")

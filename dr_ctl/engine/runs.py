@@ -17,10 +17,10 @@ from typing import Any, Final
 
 from dr_ctl.core.clock import Clock, SystemClock, stamp
 from dr_ctl.core.errors import DrCtlError, UsageError
+from dr_ctl.core.findings import found
 from dr_ctl.core.machine import machine_id
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity
 from dr_ctl.engine.disk import RESERVE, refusing_where_full, sync_folder
-from dr_ctl.engine.findings import RUNS_OF_A_NAMESAKE
 from dr_ctl.engine.folders import private
 
 _OWNER: Final = "installation.json"
@@ -151,13 +151,8 @@ def unclaimed(namesakes: Iterable[Path]) -> list[Finding]:
             continue
         what = f"the open run {open_.name}" if open_ is not None else f"{len(runs.all())} run(s)"
         what += " and debts" if owed else ""
-        text = f"{place} has {what} of an installation of this name, of whose brokers these settings have no address"
-        remedy = (
-            f"Where all addresses have changed since: any command once with `--state-dir {place}`, and it is found "
-            "again. Where it is another installation: give this one a `name:` of its own."
-        )
         severity = Severity.WARNING if open_ is None and not owed else Severity.ERROR
-        findings.append(RUNS_OF_A_NAMESAKE(text, remedy, severity=severity))
+        findings.append(found("DR-STATE-001", place=place, what=what, severity=severity))
     return findings
 
 

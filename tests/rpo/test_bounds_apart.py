@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from dr_ctl.core.model import Severity
-from dr_ctl.engine.findings import COUNTS_DIFFER
 from dr_ctl.rpo.bounds.bounds import bounds, latest_end
 from dr_ctl.rpo.bounds.result import Bounds
 from dr_ctl.rpo.estimate.result import LossClass, LossLimit, Objectives
@@ -67,7 +66,7 @@ def test_where_sites_differ_and_nothing_is_on_its_way_nobody_can_say_how_much_is
     assert (found.lost.at_most, found.lost.likely) == (None, None)
     assert [(each.name, each.lost) for each in found.queues] == [("audit.log", None), ("calm", 0), ("orders.in", 0)]
     assert "at least 30: audit.log: 30 at london, 0 at paris" in found.because
-    [differ] = [each for each in found.findings if each.id == COUNTS_DIFFER.id]
+    [differ] = [each for each in found.findings if each.id == "DR-PARITY-001"]
     assert differ.severity is Severity.WARNING
     assert "audit.log: 30 at london, 0 at paris" in differ.text
     assert found.exceeds(None, 0)
