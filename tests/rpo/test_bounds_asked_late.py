@@ -235,10 +235,9 @@ def test_with_an_end_by_the_moment_that_is_told_the_loss_is_within_what_is_allow
     ended = latest_end(tmp_path, site="london", now=at(now_s), pairs=[PAIR], most=most)
 
     then, later = (
-        asked(tmp_path, now_s, silent_since=ended + timedelta(seconds=more_s)).lost.at_most for more_s in (0, 2)
+        asked(tmp_path, now_s, silent_since=ended + timedelta(seconds=more_s)).lost.at_most for more_s in (0, 0.2)
     )
     assert then <= most < later
-    assert most - then <= 100, "a second's messages, or a burst"
 
 
 def test_where_more_lay_there_than_is_allowed_no_moment_is_told(tmp_path: Path) -> None:

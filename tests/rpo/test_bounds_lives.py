@@ -386,7 +386,7 @@ def test_no_life_loses_more_than_was_said_after_what_befell_monitor_or_service(
     assert {each.life.seed: each.below for each in after if each.below} == {}
     assert all(each.is_known for each in after)
     print(link, event, *np.quantile([each.width for each in after], [0.5, 0.9, 1]).round(2))
-    if event in ("restart", "late") and count > 1:
+    if event in ("restart", "late") and count > 3:  # the median of three is any of them
         without = [Judged.of(Life(link, seed, None, ago_s), tmp_path / f"{seed}-without") for seed, ago_s in whens]
         print(link, "without", *np.quantile([each.width for each in without], [0.5, 0.9, 1]).round(2))
         both = zip(
