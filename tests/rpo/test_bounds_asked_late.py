@@ -234,9 +234,8 @@ def test_with_an_end_by_the_moment_that_is_told_the_loss_is_within_what_is_allow
 
     ended = latest_end(tmp_path, site="london", now=at(now_s), pairs=[PAIR], most=most)
 
-    then, later = (
-        asked(tmp_path, now_s, silent_since=ended + timedelta(seconds=more_s)).lost.at_most for more_s in (0, 0.2)
-    )
+    ends = ended, ended + timedelta(seconds=0.2)
+    then, later = (asked(tmp_path, now_s, silent_since=each).lost.at_most for each in ends)
     assert then <= most < later
 
 
