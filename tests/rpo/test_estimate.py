@@ -114,12 +114,9 @@ def java_of(tmp_path: Path) -> list[int]:
     """Every process whose command line names the scratch directory: the JVM and what starts it."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (folder / "cmdline").read_bytes()
-        except (FileNotFoundError, ProcessLookupError, PermissionError):
-            continue
-        if str(tmp_path / "scratch").encode() in words:
-            found.append(int(folder.name))
+        with suppress(FileNotFoundError, ProcessLookupError, PermissionError):
+            if str(tmp_path / "scratch").encode() in (folder / "cmdline").read_bytes():
+                found.append(int(folder.name))
     return found
 
 
