@@ -33,7 +33,7 @@ from dr_ctl.topologies.common.named import OF_BROKER, OF_PAIR
 from dr_ctl.topologies.common.queues import selects, selects_all
 from dr_ctl.topologies.continuity import named as continuity
 from dr_ctl.topologies.fanout import named as fanout
-from dr_ctl.topologies.mirror import named as mirror
+from dr_ctl.topologies.mirror import checks as mirror
 from dr_ctl.topologies.sharedstore import named as sharedstore
 
 ROOT: Final = Path(__file__).resolve().parents[2] / "dr_ctl"
@@ -65,8 +65,8 @@ WITHOUT: Final = {
     "continuity/drafts/reinstate.py:_without_commands": COMMANDS,
     "continuity/drafts/reinstate.py:reconcile": PLANNED,
     "fanout/calls.py:may_remove": PLANNED,
-    "mirror/acts/reconcile.py:take_out": ASIDE,
-    "mirror/drafts/reinstate.py:reconcile": PLANNED,
+    "mirror/reconcile.py:take_out": ASIDE,
+    "mirror/reconcile.py:draft": PLANNED,
 }
 
 

@@ -21,7 +21,7 @@ from dr_ctl.engine.plan import Call
 from dr_ctl.jolokia.client import Answer, Wire
 from dr_ctl.topologies.common.sender import Sender
 from dr_ctl.topologies.continuity.patience import PluginPatience
-from dr_ctl.topologies.mirror.patience import MirrorPatience
+from dr_ctl.topologies.mirror.tools import MirrorPatience
 from dr_ctl.topologies.workloads.sites import WorkloadSites
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.bridges.broker import BridgesBroker

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dr_ctl.core.system import beside, system
-from dr_ctl.topologies.mirror.acts import reinstate
+from dr_ctl.topologies.mirror import reinstate
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.mirror import way

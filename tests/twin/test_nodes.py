@@ -191,7 +191,7 @@ def test_a_node_that_takes_over_while_the_failover_runs_keeps_the_other_site_clo
         if str(options.get("name")).startswith("dr-ctl.debt.paris.quarantine"):
             broker.group.door = ""
             monkeypatch.setattr(
-                "dr_ctl.topologies.mirror.link.MirrorLink.hears_peer", property(lambda link: link.view.site == "paris")
+                "dr_ctl.topologies.mirror.view.MirrorLink.hears_peer", property(lambda link: link.view.site == "paris")
             )
         return create(options, **more)
 

@@ -1,7 +1,8 @@
-"""The named checks of a mirrored pair: everything that speaks against a move, all at once. Pure."""
+"""The named checks of a mirrored pair: everything that speaks against a move, at once, and what each reads. Pure."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 from dr_ctl.core.model import Finding, Role, Weight, some
 from dr_ctl.engine.debts import DebtKind
@@ -9,6 +10,7 @@ from dr_ctl.engine.findings import COUNTS_DIFFER
 from dr_ctl.engine.ports import Move
 from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.artemis import checks as artemis
+from dr_ctl.topologies.artemis.findings import MQTT_STAYS
 from dr_ctl.topologies.common import checks as common
 from dr_ctl.topologies.common import failover, single
 from dr_ctl.topologies.common.checks import of_doors, of_pair, of_queues
@@ -25,6 +27,7 @@ from dr_ctl.topologies.common.findings import (
     LOCK_COORDINATOR,
     OUTFLOW_PAUSED,
 )
+from dr_ctl.topologies.common.named import Named, doors
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.mirror import parity
 from dr_ctl.topologies.mirror.findings import (
@@ -39,6 +42,7 @@ from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
 CLOCK_SKEW_MS = 2000
 # Findings that a return itself mends.
 _MENDED = frozenset({LINK_DOOR_CLOSED.id, LINK_STOPPED.id, LINK_NOT_ATTACHED.id})
+_NONE: Final = "no link is configured"
 
 
 def of_move(rules: Rules, seen: MirrorSeen, move: Move) -> list[Finding]:
@@ -205,3 +209,54 @@ def _pair(
             "differ and need not be equal (dead letters, expired, ring, last-value, non-durable): "
             + some([each.told(source.site, target.site) for each in loose])
         )
+
+
+def _fenced(view: BrokerView) -> str:
+    return "no lasting fence is set" if view.config.lasting is None else f"roles {', '.join(view.config.lasting.roles)}"
+
+
+def _links(view: BrokerView) -> str:
+    return some([each.name for each in view.links]) or "none"
+
+
+def _linking(view: BrokerView) -> str | None:
+    link = view.broker_connection
+    if link is None:
+        return _NONE if view.link.missing else None
+    return f"{link.name} {'attached' if view.link.attached else 'started' if link.started else 'stopped'}"
+
+
+def _shipping(view: BrokerView) -> str | None:
+    if view.broker_connection is None:
+        return _NONE if view.link.missing else None
+    return f"{view.outflow.depth} to ship" if view.outflow is not None else "no outflow"
+
+
+def _holding(view: BrokerView) -> str:
+    return f"{view.site} {sum(queue.depth for queue in view.business.values())} message(s)"
+
+
+BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
+    Named(LINK_DOOR_UNKNOWN, lambda view: doors(view.link.doors)),
+    Named(
+        OPENS_AT_BOOT,
+        lambda view: some([f"{door.name} boots {'open' if door.opens_at_boot else 'closed'}" for door in view.doors]),
+    ),
+    Named(LOCK_COORDINATOR, lambda view: some(view.lock_coordinators) or "none"),
+    Named(ROLES_KEPT_OUT_BESIDE_OPEN_DOORS, _fenced),
+    Named(LINK_ROLES_UNKNOWN, _fenced, "the roles of the link's user are known"),
+    Named(LINK_ROLE_KEPT_OUT, _fenced, "a lasting fence leaves the link alone"),
+    Named(LINK_NOT_CONFIGURED, _links),
+    Named(LINK_UNKNOWN, _links, "the link to the peer is known"),
+    Named(LINK_NEVER_MIRRORED, _shipping),
+    Named(LINK_STOPPED, _linking),
+    Named(LINK_NOT_ATTACHED, _linking, "the link is attached"),
+    Named(OUTFLOW_PAUSED, _shipping, "the outflow is not paused"),
+    Named(MESSAGES_BETWEEN_BROKERS, lambda view: f"{len(view.queues)} queue(s) read"),
+)
+BY_PAIR: Final[Sequence[Named[BrokerView]]] = (
+    Named(CLOCKS_DIFFER, lambda view: f"{view.site} {view.now_ms}"),
+    Named(COUNTS_DIFFER, _holding, "the queues hold the same"),
+    Named(COUNTS_MAY_DIFFER, _holding),
+    Named(MQTT_STAYS, lambda view: f"{view.site} {some(view.stays) or 'nothing'}"),
+)

@@ -20,7 +20,7 @@ from dr_ctl.topologies.artemis import look as parts
 from dr_ctl.topologies.artemis.document_queue import IN_USER
 from dr_ctl.topologies.common.names import ANY_ADDRESS
 from dr_ctl.topologies.common.view import Config, Connection, Consumer, Grants, Queue
-from dr_ctl.topologies.mirror.view import BrokerView, Link
+from dr_ctl.topologies.mirror.view import BrokerConnection, BrokerView
 
 _SERVER: Final = (
     "Active", "Version", "NodeID", "CurrentTimeMillis", "PendingMirrorAcks", *limits.SERVER, *group.SERVER,
@@ -322,8 +322,8 @@ def _started(reader: Reader, doors: Mapping[str, Asked[Read]]) -> dict[str, bool
     return {name: door.fields().flag("Started") for name, door in doors.items()}
 
 
-def _link(fields: Fields) -> Link:
-    return Link(
+def _link(fields: Fields) -> BrokerConnection:
+    return BrokerConnection(
         fields.text("Name"),
         fields.flag("Started"),
         fields.flag("Connected"),

@@ -8,11 +8,9 @@ from dr_ctl.topologies.common.failover import nothing_owed
 from dr_ctl.topologies.common.recipe import Checks
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.topology import Kind
-from dr_ctl.topologies.mirror import acts as own_acts
-from dr_ctl.topologies.mirror import checks
-from dr_ctl.topologies.mirror import drafts as own_drafts
+from dr_ctl.topologies.mirror import checks, reconcile, reinstate, shipping
 from dr_ctl.topologies.mirror.access import Observer
-from dr_ctl.topologies.mirror.named import BY_BROKER, BY_PAIR
+from dr_ctl.topologies.mirror.checks import BY_BROKER, BY_PAIR
 from dr_ctl.topologies.mirror.parity import ORIGINS_UP_TO
 from dr_ctl.topologies.mirror.tools import MirrorTools
 from dr_ctl.topologies.mirror.view import MirrorSeen
@@ -21,25 +19,25 @@ from dr_ctl.topologies.procedure import Procedure, Row
 PROCEDURE: Final[Procedure[Rules, MirrorSeen, MirrorTools]] = Procedure(
     Row("observe", drafts.proving.observe, acts.proving.observe),
     Row("check", drafts.proving.check, acts.proving.check),
-    Row("catch-up", own_drafts.shipping.catch_up, own_acts.shipping.catch_up, own_acts.shipping.start),
+    Row("catch-up", shipping.draft_catch_up, shipping.catch_up, shipping.start),
     Row("quiesce", drafts.quiesce.draft, acts.quiesce.act, acts.quiesce.undo),
     Row("fence", drafts.fence.of_lost, acts.fence.owe, acts.quarantine.undo, of=(FAILOVER,)),
     Row("fence", drafts.fence.by_itself, acts.fence.by_itself, acts.fence.undo_by_itself, of=(FENCE,)),
     Row("fence", drafts.fence.draft, acts.fence.act, acts.fence.undo),
     Row("quarantine", drafts.quarantine.draft, acts.quarantine.act, acts.quarantine.undo),
     Row("settle", drafts.proving.settle, acts.proving.settle),
-    Row("drain", own_drafts.shipping.drain, own_acts.shipping.drain, own_acts.shipping.start),
+    Row("drain", shipping.draft_drain, shipping.drain, shipping.start),
     Row("verify", drafts.proving.verify, acts.proving.verify),
     Row("activate", drafts.activate.draft, acts.activate.act, acts.activate.undo),
     Row("probe", drafts.proving.probe, acts.proving.probe),
     Row("canary", drafts.canary.draft, acts.canary.act, acts.canary.undo),
     Row("clean-canary", drafts.canary.clean, acts.canary.clean),
     Row("unfence", drafts.unfence.draft, acts.unfence.act, acts.put_back),
-    Row("restart-link", own_drafts.shipping.restart, own_acts.shipping.restart, own_acts.shipping.start),
+    Row("restart-link", shipping.draft_restart, shipping.restart, shipping.start),
     # How a lost site is taken in again.
-    Row("residue", drafts.fence.of_returned, own_acts.residue.act),
-    Row("reinstate", own_drafts.reinstate.draft, own_acts.reinstate.act, own_acts.reinstate.undo),
-    Row("reconcile", own_drafts.reinstate.reconcile, own_acts.reconcile.act),
+    Row("residue", drafts.fence.of_returned, reinstate.count_residue),
+    Row("reinstate", reinstate.draft, reinstate.act, reinstate.undo),
+    Row("reconcile", reconcile.draft, reconcile.act),
 )
 BY_COUNT: Final = (
     f"whether messages are the same, and not only as many: in queues deeper than {ORIGINS_UP_TO}, beside delayed "

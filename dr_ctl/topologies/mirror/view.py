@@ -1,18 +1,134 @@
 """A mirrored broker as one look has shown it: frozen values, and facts that follow from them without asking again."""
 
+from __future__ import annotations
+
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from dr_ctl.core.model import Role
+from dr_ctl.rpo.history.row import Row
+from dr_ctl.settings.durations import duration
+from dr_ctl.stomp_io.address import Address
 from dr_ctl.topologies.artemis.broker import ArtemisBroker
+from dr_ctl.topologies.common.evidence import total
+from dr_ctl.topologies.common.link import Link
 from dr_ctl.topologies.common.names import OUTFLOW_PREFIX
 from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.common.view import Queue
-from dr_ctl.topologies.mirror.link import MirrorLink
+from dr_ctl.topologies.topology import LinkSeen, Stake, drain_s
+
+if TYPE_CHECKING:
+    from dr_ctl.topologies.common.view import Acceptor, Connection
+
+
+class MirrorLink(Link["BrokerView"]):
+    @property
+    def missing(self) -> bool:
+        return not self.view.amqp_links
+
+    @property
+    def attached(self) -> bool:
+        """Say whether the link ships now: connected by its flag, and its outflow has the link as consumer."""
+        link, outflow = self.view.broker_connection, self.view.outflow
+        return link is not None and link.connected and outflow is not None and outflow.consumers > 0
+
+    @property
+    def to_ship(self) -> int | None:
+        outflow = self.view.outflow
+        return outflow.depth if outflow is not None and outflow.counted else None
+
+    @property
+    def unapplied(self) -> int | None:
+        return self.view.pending_acks if self.view.pending_acks >= 0 else None
+
+    def unsettled(self) -> Iterator[str]:
+        view = self.view
+        link, outflow = view.broker_connection, view.outflow
+        if not self.missing:
+            if link is None or outflow is None:
+                yield f"{view.site}: the link or its outflow is not there"
+                return
+            if not link.started:
+                yield f"{view.site}: link {link.name} is not started"
+            elif not self.attached:
+                yield f"{view.site}: link {link.name} is not attached"
+            if outflow.depth or outflow.delivering:
+                yield f"{view.site}: {outflow.depth} to ship"
+        if self.unapplied != 0:
+            yield f"{view.site}: {view.pending_acks} acknowledgement(s) not applied yet"
+
+    @property
+    def ships(self) -> Mapping[str, bool]:
+        link = self.view.broker_connection
+        return {link.name: link.started} if link is not None else {}
+
+    @property
+    def doors(self) -> tuple[Acceptor, ...]:
+        return self.only_door(lambda each: "AMQP" in each.protocols)
+
+    @property
+    def hears_peer(self) -> bool:
+        """By the peer's link at its door, too."""
+        guests = self.guests(None)
+        return self.attached or any(each not in guests for each in self.at_doors())
+
+    @property
+    def speaks_amqp_to(self) -> Sequence[Address]:
+        link = self.view.broker_connection
+        found = [urlsplit(each) for each in link.uri.split("#")] if link is not None else []
+        return [
+            Address(each.hostname, each.port) for each in found if each.hostname is not None and each.port is not None
+        ]
+
+    @property
+    def peer_nodes(self) -> Sequence[str]:
+        at = [f"{each.host}:{each.port}" for each in self.speaks_amqp_to]
+        return at if len(at) > 1 else ()
+
+    def guests(self, peer: BrokerView | None) -> list[Connection]:
+        """A broker is known by its node's id, at both ends of a link; as what this broker's own link is attached to,
+        too. Without either, whatever speaks AMQP may be the peer."""
+        doors = {door.port for door in self.view.acceptors}
+        brokers = {each.client for each in self.view.connections if each.protocol == "AMQP" and each.port not in doors}
+        brokers |= {peer.node} if peer is not None else set()
+        return [each for each in self.at_doors() if each.protocol != "AMQP" or (brokers and each.client not in brokers)]
+
+    def linked(self, before: BrokerView | None, took_s: float) -> LinkSeen:
+        view = self.view
+        named, outflow = view.broker_connection, view.outflow
+        if named is None:
+            line = f"no link to {view.config.peer}: not configured" if self.missing else "which link it is is not known"
+            return LinkSeen(view.site, view.pair, None, None, None, None, self.unapplied, None, (line,))
+        was = before.outflow if before is not None and before.start == view.start else None
+        rate = (outflow.removed - was.removed) / took_s if outflow is not None and was is not None else None
+        name, started = named.name, named.started
+        state = "attached" if self.attached else "started, not attached" if started else "not started"
+        left_s = drain_s(self.to_ship, rate)
+        left = f", {duration(left_s)} to drain" if left_s is not None else ", time to drain not known"
+        speed = f" at {round(rate, 1)}/s" if rate is not None else ""
+        to_ship = f"{self.to_ship} to ship" if self.to_ship is not None else "what is to ship was not read"
+        line = f"link {name} {state}; {to_ship}{speed}{left}"
+        return LinkSeen(view.site, view.pair, name, started, self.attached, self.to_ship, self.unapplied, rate, (line,))
+
+    def rows(self, peer: BrokerView | None, at: datetime) -> Iterator[Row]:
+        """A single stream carries messages and acknowledgements for all queues."""
+        view = self.view
+        if view.outflow is not None and view.outflow.counted and view.broker_connection is not None:
+            pending = peer.link.unapplied if peer is not None else None
+            row = view.outflow.row(view, at)
+            yield replace(row, kind="mixed", name="*", pending=pending, link=self.attached)
+
+    def stake(self, peer: BrokerView | None) -> Stake:
+        """The outflow holds messages and acknowledgements, and does not say of which queue."""
+        return Stake(self.to_ship, total((self.to_ship, peer.link.unapplied if peer is not None else None)), None)
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class BrokerConnection:
     """A broker connection. `uri` names its peer, and other nodes of the peer behind `#`."""
 
     name: str
@@ -25,7 +141,7 @@ class Link:
 @dataclass(frozen=True, slots=True)
 class BrokerView(ArtemisBroker):
     pending_acks: int
-    links: tuple[Link, ...]
+    links: tuple[BrokerConnection, ...]
     lock_coordinators: tuple[str, ...]
 
     @property
@@ -40,7 +156,7 @@ class BrokerView(ArtemisBroker):
         return found is not None and (int(found[1]), int(found[2])) >= (2, 50)
 
     @property
-    def broker_connection(self) -> Link | None:
+    def broker_connection(self) -> BrokerConnection | None:
         """The broker connection that mirrors to the peer, as set or the only AMQP one that has an outflow."""
         if self.config.link is not None:
             return next((each for each in self.links if each.name == self.config.link), None)
@@ -49,7 +165,7 @@ class BrokerView(ArtemisBroker):
         return found[0] if len(found) == 1 else None
 
     @property
-    def amqp_links(self) -> list[Link]:
+    def amqp_links(self) -> list[BrokerConnection]:
         """The broker connections that can mirror."""
         return [each for each in self.links if each.protocol.upper() == "AMQP"]
 

@@ -32,13 +32,11 @@ from dr_ctl.topologies.console.requests import change
 from dr_ctl.topologies.mirror import parity, procedure
 from dr_ctl.topologies.mirror.access import Observer
 from dr_ctl.topologies.mirror.checks import of_move
-from dr_ctl.topologies.mirror.drafts.shipping import LINK_RESTARTS
-from dr_ctl.topologies.mirror.links import Flows, Mender, Movement, PairWait, until_all
 from dr_ctl.topologies.mirror.look import Flow
 from dr_ctl.topologies.mirror.parity import Difference
-from dr_ctl.topologies.mirror.patience import MirrorPatience
-from dr_ctl.topologies.mirror.verifier import MirrorVerifier
-from dr_ctl.topologies.mirror.view import BrokerView, Link, MirrorSeen
+from dr_ctl.topologies.mirror.shipping import LINK_RESTARTS, Flows, Mender, Movement, PairWait, until_all
+from dr_ctl.topologies.mirror.tools import MirrorPatience, MirrorVerifier
+from dr_ctl.topologies.mirror.view import BrokerConnection, BrokerView, MirrorSeen
 from tests.topologies import made
 from tests.topologies.mirror import views
 from tests.topologies.mirror.pair import broker_of
@@ -971,8 +969,8 @@ def test_a_part_of_a_site_is_refused() -> None:
     assert [(each.id, each.severity) for each in found] == [("DR-UNIT-002", Severity.ERROR)]
 
 
-def links(*names: str, protocol: str = "AMQP") -> tuple[Link, ...]:
-    return tuple(Link(each, started=True, connected=True, protocol=protocol) for each in names)
+def links(*names: str, protocol: str = "AMQP") -> tuple[BrokerConnection, ...]:
+    return tuple(BrokerConnection(each, started=True, connected=True, protocol=protocol) for each in names)
 
 
 LYON = replace(outflow("london"), name=outflow("london").name.replace("paris", "lyon"))

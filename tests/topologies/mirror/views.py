@@ -8,7 +8,7 @@ from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.common.names import OUTFLOW_PREFIX
 from dr_ctl.topologies.common.seen import Silent
 from dr_ctl.topologies.common.view import Acceptor, Config, Connection, Consumer, Queue
-from dr_ctl.topologies.mirror.view import BrokerView, Link, MirrorSeen
+from dr_ctl.topologies.mirror.view import BrokerConnection, BrokerView, MirrorSeen
 from tests.topologies import made
 from tests.topologies.made import PAIR, PEERS
 
@@ -43,7 +43,7 @@ def broker(site: str, *queues: Queue, serving: bool | None = None, **more: Any) 
         "broker": f"broker-{site}",
         "pending_acks": 0,
         "acceptors": doors(site, serving=site == "london" if serving is None else serving),
-        "links": (Link(PEERS[site], started=True, connected=True, protocol="AMQP"),),
+        "links": (BrokerConnection(PEERS[site], started=True, connected=True, protocol="AMQP"),),
         "queues": (outflow(site), *queues),
         "lock_coordinators": (),
     }

@@ -1,4 +1,4 @@
-"""The act of `reconcile`: compare both sites, and move unexplained messages aside.
+"""Compares both sites for `reconcile`, and moves unexplained messages aside.
 
 After both directions have drained, a message that lies only at the returned site can be neither shipped nor
 acknowledged. Clients would get it, once more or for the first time, as soon as that site serves. A person has to look:
@@ -10,10 +10,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from dr_ctl.core.model import Finding, Json, some
-from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.goals import ALL, Goal
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import Call, PlannedStep
-from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.engine.ports import Draft, Hand, Move
+from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.document_queue import CREATE_QUEUE, internal_queue
@@ -22,6 +23,7 @@ from dr_ctl.topologies.common.calls import call
 from dr_ctl.topologies.common.consumed import Consumed
 from dr_ctl.topologies.common.findings import LEFT_OVER, SET_ASIDE
 from dr_ctl.topologies.common.names import quarantine_queue
+from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.console.requests import request
 from dr_ctl.topologies.mirror import parity
 from dr_ctl.topologies.mirror.origins import RESIDUE_UP_TO, Browsed, Origin, browsed, told
@@ -42,6 +44,20 @@ class LeftOver:
     only_there: Only
     only_here: frozenset[Origin]
     gone: Consumed | None = None
+
+
+def draft(rules: Rules, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
+    """Compare both sites once all of it has arrived; take out what lies only at the returned one."""
+    del rules, step
+    calls: list[Call] = []
+    for view in seen.views(move.target):
+        name = quarantine_queue(view.site, "…")
+        when = f"messages lie only at {view.site} for longer than anything explains"
+        server, up_to = beans.server(view.broker), parity.ORIGINS_UP_TO
+        created, moved = (request(server, operation, (name,)) for operation in (CREATE_QUEUE, MOVE))
+        calls.append(call(view, Goal.WRITE, name, created, f"create {name}", when, len(view.business)))
+        calls.append(call(view, Goal.MOVE, ALL, moved, f"move each of them to {name}", when, up_to))
+    return Draft(move.source, "what was recovered, came twice, is left over at one side", tuple(calls))
 
 
 def act(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:

@@ -1,0 +1,323 @@
+"""How a lost site is taken in again: what it still holds is counted, let in while no queue delivers, and compared.
+
+An outflow is shipped in its order, messages first and their acknowledgements behind. Where a return does not come to
+its end, the way is shut first, and all that has arrived is applied. Messages that the returned site still acknowledges
+are taken out by id; messages without a known id are counted.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.model import ExitCode, Finding, some
+from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
+from dr_ctl.engine.plan import Call, PlannedStep, in_part
+from dr_ctl.engine.ports import Draft, Hand, Move
+from dr_ctl.engine.runbook import RunbookStep
+from dr_ctl.engine.waiting import until
+from dr_ctl.settings.durations import duration
+from dr_ctl.topologies.common.baseline import before
+from dr_ctl.topologies.common.calls import close_door, open_door, pause_lasting, resume
+from dr_ctl.topologies.common.consumed import Acknowledged, Consumed
+from dr_ctl.topologies.common.drafts.quarantine import owed_again, paid
+from dr_ctl.topologies.common.effects import holds, left_of, still, to_undo
+from dr_ctl.topologies.common.failover import nothing_owed
+from dr_ctl.topologies.common.findings import TRAFFIC_WHILE_OPEN
+from dr_ctl.topologies.common.queues import selected
+from dr_ctl.topologies.common.residue import Residue
+from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.mirror import origins, parity
+from dr_ctl.topologies.mirror.access import Way
+from dr_ctl.topologies.mirror.look import Flow
+from dr_ctl.topologies.mirror.origins import Origin, browsed, residue
+from dr_ctl.topologies.mirror.reconcile import LeftOver, taken_out
+from dr_ctl.topologies.mirror.shipping import Flows, PairWait, flows, start_link, until_all
+from dr_ctl.topologies.mirror.tools import HalfWay, MirrorTools
+from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
+
+CALM: Final = 5
+# The serving site's producers go on: their messages are under way all the time, and are no residue.
+SMALL: Final = 500
+
+
+def draft(rules: Rules, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
+    """Pause the serving site's delivery (lasting: a restart must not let residue meet consumers), let the residue in,
+    resume, strike the debts."""
+    del step
+    held: list[Call] = []
+    let_in: list[Call] = []
+    inverse: list[Call] = []
+    resumed: list[Call] = []
+    for view in seen.views(move.source):
+        was = before(move, view)
+        paused_before = set(was["paused"])
+        # Pause every queue, whatever the settings narrow: a queue that goes on delivering would meet the residue.
+        for queue in view.business.values():
+            if not queue.paused:
+                held.append(pause_lasting(view, queue))
+            if queue.name not in paused_before:
+                resumed.append(resume(view, queue))
+                inverse.append(resume(view, queue, "it is paused"))
+        let_in += _doors(view)
+        kept_out = [door for door in view.link.doors if not was["mirror"].get(door.name)]
+        inverse += [close_door(view, door, "it is open") for door in kept_out]
+        inverse += owed_again(view, move.target, move)
+    for view in seen.views(move.target):
+        # Where both sites were lost in turn, the one that returns still keeps the other out.
+        let_in += _doors(view)
+        if view.broker_connection is not None and not view.broker_connection.started:
+            let_in.append(start_link(view, view.broker_connection))
+    return Draft(
+        move.target,
+        "its residue is let in while nothing is delivered; both directions drain",
+        calls=(
+            *in_part("hold", held),
+            *in_part("let in", let_in),
+            *in_part("deliver", resumed),
+            *in_part("strikes", paid(seen, move)),
+        ),
+        inverse=tuple(inverse),
+        limits=rules.while_moving(move),
+    )
+
+
+def _doors(view: BrokerView) -> list[Call]:
+    """Open the door of the link where it is closed."""
+    return [open_door(view, door) for door in view.link.doors if not door.started]
+
+
+def count_residue(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    findings: list[Finding] = []
+    views = tools.observer.look_at(move.target)
+    if shut := [call for call in step.calls if not holds(call, views)]:
+        tools.change(shut, hand)
+        views = tools.observer.look_at(move.target)
+        if left := left_of(shut, views):
+            return Refused(f"{move.target} could not be fenced: {some(left)}")
+        done = [
+            f"{queue.name}: {queue.added} added, {queue.acked} acknowledged"
+            for view in views
+            for queue in view.business.values()
+            if queue.added or queue.acked
+        ]
+        changes = some(done) or "nothing came or went"
+        text = f"{move.target} came back open; since its start, by its clients and by the mirror: {changes}"
+        remedy = "Its clients may have worked beside those of the other site: compare what they did."
+        findings.append(TRAFFIC_WHILE_OPEN(text, remedy))
+    for access in tools.observer.at(move.target):
+        counted = residue(access.reader(), access.look())
+        # Where its clients were let in, what it wrote since its start may be their work.
+        tools.residue[access.pair] = replace(counted, since={}) if shut else counted
+    total = Residue.together(tools.residue.values())
+    since = sum(len(ids) for each in tools.residue.values() for ids in each.since.values())
+    text = f"{total.messages} message(s) and {total.acks} acknowledgement(s)"
+    text += f", {since} of these written since it is back" if since else ""
+    hand.notice(f"{move.target} still holds for the other site: {text}")
+    return Done(text, total.figures(), tuple(findings))
+
+
+@dataclass
+class _Taken:
+    """A pair before its residue is let in. A None means a queue too deep to look at, or a residue not counted."""
+
+    before: Mapping[str, frozenset[Origin] | None]
+    removed: int
+    residue: Residue | None
+
+
+def act(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    if nothing_owed(tools.observer.observe(), move):
+        # A process may have died right after striking out the debts: delivery is not paused once more.
+        if all(not each.messages and not each.acks for each in tools.residue.values()):
+            tools.taken_in.begin()
+        return NotNeeded(f"{move.target} is taken in already")
+    pauses, opens, resumes, strikes = (step.part(name) for name in ("hold", "let in", "deliver", "strikes"))
+    views = tools.observer.look_at(move.source)
+    tools.change([call for call in pauses if not holds(call, views)], hand)
+    views = tools.observer.look_at(move.source)
+    if left := [queue.name for view in views for queue in view.business.values() if not queue.paused]:
+        return Refused(f"could not pause {some(left)}")
+    taken = {view.pair: _before(tools, view) for view in views}
+    tools.change(opens, hand)
+    sites = tools.observer.brokers
+    waits = [
+        _Residue((access, sites[move.target][pair]), tools, hand, step, move)
+        for pair, access in sites[move.source].items()
+    ]
+    about = f"of {move.target}'s residue under way"
+    if (failed := until_all(tools, waits, hand, about, tools.rules.drain.poll)) is not None:
+        return failed
+    tools.taken_in.begin()
+    for view in tools.observer.look_at(move.source):
+        _compare(tools, view, taken[view.pair])
+    tools.change([*resumes, *strikes], hand)
+    views = tools.observer.look_at(move.source)
+    if refused := still(resumes, views):
+        return refused
+    views += tools.observer.look_at(move.target)
+    if refused := still(strikes, views):
+        return refused
+    return Done(tools.taken_in.text, tools.taken_in.as_json())
+
+
+def _before(tools: MirrorTools, view: BrokerView) -> _Taken:
+    removed = sum(queue.removed for queue in view.business.values())
+    return _Taken(_origins(tools, view), removed, tools.residue.get(view.pair))
+
+
+def _origins(tools: MirrorTools, view: BrokerView) -> dict[str, frozenset[Origin] | None]:
+    """Give the origins of each queue's messages, or None if the queue is too deep to look at each, or its broker does
+    not show where one comes from."""
+    chosen = selected(view, tools.observer.queues)
+    shallow = [queue for queue in chosen.values() if queue.depth <= parity.ORIGINS_UP_TO]
+    reader = tools.observer.brokers[view.site][view.pair].reader()
+    rows = zip(shallow, browsed(reader, view, shallow, limit=parity.ORIGINS_UP_TO), strict=True)
+    return {**dict.fromkeys(chosen), **{queue.name: each.ids for queue, each in rows if not each.unnamed}}
+
+
+def _compare(tools: MirrorTools, view: BrokerView, taken: _Taken) -> None:
+    """Compare while no queue delivers: new messages that were not born here came out of the residue. A message
+    acknowledged at the returned site and gone here came twice, unless its acknowledgement was applied before."""
+    for name, ids in _origins(tools, view).items():
+        was = taken.before.get(name, frozenset())  # a queue that came with the residue was not there
+        if ids is None or was is None:
+            tools.taken_in.not_read.append(name)
+        else:
+            tools.taken_in.add_recovered(name, [each for each in ids - was if each[0] != view.node])
+    applied = sum(queue.removed for queue in view.business.values()) - taken.removed
+    if taken.residue is None:
+        tools.taken_in.acks = None
+    elif taken.residue.acked is None:
+        tools.taken_in.add_acks(max(0, taken.residue.acks - applied))
+        tools.taken_in.acks_by_id = None
+    else:
+        for name, acked in taken.residue.acked.items():
+            gone = acked - (taken.before.get(name) or frozenset())
+            echoes = taken.residue.since.get(name, frozenset())
+            tools.taken_in.add_acked(name, gone - echoes)
+            tools.taken_in.echoes += len(gone & echoes)
+
+
+def undo(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    """Shut the way first, then move aside messages that came in ahead of their acknowledgements."""
+    if not to_undo(step.inverse, tools.views(move.source)):
+        return NotNeeded("as it was")
+    doors = [call for call in step.inverse if call.goal is Goal.CLOSE]
+    if (open_still := tools.make(doors, hand, move.source)) is not None:
+        return open_still
+    left = withheld(tools, move, hand)
+    if isinstance(left, Refused):
+        return left
+    return replace(tools.put_back(step, move.source, hand), evidence=left.as_json(), findings=left.findings(move))
+
+
+class _Residue(PairWait):
+    """Until nothing of the residue is under way, several polls in a row."""
+
+    def __init__(self, way: Way, tools: MirrorTools, hand: Hand, step: PlannedStep, move: Move) -> None:
+        self._move, self._limits, self._calm = move, step.limits, 0
+        super().__init__(way, tools, hand)
+        self._least: int | None = None
+        self._lessened_at = self.began
+
+    def left(self, now: Flows) -> int | None:
+        """Count the residue under way, if every link is attached and every broker answers."""
+        here, there = now[self._move.source], now[self._move.target]
+        if isinstance(here, BrokerError) or isinstance(there, BrokerError) or not (here.attached and there.attached):
+            return None
+        backlog = here.to_ship if here.to_ship > SMALL else 0
+        return there.to_ship + there.outflow_delivering + here.unapplied + backlog
+
+    def ended(self, now: Flows, hand: Hand) -> Outcome | None:
+        self._calm = self._calm + 1 if self.left(now) == 0 else 0
+        if self._calm >= CALM:
+            return Done("nothing of the residue is under way")
+        took, still_s = hand.monotonic() - self.began, self.stalled_s(hand)
+        if still_s <= self._limits["stall"] and took <= self._limits.get("within", took):
+            return None
+        nothing = f"nothing moved for {duration(still_s)}"
+        why = self.why(now, hand) or ("it moves too slowly" if still_s <= self._limits["stall"] else nothing)
+        text = f"{self._move.target} is not taken in after {duration(took)}: {why}"
+        return Refused(text, code=ExitCode.DRAIN_TIMEOUT)
+
+    def stalled_s(self, hand: Hand) -> float:
+        """Seconds since the residue was last seen to shrink: messages of the serving site's producers come and go."""
+        if self.last is not None and (self._least is None or self.last < self._least):
+            self._least, self._lessened_at = self.last, hand.monotonic()
+        return hand.monotonic() - self._lessened_at
+
+
+def withheld(tools: MirrorTools, move: Move, hand: Hand) -> HalfWay | Refused:
+    """Take out of the serving site what the returned one has done. The way between them is shut. Twice is once."""
+    half_way = tools.half_way
+    half_way.duplicates, half_way.why = 0, None
+    _settled(tools, move, hand)
+    for view in tools.observer.look_at(move.source):
+        residue, why = _still_held(tools, move.target, view.pair)
+        if residue is None or residue.done is None:
+            _count(half_way, view, residue.acks if residue is not None else None, why)
+            continue
+        moved = taken_out(tools, _done(tools, view, residue.done, half_way, move.target), hand)
+        if isinstance(moved, Refused):
+            return moved
+        for name, count in moved.items():
+            half_way.taken_out[name] = half_way.taken_out.get(name, 0) + count
+    return half_way
+
+
+def _settled(tools: MirrorTools, move: Move, hand: Hand) -> None:
+    """Wait until what has arrived is applied, and what was with the link lies in its outflow again."""
+
+    def applied() -> bool:
+        now = flows(tools, tools.observer.all())
+        here = [flow for (site, _), flow in now.items() if site == move.source]
+        there = [flow for (site, _), flow in now.items() if site == move.target]
+        pending = any(not isinstance(flow, Flow) or flow.unapplied for flow in here)
+        return not pending and not any(isinstance(flow, Flow) and flow.outflow_delivering for flow in there)
+
+    within_s, poll_s = tools.patience.settle_s, tools.patience.settle_poll_s
+    until(hand, applied, holds=bool, within_s=within_s, poll_s=poll_s, calm=CALM)
+
+
+def _still_held(tools: MirrorTools, site: str, pair: str) -> tuple[Residue | None, str]:
+    """The returned broker's residue, by a look now or as counted before: a broker closed to clients does no more."""
+    access = tools.observer.brokers[site][pair]
+    counted = tools.residue.get(pair)
+    try:
+        now = origins.residue(access.reader(), access.look())
+    except BrokerError as error:
+        return counted, f"which were done there could not be read: {error}"
+    too_deep = f"which of them were done there is not known: {now.messages + now.acks} events are too many to look at"
+    return (counted if now.done is None and counted is not None and counted.done is not None else now), too_deep
+
+
+def _done(
+    tools: MirrorTools, view: BrokerView, done: Mapping[str, frozenset[origins.Origin]], half_way: HalfWay, by: str
+) -> list[LeftOver]:
+    """The messages done at the site `by` that lie here. A queue too deep to look at each message is only counted."""
+    reader = tools.observer.brokers[view.site][view.pair].reader()
+    found = []
+    for name in [name for name in done if name in view.business and view.business[name].depth]:
+        queue = view.business[name]
+        if queue.depth > origins.RESIDUE_UP_TO:
+            half_way.duplicates += min(queue.depth, len(done[name]))
+            half_way.why = f"{name} is too deep to look at each message"
+            continue
+        [here] = origins.browsed(reader, view, [queue], limit=origins.RESIDUE_UP_TO)
+        mine = {origin: number for origin, number in here.numbers.items() if origin in done[name]}
+        if may_be := min(here.unnamed, len(done[name]) - len(mine)):
+            half_way.duplicates += may_be
+            half_way.why = f"the broker does not show where messages of {name} come from"
+        acknowledged = Acknowledged(frozenset(map(origins.told, done[name])), by)
+        gone = Consumed(frozenset(map(origins.told, mine)), acknowledged)
+        found.append(LeftOver(view, name, mine, frozenset(), gone))
+    return found
+
+
+def _count(half_way: HalfWay, view: BrokerView, acks: int | None, why: str) -> None:
+    """No more than lies here, and than is acknowledged there where that is known."""
+    lying = sum(max(0, queue.depth) for queue in view.business.values())
+    half_way.duplicates += lying if acks is None else min(lying, acks)
+    half_way.why = why
