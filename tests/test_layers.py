@@ -49,7 +49,7 @@ BELOW = {
 # What stands beside the packages of topologies, whatever the topology; the registry knows them all, none knows it.
 SHARED = {"topology", "procedure", "proposing"}
 # What decides may not hold what acts.
-ACTING = {"acts", "tools", "sender", "access", "observer", "driver", "doors", "verifier"}
+ACTING = {"access", "doors", "gate", "observer", "tools"}
 
 
 @cache

@@ -46,8 +46,8 @@ PROPOSERS: Final[Registry[Proposer]] = Registry(
 
 
 _PROBES: Final[Mapping[Family, str]] = {
-    Family.ARTEMIS: "dr_ctl.topologies.artemis.probing",
-    Family.CLASSIC: "dr_ctl.topologies.classic.probing",
+    Family.ARTEMIS: "dr_ctl.topologies.artemis.look",
+    Family.CLASSIC: "dr_ctl.topologies.classic.look",
 }
 # Packages that several topologies share, what goes around any of them, and the agent of one.
 _SHARED: Final = ("common", "artemis", "classic", "workloads", "brokersync.sync")

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from dr_ctl.core.findings import FindingKind
 from dr_ctl.settings.model import Queues
-from dr_ctl.topologies.bridges import named as bridges
-from dr_ctl.topologies.brokersync import named as brokersync
-from dr_ctl.topologies.common.beginnings import LEAST, beginnings
+from dr_ctl.topologies.bridges import checks as bridges
+from dr_ctl.topologies.brokersync import checks as brokersync
+from dr_ctl.topologies.common.checks import OF_BROKER, OF_PAIR
 from dr_ctl.topologies.common.consumed import (
     Acknowledged,
     Announced,
@@ -29,19 +29,19 @@ from dr_ctl.topologies.common.consumed import (
     Whole,
     Word,
 )
-from dr_ctl.topologies.common.named import OF_BROKER, OF_PAIR
-from dr_ctl.topologies.common.queues import selects, selects_all
-from dr_ctl.topologies.continuity import named as continuity
-from dr_ctl.topologies.fanout import named as fanout
+from dr_ctl.topologies.common.rules import selects, selects_all
+from dr_ctl.topologies.common.verbs.quiesce import LEAST, beginnings
+from dr_ctl.topologies.continuity import checks as continuity
+from dr_ctl.topologies.fanout import checks as fanout
 from dr_ctl.topologies.mirror import checks as mirror
-from dr_ctl.topologies.sharedstore import named as sharedstore
+from dr_ctl.topologies.sharedstore import checks as sharedstore
 
 ROOT: Final = Path(__file__).resolve().parents[2] / "dr_ctl"
 # Operations of brokers that take messages out of a queue, or take the queue away.
 OPERATION: Final = re.compile(
     r"(removeM|removeAllM|removeQueue|removeDest|destroyQ|destroyA|deleteA|move\w*M|purge|expireM|sendM\w+ToDead|drop)"
 )
-MOVING: Final = {"moves", "aside"}  # functions of topologies/classic/calls.py that take any ids
+MOVING: Final = {"moves", "aside"}  # functions of topologies/classic/ids.py that take any ids
 PLANNED: Final = "plans that a run may do so, and sends nothing: the run asks for evidence"
 OWN: Final = "dr-ctl's own document or probe, and no client's message"
 ASIDE: Final = "moves messages within their broker, loses none, and a finding names the queue: a person looks there"
@@ -50,21 +50,21 @@ COMMANDS: Final = "removes the plugin's own commands, and no client's message"
 WITHOUT: Final = {
     "artemis/documents.py:Documents.delete": OWN,
     "artemis/operations.py:ArtemisRequests.remove": OWN,
-    "bridges/drafts/trim.py:_may_remove": PLANNED,
-    "brokersync/acts/reinstate.py:_Return._aside": ASIDE,
-    "brokersync/acts/settling.py:put_back": BACK,
-    "brokersync/calls.py:may_move": PLANNED,
-    "brokersync/calls.py:may_remove": PLANNED,
-    "classic/calls.py:aside": ASIDE,
-    "classic/calls.py:moves": ASIDE,
-    "classic/drafts.py:probe": OWN,
+    "bridges/trim.py:_may_remove": PLANNED,
+    "brokersync/reinstate.py:_Return._aside": ASIDE,
+    "brokersync/settling.py:put_back": BACK,
+    "brokersync/shipping.py:may_move": PLANNED,
+    "brokersync/shipping.py:may_remove": PLANNED,
+    "classic/ids.py:aside": ASIDE,
+    "classic/ids.py:moves": ASIDE,
+    "classic/verbs.py:draft_probe": OWN,
     "classic/operations.py:ClassicRequests.remove_queue": OWN,
-    "common/drafts/canary.py:draft": OWN,
-    "continuity/acts/reconcile.py:_moves": ASIDE,
+    "common/verbs/canary.py:draft": OWN,
+    "continuity/reconcile.py:_moves": ASIDE,
     "continuity/copies.py:may_remove": PLANNED,
-    "continuity/drafts/reinstate.py:_without_commands": COMMANDS,
-    "continuity/drafts/reinstate.py:reconcile": PLANNED,
-    "fanout/calls.py:may_remove": PLANNED,
+    "continuity/reinstate.py:_without_commands": COMMANDS,
+    "continuity/reinstate.py:draft_reconcile": PLANNED,
+    "fanout/copying.py:may_remove": PLANNED,
     "mirror/reconcile.py:take_out": ASIDE,
     "mirror/reconcile.py:draft": PLANNED,
 }
@@ -86,7 +86,7 @@ def removing(trees: dict[str, ast.Module]) -> dict[str, set[str]]:
         }
         for path, tree in trees.items()
     }
-    own["topologies/classic/calls.py"] |= MOVING
+    own["topologies/classic/ids.py"] |= MOVING
     for path, tree in trees.items():
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom):
@@ -315,7 +315,7 @@ def test_each_finding_of_the_checks_has_a_name_and_no_other(of: object) -> None:
         own |= _yielded(family)
     tables = (*OF_BROKER, *OF_PAIR, *getattr(of, "BY_BROKER", ()), *getattr(of, "BY_PAIR", ()))
 
-    own |= _yielded("common") | _yielded("common", "obstacles") | _yielded("common", "nodes")
+    own |= _yielded("common") | _yielded("common", "nodes")
 
     assert {each.kind.id for each in tables} == own - NOT_A_CHECK
     assert all(each.name for each in tables)

@@ -13,7 +13,7 @@ from dr_ctl.engine.ports import Move
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.settings.model import Drain, Queues
 from dr_ctl.topologies.common.baseline import paused_by_runs
-from dr_ctl.topologies.common.effects import left_of
+from dr_ctl.topologies.common.calls import left_of
 from dr_ctl.topologies.common.single import paused_at
 from dr_ctl.topologies.continuity import copies, procedure
 from dr_ctl.topologies.continuity.view import ContinuitySeen, SiteView

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.topologies.continuity.patience import PluginPatience
+from dr_ctl.topologies.continuity.tools import PluginPatience
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, MIRROR, SHARED_STORE

@@ -19,8 +19,8 @@ from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Outcome
 from dr_ctl.engine.plan import Call
 from dr_ctl.jolokia.client import Answer, Wire
-from dr_ctl.topologies.common.sender import Sender
-from dr_ctl.topologies.continuity.patience import PluginPatience
+from dr_ctl.topologies.common.tools import Sender
+from dr_ctl.topologies.continuity.tools import PluginPatience
 from dr_ctl.topologies.mirror.tools import MirrorPatience
 from dr_ctl.topologies.workloads.sites import WorkloadSites
 from dr_ctl_lab.played import PlayedTwin

@@ -21,7 +21,7 @@ from dr_ctl.stomp_io.client import greet
 from dr_ctl.stomp_io.frames import Frame
 from dr_ctl.stomp_io.knock import knock
 from dr_ctl.topologies.artemis import beans
-from dr_ctl.topologies.artemis.document_queue import CREATE_FILTERED
+from dr_ctl.topologies.artemis.documents import CREATE_FILTERED
 from dr_ctl.topologies.common.view import Config
 from dr_ctl.topologies.continuity.look import aged, service_bean
 from dr_ctl.topologies.continuity.look import look as plugin_look

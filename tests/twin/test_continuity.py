@@ -11,8 +11,8 @@ import pytest
 from dr_ctl.core.system import beside
 from dr_ctl.engine import runbook
 from dr_ctl.topologies.common.view import Peer
-from dr_ctl.topologies.continuity import copies, fence
-from dr_ctl.topologies.continuity.patience import PluginPatience
+from dr_ctl.topologies.continuity import copies, plugin
+from dr_ctl.topologies.continuity.tools import PluginPatience
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.continuity import beans
 from dr_ctl_lab.twin.continuity.broker import ContinuityBroker
@@ -83,7 +83,7 @@ def test_what_deactivates_the_target_again_is_found_and_taken_back_once(
     london, paris = twin.brokers(ContinuityBroker)
     impatient(monkeypatch, PluginPatience, watch_s=1.0, watch_at_most_s=3.0)
     if late != "a command":
-        monkeypatch.setattr(fence, "WAITS_MS", dict.fromkeys(Peer, 1000))
+        monkeypatch.setattr(plugin, "WAITS_MS", dict.fromkeys(Peer, 1000))
 
     def tell() -> None:
         until(lambda: paris.serves)
@@ -120,12 +120,12 @@ def test_clients_are_out_until_they_are_greeted_and_what_was_held_back_is_delive
     tell = london.service.tell
     silent = "notif-outflow-exhausted"
     monkeypatch.setattr(london.service, "tell", lambda action, **more: action == silent or tell(action, **more))
-    monkeypatch.setitem(fence.WAITS_MS, Peer.DRAINED, 3000)  # longer than the move itself may take
+    monkeypatch.setitem(plugin.WAITS_MS, Peer.DRAINED, 3000)  # longer than the move itself may take
 
     data = done(dr_ctl(*TO_PARIS)).document["data"]
 
     page = Path(data["report"]).read_text(encoding="utf-8")
-    assert data["outage_s"] < fence.WAITS_MS[Peer.DRAINED] / 1000
+    assert data["outage_s"] < plugin.WAITS_MS[Peer.DRAINED] / 1000
     assert "when paris let them in" in page
     assert "What was held back there is delivered since" in page
 

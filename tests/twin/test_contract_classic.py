@@ -20,10 +20,8 @@ from dr_ctl.stomp_io.answers import Closed, Connected, Refused
 from dr_ctl.stomp_io.client import greet
 from dr_ctl.stomp_io.connection import ConnectionLost
 from dr_ctl.topologies.brokersync.access import Observer
-from dr_ctl.topologies.brokersync.sync.end import End
+from dr_ctl.topologies.brokersync.sync.brokers import End, RealPrimary, RealStandby
 from dr_ctl.topologies.brokersync.sync.ports import Primary, Standby
-from dr_ctl.topologies.brokersync.sync.primary import RealPrimary
-from dr_ctl.topologies.brokersync.sync.standby import RealStandby
 from dr_ctl.topologies.classic import look
 from dr_ctl.topologies.classic.operations import PAUSES, REMOVES, REMOVES_QUEUES, RESUMES, STOPS
 from dr_ctl.topologies.common.access import Gate

@@ -12,8 +12,7 @@ from dr_ctl.stomp_io.answers import Closed, Connected, Refused
 from dr_ctl.stomp_io.client import greet
 from dr_ctl.stomp_io.connection import ConnectionLost, SaidError
 from dr_ctl.topologies.artemis import beans
-from dr_ctl.topologies.artemis.limits import SERVER, of_addresses
-from dr_ctl.topologies.artemis.look import MOVING, find_broker
+from dr_ctl.topologies.artemis.look import LIMITS, MOVING, find_broker, limits_of_addresses
 from dr_ctl.topologies.common.names import OUTFLOW_PREFIX
 from dr_ctl.topologies.mirror.look import Size, look_again
 from dr_ctl.topologies.mirror.origins import browsed, residue
@@ -102,9 +101,9 @@ def test_what_keeps_clients_out_behind_open_doors_is_read(subject: Subject) -> N
     try:
         view = subject.view("london")
         with subject.reader("london") as reader:
-            found = [(each.text, each.addresses) for each in of_addresses(reader, view, timeout_s=READ_S)]
-        until(lambda: subject.read("london", server, *SERVER)["DiskStoreUsage"] > 0)  # once it has looked
-        figures = subject.read("london", server, *SERVER)
+            found = [(each.text, each.addresses) for each in limits_of_addresses(reader, view, timeout_s=READ_S)]
+        until(lambda: subject.read("london", server, *LIMITS)["DiskStoreUsage"] > 0)  # once it has looked
+        figures = subject.read("london", server, *LIMITS)
         with subject.client("london") as client, pytest.raises(SaidError, match=r"full\.fail"):
             client.send("full.fail")
     finally:
@@ -114,7 +113,7 @@ def test_what_keeps_clients_out_behind_open_doors_is_read(subject: Subject) -> N
             subject.execute("london", subject.address("london", name), "unblock()")
             subject.destroy("london", name)
     with subject.reader("london") as reader:
-        assert of_addresses(reader, subject.view("london"), timeout_s=READ_S) == ()
+        assert limits_of_addresses(reader, subject.view("london"), timeout_s=READ_S) == ()
 
     full = "addresses with address-full-policy {}, at their limit: {}"
     assert found == [

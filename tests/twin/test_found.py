@@ -14,8 +14,8 @@ from dr_ctl.core.model import ExitCode
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Outcome, Refused
 from dr_ctl.settings.loader import load
+from dr_ctl.topologies.common.gate import Verifier
 from dr_ctl.topologies.common.observer import Observer
-from dr_ctl.topologies.common.verifier import Verifier
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.rehearsal import ANY_FIGURE
 from dr_ctl_lab.twin.faults import Fault, FaultKind, When

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from dr_ctl.engine.goals import Goal
-from dr_ctl.topologies.sharedstore.acts import activate
+from dr_ctl.topologies.sharedstore import activate
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.classic.sharedstore.broker import SharedStoreBroker
 from dr_ctl_lab.twin.kinds import SHARED_STORE

@@ -14,7 +14,7 @@ from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.model import Installation
 from dr_ctl.settings.topologies.artemis import ArtemisBroker
 from dr_ctl.stomp_io.address import parse_address
-from dr_ctl.topologies.artemis import beans, limits, look
+from dr_ctl.topologies.artemis import beans, look
 from dr_ctl.topologies.artemis.broker import B_co
 from dr_ctl.topologies.artemis.documents import Documents
 from dr_ctl.topologies.common.access import CHANGE_S, READ_S
@@ -59,7 +59,7 @@ class Access(ConsoleAccess[B_co]):
 
     def whole(self, *, timeout_s: float = READ_S) -> B_co:
         view = self.aged(timeout_s=timeout_s)
-        at_addresses = limits.of_addresses(self.reader(), view, timeout_s=timeout_s)
+        at_addresses = look.limits_of_addresses(self.reader(), view, timeout_s=timeout_s)
         return replace(view, obstacles=(*view.obstacles, *at_addresses))
 
     def dispatch(self) -> Mapping[str, tuple[int, bool]]:

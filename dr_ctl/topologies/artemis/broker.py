@@ -1,17 +1,121 @@
-"""An Artemis broker as one look has shown it, whatever joins it to its peer."""
+"""An Artemis broker as one look has shown it, whatever joins it to its peer, and the other nodes that it shows."""
 
-from collections.abc import Sequence
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, Final, TypeVar
 
+from dr_ctl.core.errors import Between, Passive
 from dr_ctl.core.printable import if_known
-from dr_ctl.topologies.artemis import mqtt
-from dr_ctl.topologies.artemis.document_queue import IN_USER, Papers
+from dr_ctl.jolokia.client import Answer
+from dr_ctl.jolokia.errors import BadValue, OperationFailed, PolicyRefused
+from dr_ctl.jolokia.values import Fields
+from dr_ctl.topologies.artemis import checks
+from dr_ctl.topologies.artemis.documents import IN_USER, Papers
 from dr_ctl.topologies.artemis.fence import DoorsAndRoles
-from dr_ctl.topologies.artemis.group import ALONE, Group
 from dr_ctl.topologies.artemis.operations import ArtemisRequests
+from dr_ctl.topologies.common.link import AnyLink
 from dr_ctl.topologies.common.view import Broker, Connection
 from dr_ctl.topologies.topology import Node
+
+GROUP: Final = ("HAPolicy", "SharedStore", "Backup")
+"""Read with each look at the broker; an old version lacks the first one."""
+_ALONE: Final = ("Primary Only", "Live Only")
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """`policy` is the broker's HA policy in its own words, None where it tells none; `at` is the address at which its
+    nodes and its cluster come in, as host and port, None without any. `nodes` are the addresses of its other nodes,
+    `cluster` those of the other brokers of its cluster."""
+
+    policy: str | None = None
+    shares_store: bool = False
+    at: str | None = None
+    nodes: tuple[str, ...] = ()
+    cluster: tuple[str, ...] = ()
+
+    @property
+    def has_nodes(self) -> bool:
+        """Say whether another node is there, or may be: where the policy is for several."""
+        return bool(self.nodes) or (self.policy is not None and self.policy not in _ALONE)
+
+    @property
+    def replicates(self) -> bool:
+        """Say whether a node keeps a copy of the store, which it gets from the active one."""
+        return self.has_nodes and not self.shares_store
+
+    @property
+    def port(self) -> int | None:
+        port = (self.at or "").rpartition(":")[2]
+        return int(port) if port.isdecimal() else None
+
+
+ALONE: Final = Group()
+
+
+def read_group(url: str, server: Fields, node: str, topology: Answer, *, active: bool = True) -> Group:
+    """Make it of the broker's attributes and of its listing of the cluster, where a console lets that be asked. Raises
+    `Passive` of a node that waits, `Between` of a broker that is starting, and `BadValue`. `active`: what it says of
+    that; the oldest versions say only whether it is a backup that waits."""
+    rows = [] if isinstance(topology.error, OperationFailed | PolicyRefused) else _rows(topology)
+    own = next((row for row in rows if row.get("nodeID") == node), {})
+    found = Group(
+        policy=server.optional_text("HAPolicy") if server.has("HAPolicy") else None,
+        shares_store=server.flag("SharedStore"),
+        at=own.get("live"),
+        nodes=(own["backup"],) if own.get("backup") else (),
+        cluster=tuple(sorted(row["live"] for row in rows if row is not own and row.get("live"))),
+    )
+    waits = server.flag("Backup")
+    if active and not waits:
+        return found
+    if not (waits or found.has_nodes):
+        raise Between(f"{url}: the broker there is not active: it is starting, or ending")
+    at = tuple(filter(None, (found.at, *found.nodes)))
+    where = f" ({' and '.join(at)})" if at else ""
+    text = f"{url}: the node there is passive: another node of that broker{where} is active, or none is"
+    raise Passive(text, at=at)
+
+
+def must_be_active(url: str, known: Group, server: Fields) -> None:
+    """Raise `Passive` or `Between` where the node of an earlier look is not active any more."""
+    if not server.flag("Active"):
+        error = Passive if known.has_nodes else Between
+        raise error(f"{url}: the node there is not active any more")
+
+
+def _rows(topology: Answer) -> list[Mapping[str, Any]]:
+    rows = json.loads(str(topology.value()))
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise BadValue("the listing of the cluster is no list")
+    return rows
+
+
+def nodes(bridges: Iterable[Sequence[str]]) -> Sequence[str]:
+    """Where bridges look for their peer, where one has several connectors: the connectors of each are given."""
+    found = [f"connector {name}" for connectors in bridges if len(connectors) > 1 for name in connectors]
+    return [*dict.fromkeys(found)]
+
+
+def others(there: Iterable[Connection], peer: AnyLink | None) -> list[Connection]:
+    """The connections that are none of the bridges: these speak CORE, all with one user, one connection each. Of one
+    that has no session yet nothing is known. Connections of that user above the number of the bridges may be of the
+    peer's earlier start, which a broker lists for up to a minute."""
+    doing = [each for each in there if each.user]
+    users = Counter(each.user for each in doing if each.protocol == "CORE")
+    bridges = sum(peer.ships.values()) if peer is not None else None
+    user = _nearest(users, bridges)
+    return [each for each in doing if each.protocol != "CORE" or each.user != user]
+
+
+def _nearest(users: Mapping[str, int], bridges: int | None) -> str | None:
+    """The user with as many connections as there are bridges, or nearly; the one with the most where that is not
+    known."""
+    if bridges is None:
+        return max(users, key=lambda user: users[user], default=None)
+    return min(users, key=lambda user: abs(users[user] - bridges), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +160,7 @@ class ArtemisBroker(Broker):
 
     @property
     def stays(self) -> Sequence[str]:
-        return mqtt.stays(self)
+        return checks.stays(self)
 
     @property
     def requests(self) -> ArtemisRequests:

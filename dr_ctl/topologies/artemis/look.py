@@ -1,18 +1,28 @@
-"""Parts of a look that all Artemis brokers answer alike: the questions, and the way from answers to values."""
+"""Parts of a look that all Artemis brokers answer alike: the questions, and the way from answers to values.
+
+Among them: what keeps clients from working at open doors, what a browse shows of a message, and what a broker is before
+there are settings for it.
+"""
+
+from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from sys import intern
 from typing import Any, Final, NamedTuple
 
-from dr_ctl.jolokia.client import READ_S, Answer, Read, Reader, Search
+from dr_ctl.core.model import some
+from dr_ctl.jolokia.client import READ_S, Answer, Ask, Listing, Read, Reader, Search
 from dr_ctl.jolokia.errors import BadValue, NoSuchBean, OperationFailed
+from dr_ctl.jolokia.post import Post
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.artemis import beans
-from dr_ctl.topologies.artemis.document_queue import Papers
+from dr_ctl.topologies.artemis.documents import Papers
 from dr_ctl.topologies.common.names import BROKERS, DOCUMENT
 from dr_ctl.topologies.common.view import Acceptor, Broker, Connection, Consumer, Grants, Queue
+from dr_ctl.topologies.proposing import Door, Family, Probed
+from dr_ctl.topologies.topology import Obstacle
 
 ACCEPTOR: Final = ("Name", "Started", "Parameters")
 QUEUE: Final = (
@@ -26,6 +36,27 @@ COUNTS: Final = ("MessageCount", "DeliveringCount", "MessagesAdded")
 PAUSES: Final = ("Paused",)
 # The figures of a queue in the history.
 MOVING: Final = (*COUNTS, "MessagesAcknowledged", "MessagesExpired", "MessagesKilled")
+LIMITS: Final = ("DiskStoreUsage", "MaxDiskUsage", "AddressMemoryUsage", "GlobalMaxSize")
+"""The broker's figures, read with each look; a version that lacks one leaves it out."""
+_ADDRESS: Final = ("Paused", "BlockedViaManagement", "AddressLimitPercent", "Paging")
+_FULL: Final = 100
+_MEASURED_WITHIN_MS: Final = 60_000  # twelve times the default of disk-scan-period, which no broker shows
+# What a policy does to messages that are sent to an address at its limit. Any other writes them to disk.
+_POLICIES: Final = {
+    "BLOCK": "their senders wait",
+    "FAIL": "what is sent there is refused",
+    "DROP": "what is sent there is dropped",
+}
+_PARTS: Final = ("StringProperties", "LongProperties", "IntProperties")
+_SECTIONS: Final[Mapping[str, tuple[str, str]]] = {
+    "CORE": ("", ""),
+    "AMQP": ("applicationProperties.", "extraProperties."),
+}
+# What stands behind the name of the broker's own bean, of what joins sites.
+BROKER_CONNECTIONS: Final = ",component=broker-connections,name=*"
+PLUGIN: Final = ',component=continuity,name="continuity.service"'
+BRIDGES: Final = ",component=bridges,name=*"
+DIVERTS: Final = ",component=addresses,address=*,subcomponent=diverts,divert=*"
 
 
 class Documents(NamedTuple):
@@ -234,3 +265,131 @@ def users(answer: Answer) -> dict[str, frozenset[str]] | None:
         return None
     rows = json.loads(str(answer.value()))
     return {str(row["username"]): frozenset(str(role) for role in row["roles"]) for row in rows}
+
+
+def disk_used(fields: Fields) -> float | None:
+    """The share of its disk that is taken. A broker says 0.0 until it has looked for the first time."""
+    return fields.optional_share("DiskStoreUsage") or None
+
+
+def limits_of_server(fields: Fields, up_ms: int) -> tuple[Obstacle, ...]:
+    """A disk over its limit, or one that the broker has yet to measure: no client can send, wherever to. After
+    `_MEASURED_WITHIN_MS` a broker that tells no usage is taken for one that does not measure."""
+    used, most = disk_used(fields), fields.optional_share("MaxDiskUsage")
+    if most is None or most < 0 or not fields.has("DiskStoreUsage"):
+        return ()
+    if used is None and up_ms < _MEASURED_WITHIN_MS:
+        text = f"it started {up_ms / 1000:.0f} s ago and has not measured its disk: whether clients can send is unknown"
+        return (Obstacle(text, "Run the same command again in a few seconds.", known=False),)
+    if used is None or used * 100 <= most:
+        return ()
+    text = f"its disk is {used:.0%} full, over its max-disk-usage of {most:.0f} %: no client can send"
+    return (Obstacle(text, "Make room on that disk, or raise max-disk-usage in its broker.xml."),)
+
+
+def memory_is_full(fields: Fields) -> bool:
+    """Say whether all addresses together are at the limit of the broker's memory."""
+    used, most = fields.optional_share("AddressMemoryUsage"), fields.optional_share("GlobalMaxSize")
+    return used is not None and most is not None and 0 < most <= used
+
+
+def limits_of_addresses(reader: Reader, view: Broker, *, timeout_s: float) -> tuple[Obstacle, ...]:
+    """Addresses of clients' queues that are paused, blocked, or at a limit that keeps messages out. Raises
+    `BrokerError`."""
+    own = {queue.address for queue in view.business.values()}
+    server, addresses = reader.look(
+        [Read(beans.server(view.broker), LIMITS), Read(beans.all_addresses(view.broker), _ADDRESS)],
+        timeout_s=timeout_s,
+    )
+    rows = {name: row for bean, row in found(addresses) for name in (beans.parts(bean)["address"],) if name in own}
+    is_full = memory_is_full(Fields(beans.server(view.broker), server.value()))
+    at_limit = sorted(name for name, row in rows.items() if is_full or _at_limit(row))
+    return (
+        *_said(rows, "Paused", "are paused: their clients get nothing", "Resume them in the console."),
+        *_said(rows, "BlockedViaManagement", "are blocked by management: their senders wait", "unblock() them there."),
+        *_kept_out(at_limit, _policies(reader, view, at_limit, timeout_s), everywhere=is_full),
+    )
+
+
+def _at_limit(row: Fields) -> bool:
+    """An address that refuses or drops says that it pages; one that blocks does not, and counts more than its limit."""
+    percent = row.number("AddressLimitPercent") if row.has("AddressLimitPercent") else 0
+    return percent >= _FULL or row.flag("Paging")
+
+
+def _said(rows: Mapping[str, Fields], flag: str, what: str, remedy: str) -> Iterator[Obstacle]:
+    if names := sorted(name for name, row in rows.items() if row.has(flag) and row.flag(flag)):
+        yield Obstacle(f"addresses {what}: {some(names)}", remedy, tuple(names))
+
+
+def _policies(reader: Reader, view: Broker, names: Iterable[str], timeout_s: float) -> Mapping[str, str]:
+    asked = [*names]
+    if not asked:
+        return {}
+    server = beans.server(view.broker)
+    answers = reader.look([Ask(server, Listing.ADDRESS_SETTINGS, (name,)) for name in asked], timeout_s=timeout_s)
+    try:
+        return {
+            name: str(json.loads(str(answer.value())).get("addressFullMessagePolicy"))
+            for name, answer in zip(asked, answers, strict=True)
+        }
+    except (ValueError, AttributeError) as error:
+        raise BadValue(f"{reader.url}: address settings are not as expected: {error}") from error
+
+
+def _kept_out(names: Iterable[str], policies: Mapping[str, str], *, everywhere: bool) -> Iterator[Obstacle]:
+    for policy, effect in _POLICIES.items():
+        if full := [name for name in names if policies[name] == policy]:
+            limit = "the broker's memory is at its global-max-size" if everywhere else "at their limit"
+            text = f"addresses with address-full-policy {policy}, {limit}: {effect}: {some(full)}"
+            yield Obstacle(text, "Let what lies there be consumed, or raise that limit in broker.xml.", tuple(full))
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A message's number at its broker, and its properties by their plain names: those of its `sender`, and what the
+    `broker` wrote. None where the row does not tell them apart."""
+
+    number: int
+    sender: Mapping[str, Any] | None
+    broker: Mapping[str, Any] | None
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Shown:
+        """Raises KeyError, TypeError, ValueError or AttributeError for what is no message."""
+        number = int(str(row["messageID"]))
+        sections = _SECTIONS.get(str(row.get("protocol")))
+        if sections is None:
+            return cls(number, None, None)
+        named = {name: value for part in _PARTS for name, value in (row.get(part) or {}).items()}
+        return cls(number, *(_in(named, section) for section in sections))
+
+
+def _in(named: Mapping[str, Any], section: str) -> Mapping[str, Any]:
+    size = len(section)
+    return {name[size:]: value for name, value in named.items() if name.startswith(section)}
+
+
+def probe(reader: Reader, signs: Sequence[str], *, timeout_s: float = READ_S) -> Probed | None:
+    """The broker there; None where none of this family answers. Raises `BrokerError`."""
+    try:
+        broker = find_broker(reader, timeout_s=timeout_s)
+    except NoSuchBean:
+        return None
+    post = Post()
+    version = post.ask(Read(beans.server(broker), ("Version",)))
+    acceptors = post.ask(Read(beans.all_acceptors(broker), ACCEPTOR))
+    asked = {sign: post.ask(Search(beans.server(broker) + sign)) for sign in signs}
+    post.send(reader, timeout_s=timeout_s)
+    doors = [acceptor(bean, row) for bean, row in found(acceptors.answer())]
+    return Probed(
+        Family.ARTEMIS,
+        broker,
+        version.fields().text("Version"),
+        [
+            Door(each.name, each.protocols, each.port, each.started)
+            for each in sorted(doors, key=lambda each: each.name)
+            if each.port is not None  # nobody comes in from outside by a door within the process
+        ],
+        {sign: tuple(map(str, each.value())) for sign, each in asked.items()},
+    )

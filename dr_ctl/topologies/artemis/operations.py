@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from dr_ctl.engine.goals import Goal
 from dr_ctl.topologies.artemis import beans
-from dr_ctl.topologies.artemis.document_queue import DESTROY_QUEUE, Operation, Papers
+from dr_ctl.topologies.artemis.documents import DESTROY_QUEUE, Operation, Papers
 from dr_ctl.topologies.console.requests import request
 
 if TYPE_CHECKING:

@@ -1,20 +1,104 @@
-"""Counts the messages that come twice after a move, because the target's id store lacks ids that the source's has."""
+"""Counts the messages that come twice after a move, and those that are in no copy: by the id stores of both sites."""
 
-from collections.abc import Iterator, Mapping
+import sqlite3
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
 from shlex import quote
+from typing import Final
 
 from dr_ctl.core.model import Finding, some
 from dr_ctl.engine.plan import Ask
-from dr_ctl.topologies.bridges import stores
 from dr_ctl.topologies.bridges.access import Access, Way
 from dr_ctl.topologies.bridges.findings import DONE_AT_RETURNED, IDS_LACKING, IDS_MISSING
-from dr_ctl.topologies.bridges.messages import PAGE, pages
-from dr_ctl.topologies.bridges.missing import PAGES
+from dr_ctl.topologies.bridges.messages import COMPARED, PAGE, Message, Origin, pages
 from dr_ctl.topologies.bridges.view import BrokerView, Chosen, whole
-from dr_ctl.topologies.common.idstore import NotRead
+from dr_ctl.topologies.common.idstore import WITHIN_S, NotRead, Store
 from dr_ctl.topologies.common.view import Queue
 
+PAGES: Final = 20  # of the copy: each page of a deep queue takes longer than the one before
 Lacking = Mapping[str, frozenset[str]]
+
+
+def count_lacking(store: Store, other: Store) -> Mapping[str, int]:
+    """How many ids `store` has and `other` lacks, by queue. The databases do the comparison; no store is written to.
+    Raises `NotRead`."""
+    try:
+        with closing(sqlite3.connect(store.uri, uri=True, timeout=WITHIN_S)) as here:
+            here.execute("ATTACH DATABASE ? AS other", (other.uri,))
+            asked = f"SELECT q, count(*) FROM ({store.rows('main')} EXCEPT {other.rows('other')}) GROUP BY q"  # noqa: S608
+            return {str(queue): int(count) for queue, count in here.execute(asked)}
+    except sqlite3.Error as error:
+        raise NotRead(f"{store.path.name} beside {other.path.name}: {error}") from error
+
+
+def ids_lacking(store: Store, other: Store, queues: Collection[str]) -> Mapping[str, frozenset[str]]:
+    """The ids of these queues that `store` has and `other` lacks, by queue. Raises `NotRead`."""
+    found: dict[str, set[str]] = {}
+    try:
+        with closing(sqlite3.connect(store.uri, uri=True, timeout=WITHIN_S)) as here:
+            here.execute("ATTACH DATABASE ? AS other", (other.uri,))
+            known = f"SELECT 1 FROM ({other.rows('other')}) AS o WHERE o.q = m.q AND o.i = m.i"  # noqa: S608
+            asked = f"SELECT q, i FROM ({store.rows('main')}) AS m WHERE m.q = ? AND NOT EXISTS ({known})"  # noqa: S608
+            for queue in queues:
+                for name, each in here.execute(asked, (queue,)):
+                    found.setdefault(str(name), set()).add(str(each))
+    except sqlite3.Error as error:
+        raise NotRead(f"{store.path.name} beside {other.path.name}: {error}") from error
+    return {queue: frozenset(ids) for queue, ids in found.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One broker's queue, None where there is none; `origin` is the name of its site in origins."""
+
+    access: Access
+    queue: Queue | None
+    origin: str
+
+
+def missing(here: Side, there: Side, *, timeout_s: float) -> int | None:
+    """How many messages lie here, are not there, and are in no id store; without the delayed ones, which no listing
+    has. None where that cannot be told: they are too many, a broker does not show where one comes from, or nothing says
+    what was processed there. Raises `BrokerError`."""
+    queue, copy = here.queue, there.queue
+    assert queue is not None
+    if copy is None:
+        return queue.depth
+    if queue.depth > COMPARED:
+        return None
+    lying = [each for page in pages(here.access.reader(), queue, here.origin, timeout_s=timeout_s) for each in page]
+    if len(lying) + queue.scheduled != queue.depth or not all(each.named for each in lying):
+        return None
+    forwarded = sum(each.forwarded for each in lying)
+    wanted, oldest, looked = [each for each in lying if not each.forwarded], None, 0
+    for page in pages(there.access.reader(), copy, there.origin, timeout_s=timeout_s):
+        if not wanted or looked == PAGES:
+            break
+        looked += 1
+        if not all(each.named for each in page):
+            return None
+        found = {origin for each in page for origin in each.origins}
+        wanted = [each for each in wanted if not each.origins & found]
+        numbers = [each.copied[1] for each in page if each.copied is not None and each.copied[0] == here.origin]
+        oldest = min([*numbers, *([oldest] if oldest is not None else [])], default=None)
+    # A delay that AMQP tells in milliseconds begins anew at the copy, which is in no listing until then.
+    if wanted and (looked == PAGES or copy.scheduled):
+        return None
+    if not wanted:
+        return forwarded
+    processed = [side.access.processed(queue.name, wanted) for side in (here, there)]
+    done = frozenset[Origin]().union(*(each for each in processed if each is not None))
+    wanted = [each for each in wanted if each.name not in done]
+    if None in processed:
+        # Nobody can say of a message older than every copy whether it was processed there, or never came.
+        newer = [each for each in wanted if oldest is not None and _number(each, here.origin) >= oldest]
+        return forwarded + len(newer) if newer or not wanted else None
+    return forwarded + len(wanted)
+
+
+def _number(message: Message, own: str) -> int:
+    return max((number for origin, number in message.origins if origin == own), default=-1)
 
 
 def lacking(way: Way, copies: BrokerView, chosen: Chosen) -> Lacking | None:
@@ -24,7 +108,7 @@ def lacking(way: Way, copies: BrokerView, chosen: Chosen) -> Lacking | None:
     if here is None or there is None:
         return None
     queues = [queue.name for unit in copies.among(chosen) for queue in copies.queues_of(unit)]
-    return stores.ids_lacking(here, there, queues)
+    return ids_lacking(here, there, queues)
 
 
 def told(way: Way, copies: BrokerView, ids: Lacking, ask: Ask, *, timeout_s: float) -> Iterator[Finding]:

@@ -9,14 +9,15 @@ from dr_ctl.jolokia.client import READ_S, Ask, Listing, Read, Reader
 from dr_ctl.jolokia.errors import BadValue
 from dr_ctl.jolokia.post import Post
 from dr_ctl.jolokia.values import Fields
-from dr_ctl.topologies.artemis import beans, group, limits
+from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis import look as parts
-from dr_ctl.topologies.artemis.document_queue import IN_USER
+from dr_ctl.topologies.artemis.broker import GROUP, must_be_active, read_group
+from dr_ctl.topologies.artemis.documents import IN_USER
 from dr_ctl.topologies.bridges.view import ORIGIN, Bridge, BrokerView, Divert, Flow
 from dr_ctl.topologies.common.names import ANY_ADDRESS
 from dr_ctl.topologies.common.view import Config, Queue
 
-_SERVER: Final = ("Active", "Version", "NodeID", "CurrentTimeMillis", *limits.SERVER, *group.SERVER)
+_SERVER: Final = ("Active", "Version", "NodeID", "CurrentTimeMillis", *parts.LIMITS, *GROUP)
 _QUEUE: Final = (*parts.QUEUE, "FirstMessageAge", "RoutingType")
 _BRIDGE: Final = (
     "Name", "QueueName", "ForwardingAddress", "Started", "Connected",
@@ -56,7 +57,7 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
     usual = post.ask(Ask(server, Listing.ROLES, (ANY_ADDRESS,)))
     post.send(reader, timeout_s=timeout_s)
     fields = itself.fields()
-    joined_to = group.read(reader.url, fields, fields.text("NodeID"), topology.answer(), active=fields.flag("Active"))
+    joined_to = read_group(reader.url, fields, fields.text("NodeID"), topology.answer(), active=fields.flag("Active"))
     listed = [_queue(parts.queue(bean, row), row) for bean, row in parts.found(queueing.answer())]
     bridges = [_bridge(bean, row) for bean, row in parts.found(bridging.answer())]
     flows = joined([_divert(row) for _, row in parts.found(diverting.answer())], listed, bridges)
@@ -73,8 +74,8 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
         version=fields.text("Version"),
         node=fields.text("NodeID"),
         now_ms=now_ms,
-        disk_used=limits.disk_used(fields),
-        obstacles=limits.of_server(fields, now_ms - start_ms),
+        disk_used=parts.disk_used(fields),
+        obstacles=parts.limits_of_server(fields, now_ms - start_ms),
         group=joined_to,
         start=str(start_ms),
         acceptors=tuple(parts.acceptor(bean, row) for bean, row in parts.found(acceptors.answer())),
@@ -104,7 +105,7 @@ def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
     counting = [(queue, post.ask(Read(queue.bean, parts.QUEUE))) for queue in (*own, *view.arrived)]
     post.send(reader, timeout_s=timeout_s)
     fields = itself.fields()
-    group.must_be_active(reader.url, view.group, fields)
+    must_be_active(reader.url, view.group, fields)
     queues = {
         queue.bean: replace(parts.queue(queue.bean, counts.fields()), internal=queue.internal, routing=queue.routing)
         for queue, counts in counting

@@ -1,26 +1,35 @@
 """The messages of a queue, read one by one, and the names by which both sites know the same message.
 
-A message is the same at both sites by its origin: the site where a client sent it, and the number that it got there.
-A broker stamps a copy with both. A message that bears a number and no origin was retried after it failed, and then its
-copy has that number; or an ordinary divert brought it, and then its copy has the number that it has here.
+Of a buffer: when its delayed messages are due, and which of them consumers have done without an announcement that is
+left. Of a queue: messages that no divert copies, because a client wrote where they come from.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf
 from typing import Any, Final
 
-from dr_ctl.jolokia.client import Ask, Listing, Reader
+from dr_ctl.core.errors import BrokerError
+from dr_ctl.jolokia.client import READ_S, Answer, Ask, Listing, Reader
 from dr_ctl.jolokia.errors import BadValue
-from dr_ctl.topologies.artemis.shown import Shown
-from dr_ctl.topologies.bridges.view import ORIGIN
+from dr_ctl.topologies.artemis.look import Shown
+from dr_ctl.topologies.bridges.view import ORIGIN, BrokerView, Flow
+from dr_ctl.topologies.common.idstore import NotRead, Store
 from dr_ctl.topologies.common.view import Queue
 
 NUMBER: Final = "_AMQ_ORIG_MESSAGE_ID"
 PAGE: Final = 1000  # messages of one answer
 COMPARED: Final = PAGE  # messages of a queue that are looked for in its copy, one by one
 _DIVERTED: Final = "_AMQ_ORIG_ADDRESS"
-
 Origin = tuple[str, int]
+DELAYED_UP_TO: Final = 1_000
+# When it is due, on the broker's clock; and how long after it came in, which is no later than so long from now.
+_AT: Final = ("_AMQ_SCHED_DELIVERY", "x-opt-delivery-time")
+_AFTER: Final = "x-opt-delivery-delay"
+COUNTED_UP_TO: Final = 20_000  # a count by filter looks at each message, and reads those that are paged
+_COPIED: Final = "_AMQ_ORIG_ADDRESS"  # the peer's divert sets it on every copy
+ANNOUNCED_UP_TO: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,3 +81,112 @@ def _message(row: Mapping[str, Any], own: str) -> Message:
         return Message(frozenset({stamped}), stamped, forwarded=False, properties=shown.sender)
     origins = {here} if number is None else {here, (own, int(number))}
     return Message(frozenset(origins), None, forwarded=origin not in (None, own), properties=shown.sender)
+
+
+def with_due(reader: Reader, view: BrokerView) -> BrokerView:
+    return replace(view, flows=tuple(_read(reader, view)))
+
+
+def _read(reader: Reader, view: BrokerView) -> Iterator[Flow]:
+    for flow in view.flows:
+        if flow.buffer is None or not 0 < flow.not_due <= DELAYED_UP_TO:
+            yield flow
+            continue
+        try:
+            [answer] = reader.look([Ask(flow.buffer.bean, Listing.SCHEDULED)])
+            yield replace(flow, due_s=_due_s(answer, view.now_ms))
+        except (BrokerError, ValueError, TypeError, AttributeError):
+            yield flow
+
+
+def _due_s(answer: Answer, now_ms: int) -> tuple[float, ...]:
+    return tuple(_latest_s(row, now_ms) for row in json.loads(str(answer.value())))
+
+
+def _latest_s(row: Mapping[str, Any], now_ms: int) -> float:
+    at = next((int(row[name]) for name in _AT if name in row), None)
+    if at is not None:
+        return (at - now_ms) / 1000
+    return int(row[_AFTER]) / 1000 if _AFTER in row else inf
+
+
+def forwarded(reader: Reader, view: BrokerView) -> Mapping[str, int]:
+    """How many lie in the queues that are served there, by unit; without those that were not read."""
+    asked = list(_asked(view))
+    counts = {unit: 0 for unit, queue, _ in _served(view) if not queue.depth}
+    try:
+        answers = reader.look([ask for _, ask in asked]) if asked else []
+    except BrokerError:
+        return counts
+    for (unit, _), answer in zip(asked, answers, strict=True):
+        if (count := _number(answer)) is not None:
+            counts[unit] = counts.get(unit, 0) + count
+    return counts
+
+
+def _asked(view: BrokerView) -> Iterator[tuple[str, Ask]]:
+    """The shallowest queues first, as many as can be counted in a moment."""
+    left = COUNTED_UP_TO
+    filled = (each for each in _served(view) if each[1].depth)
+    for unit, queue, origin in sorted(filled, key=lambda each: each[1].depth):
+        left -= queue.depth
+        if left < 0:
+            return
+        own = origin.replace("'", "''")
+        yield unit, Ask(queue.bean, Listing.COUNT, (f"{ORIGIN} <> '{own}' AND {_COPIED} IS NULL",))
+
+
+def _served(view: BrokerView) -> Iterator[tuple[str, Queue, str]]:
+    for unit in view.open_among(lambda _: True):
+        flow = view.flow(unit)
+        origin = next((each.origin for each in flow.bridges if each.origin), None) if flow is not None else None
+        if origin is not None:
+            yield from ((unit, queue, origin) for queue in view.queues_of(unit) if queue.counted)
+
+
+def _number(answer: Answer) -> int | None:
+    try:
+        number = answer.value()
+    except BrokerError:
+        return None
+    return number if isinstance(number, int) else None
+
+
+def unannounced(
+    reader: Reader, view: BrokerView, store: Store | None, header: str
+) -> Mapping[str, Sequence[str]] | None:
+    """By unit; None where no store is named, or what lies there cannot be listed whole."""
+    held = [flow for flow in view.flows if flow.to_ship]
+    buffers = [flow.buffer for flow in (*held, *([view.ids] if view.ids is not None else []))]
+    if not held:
+        return {}
+    if store is None or any(each is not None and each.depth > ANNOUNCED_UP_TO for each in buffers):
+        return None
+    try:
+        announced = _announced(reader, view.ids.buffer) if view.ids is not None and view.ids.buffer is not None else ""
+        done = {flow.unit: _done(reader, view, flow, store, header) for flow in held}
+    except (NotRead, BrokerError):
+        return None
+    if announced is None or None in done.values():
+        return None
+    return {unit: sorted(each for each in ids or () if each not in announced) for unit, ids in done.items()}
+
+
+def _done(reader: Reader, view: BrokerView, flow: Flow, store: Store, header: str) -> set[str] | None:
+    """The ids of buffered messages that the store of the site knows."""
+    assert flow.buffer is not None
+    origin = view.origin_of(flow.unit) or view.site
+    held = [each for page in pages(reader, flow.buffer, origin, timeout_s=READ_S) for each in page]
+    if len(held) != flow.buffer.depth or not all(each.named for each in held):
+        return None
+    ids = [each.id(header) for each in held]
+    return {each for queue in view.queues_of(flow.unit) for each in store.known(queue.name, ids)}
+
+
+def _announced(reader: Reader, buffer: Queue) -> str | None:
+    """All that lies in the buffer of ids as one text: consumers word their announcements as they like."""
+    rows: list[object] = []
+    for page in range(1, -(-buffer.depth // PAGE) + 1):
+        [answer] = reader.look([Ask(buffer.bean, Listing.BROWSE, (page, PAGE))], timeout_s=READ_S)
+        rows += answer.value()
+    return json.dumps(rows, ensure_ascii=False) if len(rows) == buffer.depth else None

@@ -1,12 +1,194 @@
-"""The tools of acts at brokers that diverts and bridges join, and the results of a return."""
+"""The gate of queues that diverts and bridges copy, and the tools of acts at such brokers."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from dr_ctl.core.model import Finding, Json, some
+from dr_ctl.engine.outcome import Done, Outcome, Refused
+from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.bridges.access import Observer
-from dr_ctl.topologies.bridges.verifier import BridgesVerifier
-from dr_ctl.topologies.bridges.view import BrokerView
+from dr_ctl.topologies.bridges.duplicates import Side, lacking, missing, not_compared, told
+from dr_ctl.topologies.bridges.findings import TOO_MANY_TO_COMPARE
+from dr_ctl.topologies.bridges.view import BrokerView, Chosen, lying
+from dr_ctl.topologies.common.figures import Residue, said
+from dr_ctl.topologies.common.findings import SAME_COUNT_OTHER_MESSAGES
+from dr_ctl.topologies.common.gate import Sample, Verifier
+from dr_ctl.topologies.common.idstore import NotRead
 from dr_ctl.topologies.common.recipe import Recipe
-from dr_ctl.topologies.common.residue import Residue
-from dr_ctl.topologies.common.sender import Sender
-from dr_ctl.topologies.common.tools import Tools
+from dr_ctl.topologies.common.tools import Sender, Tools
+from dr_ctl.topologies.common.view import Queue
+
+
+@dataclass
+class IdBarrier:
+    """Whether each id that was noted at one site when this began is applied at the other. The buffer of the ids never
+    empties while other queues work, therefore the barrier compares counters: ids go one way, in their order."""
+
+    starts: tuple[str, str] | None = None
+    shipped: int = 0
+    applied: dict[str, int] = field(default_factory=dict)
+
+    def left(self, here: BrokerView, there: BrokerView) -> int | None:
+        """How many of these ids are not applied, or None if not known. A broker's restart starts the barrier anew."""
+        buffer = here.ids.buffer if here.ids is not None else None
+        if buffer is None or not there.arrived or not buffer.counted or there.link.unapplied is None:
+            return None
+        if self.starts != (here.start, there.start):
+            self.starts, self.shipped, self.applied = (here.start, there.start), buffer.added, {}
+        if not (buffer.depth or there.link.unapplied):
+            return 0
+        if buffer.depth and buffer.removed < self.shipped:
+            return self.shipped - buffer.removed + there.link.unapplied
+        if not self.applied:
+            self.applied = {queue.name: queue.added for queue in there.arrived}
+        return sum(max(0, self.applied.get(queue.name, 0) - queue.removed) for queue in there.arrived if queue.depth)
+
+
+@dataclass
+class MessageBarrier:
+    """Whether each message that lay in a buffer when this began is shipped; messages that clients send meanwhile do not
+    count."""
+
+    start: str | None = None
+    added: dict[str, int] = field(default_factory=dict)
+
+    def left(self, here: BrokerView, chosen: Chosen) -> int | None:
+        """How many of these messages are not shipped; returns None where the counters do not tell."""
+        buffers = {flow.unit: flow.buffer for flow in here.flows if chosen(flow.unit)}
+        if self.start != here.start:
+            self.start, self.added = here.start, {}
+        total = 0
+        for unit, buffer in buffers.items():
+            if buffer is None or not buffer.counted:
+                return None
+            noted = self.added.setdefault(unit, buffer.added)
+            total += max(0, min(buffer.depth, noted - buffer.removed))
+        return total
+
+
+class BridgesVerifier(Verifier[BrokerView]):
+    """The gate of one command. `barriers` say for each pair whether the ids from before the gate are applied: begun by
+    the drain, so that the gate need not wait for those of other queues anew."""
+
+    def __init__(self, observer: Observer, poll_s: float) -> None:
+        super().__init__(observer, poll_s, observer.patience.window_s)
+        self._brokers = observer
+        self.barriers: dict[tuple[str, str], IdBarrier] = {}
+
+    def barrier(self, site: str, pair: str) -> IdBarrier:
+        """The barrier of ids that leave a site; the first call begins it."""
+        return self.barriers.setdefault((site, pair), IdBarrier())
+
+    def why_not_yet(self, now: Sample[BrokerView], before: Sample[BrokerView] | None, move: Move) -> list[str]:
+        here, there = now.source, now.target
+        found = [*_closed(here, move), *_closed(there, move), *_shipped(here, move)]
+        left = self.barrier(here.site, here.pair).left(here, there)
+        if left != 0:
+            found.append(f"{there.site}: {said(left)} id(s) not applied yet")
+        if before is not None:
+            for was, view in ((before.source, here), (before.target, there)):
+                found += _unmoved(was, view, move)
+        return found
+
+    def differing(self, now: Sample[BrokerView], move: Move) -> list[str]:
+        """Counts say nothing: a copy keeps processed messages, and so does a served queue until its clients have passed
+        over them. A sent message that is not at the other site lies in a buffer, or found no queue there."""
+        del now, move
+        return []
+
+    def same(self, now: Sample[BrokerView], move: Move) -> Outcome:
+        """Look for each message that is left in its copy: a buffer that is empty does not say that all of it arrived. A
+        bridge that its peer refuses may count what it had in hand as shipped."""
+        here, there = now.source, now.target
+        depths: dict[str, Json] = {}
+        unread: list[str] = []
+        compared = 0
+        for queue in lying(here, move.moves):
+            depths[queue.name] = queue.depth
+            lacks, flow = self._lacks(here, there, queue), here.flow(queue.address)
+            not_due = flow.not_due if flow is not None else 0
+            unread += [queue.name] if lacks is None or queue.scheduled > not_due else []
+            compared += queue.depth - queue.scheduled if lacks is not None else 0
+            accepted = move.ask.accept_difference.get(queue.name, 0)
+            # Fewer are delayed with each moment, so that nobody can name their number beforehand.
+            lacks = (lacks or 0) + (not_due if lacks or not_due > accepted else 0)
+            if lacks and lacks != accepted:
+                text = f"{lacks} message(s) of {queue.name} lie at {here.site} and not at {there.site}"
+                remedy = "Find out why before moving; --accept-difference QUEUE=N moves with exactly that difference."
+                return Refused(text, findings=(SAME_COUNT_OTHER_MESSAGES(text, remedy),))
+        duplicates, found = self._duplicates(here, there, move)
+        if duplicates:
+            return Refused(duplicates[0].text, findings=duplicates)
+        if unread:
+            text = f"not looked for in their copies, one by one: the messages of {some(unread)}"
+            remedy = (
+                "They are too many, or some are delayed, or no id store says what was processed; that nothing more was "
+                "to ship was seen."
+            )
+            found.append(TOO_MANY_TO_COMPARE(text, remedy))
+        figures: dict[str, Json] = {"ids_compared": compared, "depths": depths, "not_compared": [*unread]}
+        return Done("the gate holds", figures, tuple(found))
+
+    def _duplicates(self, here: BrokerView, there: BrokerView, move: Move) -> tuple[tuple[Finding, ...], list[Finding]]:
+        """The ids of before the gate are applied, so that one which the target's store lacks does not come any more:
+        what is refused, and what is only told."""
+        brokers = self._brokers.brokers
+        way = brokers[here.site][here.pair], brokers[there.site][there.pair]
+        try:
+            ids = lacking(way, there, move.moves)
+        except NotRead as error:
+            return (), [not_compared(error)]
+        return tuple(told(way, there, ids or {}, move.ask, timeout_s=self.patience.flag_s)), []
+
+    def _lacks(self, here: BrokerView, there: BrokerView, queue: Queue) -> int | None:
+        copy = next((each for each in there.queues_of(queue.address) if each.name == queue.name), None)
+        origins = [view.origin_of(queue.address) for view in (here, there)]
+        if copy is not None and None in origins:
+            return None
+        sides = [
+            Side(self._brokers.brokers[view.site][view.pair], each, origin or view.site)
+            for view, each, origin in zip((here, there), (queue, copy), origins, strict=True)
+        ]
+        return missing(*sides, timeout_s=self.patience.flag_s)
+
+
+def _closed(view: BrokerView, move: Move) -> Iterator[str]:
+    for unit in view.among(move.moves):
+        if view.units[unit]:
+            yield f"{view.site} lets clients of {unit} in"
+        for queue in view.queues_of(unit):
+            if not queue.counted:
+                yield f"{view.site}: what lies in {queue.name} cannot be told"
+            elif queue.delivering:
+                yield f"{view.site} has {queue.delivering} message(s) of {queue.name} in delivery"
+    if view.prepared:
+        yield f"{view.site} has {len(view.prepared)} prepared transaction(s)"
+
+
+def _shipped(view: BrokerView, move: Move) -> Iterator[str]:
+    for flow in view.flows:
+        if move.leaves(flow.unit):
+            continue
+        if not flow.attached:
+            yield f"{view.site}: the bridge of {flow.unit} is not connected"
+        if (left := flow.to_ship_now(move.ask.accept_difference)) != 0:
+            yield f"{view.site}: {said(left)} to ship of {flow.unit}"
+    for queue in (each for unit in view.among(move.moves) for each in view.queues_of(unit) if each.consumers):
+        who = next((each.told for each in view.consumers if each.queue == queue.name), "somebody")
+        yield f"{view.site} has a consumer of {queue.name}: {who}"
+
+
+def _unmoved(before: BrokerView, now: BrokerView, move: Move) -> Iterator[str]:
+    if before.start != now.start:
+        yield f"{now.site} was restarted"
+        return
+    was = {queue.bean: queue.added for queue in before.link.counters}
+    for queue in now.link.counters:
+        if move.moves(now.unit_of(queue.name)) and queue.added != was.get(queue.bean, 0):
+            yield f"{now.site}: {queue.name} is still being added to"
+    for unit in now.among(move.moves):
+        if now.unrouted.get(unit) != before.unrouted.get(unit):
+            yield f"{now.site}: messages for {unit} find no queue there"
 
 
 class BridgesTools(Tools[BrokerView]):

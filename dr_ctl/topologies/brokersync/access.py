@@ -1,29 +1,54 @@
-"""The way to each broker of a BrokerSync installation."""
+"""The way to each broker of a BrokerSync pair, and a look at both sites that tells what nothing proves."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import TimedOut
+from dr_ctl.core.model import Finding
 from dr_ctl.core.printable import if_known
 from dr_ctl.jolokia.client import Read
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.processes.secrets import resolve
-from dr_ctl.settings.model import Installation
+from dr_ctl.settings.model import Installation, Queues
 from dr_ctl.settings.topologies.classic_brokersync import BrokerSyncBroker
 from dr_ctl.stomp_io.address import Login
 from dr_ctl.stomp_io.answers import Closed, Connected
 from dr_ctl.topologies.brokersync import parity, proven
-from dr_ctl.topologies.brokersync.look import glance, seen
-from dr_ctl.topologies.brokersync.seen import Looked
+from dr_ctl.topologies.brokersync.findings import COPIES_UNPROVEN
+from dr_ctl.topologies.brokersync.look import as_view, glance
 from dr_ctl.topologies.brokersync.view import BrokerView, SyncConfig
 from dr_ctl.topologies.classic import access, beans, look, statistics
 from dr_ctl.topologies.classic.look import Answered
-from dr_ctl.topologies.common import observer
+from dr_ctl.topologies.common import observer, seen
 from dr_ctl.topologies.common.access import READ_S, Gate, gate
 from dr_ctl.topologies.common.seen import Silent
 from dr_ctl.topologies.common.view import Config
+
+
+class Looked(seen.Seen[BrokerView]):
+    kept_aside = (
+        "Where they were never done: `dr-ctl sync --settle --put-back --site {} --reason TEXT` lets clients have them. "
+        "Where they were: purge that queue in the console."
+    )
+
+    def findings(self) -> Sequence[Finding]:
+        return [*seen.Seen.findings(self), *self._unproven()]
+
+    def _unproven(self) -> Iterator[Finding]:
+        """Copies at a waiting site that the counters of the serving one do not cover, queue by queue."""
+        for here in self._all():
+            there = self.peer(here)
+            if there is None or not here.open or there.open:
+                continue
+            for each, copies, why in parity.unproven(here, there, Queues(), self.moved.get(here.pair, {})):
+                text = (
+                    f"{copies} message(s) of {each.queue} lie at {there.site} beyond those at {here.site}: so many may "
+                    f"come twice after a move; nothing proves that they were consumed: {why}"
+                )
+                remedy = f"`dr-ctl sync --settle --site {there.site} --dry-run` lists them by id."
+                yield COPIES_UNPROVEN(text, remedy)
 
 
 class Access(access.Access[BrokerView]):
@@ -90,7 +115,7 @@ class Access(access.Access[BrokerView]):
         return tuple(door.name for door in self.look(timeout_s=timeout_s).doors if door.started)
 
     def _seen(self, answered: Answered) -> BrokerView:
-        view = seen(answered, self.document_files, pair=self.pair, site=self.site, config=self.config, own=self.own)
+        view = as_view(answered, self.document_files, pair=self.pair, site=self.site, config=self.config, own=self.own)
         consumed = proven.consumed(answered, self.site, self.pair, self._documents)
         return replace(view, consumed=consumed, held=proven.held(self._documents))
 

@@ -1,7 +1,7 @@
 """The named checks of a BrokerSync pair: everything that speaks against a move, all at once. Pure."""
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -10,7 +10,7 @@ from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.findings import COUNTS_DIFFER
 from dr_ctl.engine.operations import ACTIVATE, SWAPOVER, UNFENCE
 from dr_ctl.engine.ports import Move
-from dr_ctl.topologies.brokersync import in_time, parity
+from dr_ctl.topologies.brokersync import listing, parity
 from dr_ctl.topologies.brokersync.findings import (
     LEFT_AT_NEW_SITE,
     NOT_COMPARED,
@@ -21,16 +21,12 @@ from dr_ctl.topologies.brokersync.findings import (
 )
 from dr_ctl.topologies.brokersync.view import BrokerView, SyncSeen
 from dr_ctl.topologies.classic import checks as classic
+from dr_ctl.topologies.classic.checks import BY_CONSOLE
 from dr_ctl.topologies.classic.operations import LINKS_DOWN, LINKS_UP, REMOVES
 from dr_ctl.topologies.common import checks as common
 from dr_ctl.topologies.common import failover, receipts
-from dr_ctl.topologies.common.checks import of_doors, of_pair, of_queues
-from dr_ctl.topologies.common.findings import (
-    LINK_DOOR_CLOSED,
-    LINK_DOOR_UNKNOWN,
-    LINK_NOT_ATTACHED,
-    LINK_UNKNOWN,
-)
+from dr_ctl.topologies.common.checks import Named, doors, of_doors, of_pair, of_queues
+from dr_ctl.topologies.common.findings import LINK_DOOR_CLOSED, LINK_DOOR_UNKNOWN, LINK_NOT_ATTACHED, LINK_UNKNOWN
 from dr_ctl.topologies.common.rules import Rules
 
 # Findings that a return itself mends.
@@ -115,7 +111,7 @@ def of_both(rules: Rules, seen: SyncSeen, move: Move, source: BrokerView, target
     yield from _copies(source, target)
     if source.role is Role.SERVING and move.ask.operation == SWAPOVER:
         yield from _residue(rules, seen, move, source, target)
-        deep = in_time.too_deep(rules, source, target, move)
+        deep = listing.too_deep(rules, source, target, move)
         for each in parity.counts(source, target, rules.queues):
             if each.queue in deep:
                 yield not_compared(each, source.site, target.site)
@@ -224,3 +220,41 @@ def _copies(source: BrokerView, target: BrokerView) -> Iterator[Finding]:
             f"Give {target.site} a network connector and copy queues too; docs/classic-brokersync.md shows the form "
             "that needs no restart for a way back.",
         )
+
+
+def _shown_link(view: BrokerView) -> str:
+    return f"{view.site} {', '.join(each.name for each in view.networks) or 'no network connector'}"
+
+
+def _shown_copies(view: BrokerView) -> str:
+    return f"{view.site} {some([f'{name} {queue.depth} to ship' for name, queue in view.copying.items()]) or 'none'}"
+
+
+def _attached(view: BrokerView) -> str:
+    return f"{'' if view.link.attached else 'not '}connected"
+
+
+BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
+    *BY_CONSOLE,
+    Named(LINK_DOOR_UNKNOWN, lambda view: doors(view.link.doors)),
+    Named(LINK_UNKNOWN, _shown_link),
+    Named(LINK_NOT_ATTACHED, _attached, "it is connected"),
+)
+BY_PAIR: Final[Sequence[Named[BrokerView]]] = (
+    Named(NOT_COPIED_TO_STANDBY, _shown_copies),
+    Named(SOME_NOT_COPIED, _shown_copies),
+    Named(NOTHING_COPIED_BACK, _shown_copies),
+    Named(
+        ONLY_AT_STANDBY,
+        lambda view: f"{view.site} {sum(view.consumed.values())} consumed since its start",
+    ),
+    Named(LEFT_AT_NEW_SITE, _shown_copies),
+    Named(
+        NOT_COMPARED,
+        lambda view: f"{view.site} {max((each.depth for each in view.business.values()), default=0)} in one queue",
+    ),
+    Named(
+        COUNTS_DIFFER,
+        lambda view: f"{view.site} {sum(each.depth for each in view.business.values())} message(s)",
+    ),
+)

@@ -8,13 +8,13 @@ from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.brokersync.view import AGENT, QUEUE, BrokerView, SyncConfig
 from dr_ctl.topologies.classic import beans
 from dr_ctl.topologies.classic import look as parts
-from dr_ctl.topologies.classic.document_files import Papers
+from dr_ctl.topologies.classic.access import Papers
 from dr_ctl.topologies.classic.look import Answered
 from dr_ctl.topologies.common.names import OWN
 from dr_ctl.topologies.common.view import Config, Queue
 
 
-def seen(
+def as_view(
     answer: Answered, document_files: Papers, *, pair: str, site: str, config: Config, own: SyncConfig
 ) -> BrokerView:
     """Make the view of a pair's broker from the answer. Raises `BrokerError`."""

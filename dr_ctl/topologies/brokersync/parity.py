@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.brokersync.view import BrokerView
-from dr_ctl.topologies.common.queues import selected
+from dr_ctl.topologies.common.rules import selected
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,56 +5,66 @@ from typing import Any, Final
 
 from dr_ctl.core.patterns import matches
 from dr_ctl.engine.operations import FAILOVER, FENCE
-from dr_ctl.topologies.brokersync import acts as own_acts
-from dr_ctl.topologies.brokersync import checks, proven
-from dr_ctl.topologies.brokersync import drafts as own_drafts
+from dr_ctl.engine.outcome import Outcome
+from dr_ctl.engine.plan import PlannedStep
+from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.topologies.brokersync import checks, proven, reinstate, settling, shipping
 from dr_ctl.topologies.brokersync.access import Observer
-from dr_ctl.topologies.brokersync.named import BY_BROKER, BY_PAIR
+from dr_ctl.topologies.brokersync.checks import BY_BROKER, BY_PAIR
+from dr_ctl.topologies.brokersync.listing import unproven
 from dr_ctl.topologies.brokersync.sync.keeper import keeper
 from dr_ctl.topologies.brokersync.tools import SyncTools
-from dr_ctl.topologies.brokersync.unproven import unproven
 from dr_ctl.topologies.brokersync.view import BrokerView
-from dr_ctl.topologies.classic import drafts as classic
-from dr_ctl.topologies.classic.acts import probe, quiesce
-from dr_ctl.topologies.common import acts, drafts
+from dr_ctl.topologies.classic import verbs as classic
+from dr_ctl.topologies.common.access import READ_S
 from dr_ctl.topologies.common.consumed import NotWhole
-from dr_ctl.topologies.common.driver import Driver
 from dr_ctl.topologies.common.recipe import Checks, Recipe
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.seen import Seen
-from dr_ctl.topologies.common.sender import Sender
-from dr_ctl.topologies.common.topology import Kind, PairTopology
+from dr_ctl.topologies.common.tools import Sender
+from dr_ctl.topologies.common.topology import Kind, PairDriver, PairTopology
+from dr_ctl.topologies.common.verbs import activate, canary, fence, plain, proving, quarantine, quiesce
 from dr_ctl.topologies.procedure import Procedure, Row
 from dr_ctl.topologies.topology import Keeper, Unproven
 
-PROCEDURE: Final[Procedure[Rules, Seen[BrokerView], SyncTools]] = Procedure(
-    Row("observe", drafts.proving.observe, acts.proving.observe),
-    Row("check", drafts.proving.check, acts.proving.check),
-    Row("catch-up", own_drafts.shipping.catch_up, own_acts.shipping.catch_up, own_acts.shipping.start),
-    Row("quiesce", classic.quiesce, quiesce, acts.quiesce.undo),
-    Row("fence", drafts.fence.of_lost, acts.fence.owe, acts.quarantine.undo, of=(FAILOVER,)),
-    Row("fence", drafts.fence.by_itself, acts.fence.by_itself, acts.fence.undo_by_itself, of=(FENCE,)),
-    Row("fence", drafts.fence.draft, acts.fence.act, acts.fence.undo),
-    Row("quarantine", drafts.quarantine.draft, acts.quarantine.act, acts.quarantine.undo),
-    Row("settle", drafts.proving.settle, acts.proving.settle),
-    Row("drain", own_drafts.shipping.drain, own_acts.shipping.drain, own_acts.shipping.start),
-    Row("verify", drafts.proving.verify, acts.proving.verify),
-    Row("activate", drafts.activate.draft, own_acts.activate.act, acts.activate.undo),
-    Row("probe", classic.probe, probe),
-    Row("canary", drafts.canary.draft, acts.canary.act, acts.canary.undo),
-    Row("clean-canary", drafts.canary.clean, acts.canary.clean),
-    Row("unfence", drafts.unfence.draft, acts.unfence.act, acts.put_back),
-    Row("restart-link", own_drafts.shipping.restart, own_acts.shipping.restart, own_acts.shipping.start),
-    Row("keep-aside", own_drafts.settling.keep_aside, own_acts.settling.keep_aside),
-    Row("put-back", own_drafts.settling.put_back, own_acts.settling.put_back),
-    # How a lost site is taken in again.
-    Row("residue", drafts.fence.of_returned, own_acts.reinstate.residue),
-    Row("reinstate", own_drafts.reinstate.draft, own_acts.reinstate.act, acts.put_back),
-    Row("reconcile", own_drafts.reinstate.reconcile, own_acts.reinstate.reconcile),
-)
 NOT_COPIED: Final = (
     "messages that wait in a broker's scheduler for their time: they are copied when they are sent on",
     "topics and durable subscriptions, dead letters: each site has its own",
+)
+
+
+def _activate(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    """How the counters stand is noted before clients are let in, since an agent worked there."""
+    for access in tools.observer.at(move.target):
+        if not access.open_doors(timeout_s=READ_S):
+            access.note_opening()
+    return activate.act(tools, step, move, hand)
+
+
+PROCEDURE: Final[Procedure[Rules, Seen[BrokerView], SyncTools]] = Procedure(
+    Row("observe", proving.draft_observe, proving.observe),
+    Row("check", proving.draft_check, proving.check),
+    Row("catch-up", shipping.draft_catch_up, shipping.catch_up, shipping.start),
+    Row("quiesce", classic.draft_quiesce, classic.quiesce, quiesce.undo),
+    Row("fence", fence.draft_of_lost, fence.owe, quarantine.undo, of=(FAILOVER,)),
+    Row("fence", fence.draft_by_itself, fence.by_itself, fence.undo_by_itself, of=(FENCE,)),
+    Row("fence", fence.draft, fence.act, fence.undo),
+    Row("quarantine", quarantine.draft, quarantine.act, quarantine.undo),
+    Row("settle", proving.draft_settle, proving.settle),
+    Row("drain", shipping.draft_drain, shipping.drain, shipping.start),
+    Row("verify", proving.draft_verify, proving.verify),
+    Row("activate", activate.draft, _activate, activate.undo),
+    Row("probe", classic.draft_probe, classic.probe),
+    Row("canary", canary.draft, canary.act, canary.undo),
+    Row("clean-canary", canary.draft_clean, canary.clean),
+    Row("unfence", fence.draft_unfence, fence.unfence, plain.put_back),
+    Row("restart-link", shipping.draft_restart, shipping.restart, shipping.start),
+    Row("keep-aside", settling.draft_keep_aside, settling.keep_aside),
+    Row("put-back", settling.draft_put_back, settling.put_back),
+    # How a lost site is taken in again.
+    Row("residue", fence.draft_of_returned, reinstate.residue),
+    Row("reinstate", reinstate.draft, reinstate.act, plain.put_back),
+    Row("reconcile", reinstate.draft_reconcile, reinstate.reconcile),
 )
 
 
@@ -62,7 +72,7 @@ class SyncTopology(PairTopology[BrokerView]):
     """Implements `WithKeeper` too."""
 
     def __init__(
-        self, observer: Observer, recipe: Recipe[BrokerView], driver: Callable[[Sender], Driver[BrokerView]]
+        self, observer: Observer, recipe: Recipe[BrokerView], driver: Callable[[Sender], PairDriver[BrokerView]]
     ) -> None:
         super().__init__(observer, recipe, driver)
         self._brokers = observer

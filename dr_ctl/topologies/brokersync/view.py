@@ -1,15 +1,183 @@
 """A broker of a BrokerSync pair as one look has shown it, with its copy queues and its network connector."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from __future__ import annotations
 
-from dr_ctl.topologies.brokersync.link import SyncLink
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.plan import Call
+from dr_ctl.rpo.history.row import Row
+from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.classic.broker import ClassicBroker, Network
 from dr_ctl.topologies.common import seen
-from dr_ctl.topologies.common.view import Queue
+from dr_ctl.topologies.common.figures import Residue, said, total
+from dr_ctl.topologies.common.link import Carries, Link
+from dr_ctl.topologies.common.view import Acceptor, Queue
+from dr_ctl.topologies.topology import LinkSeen, Stake, drain_s
 
 QUEUE = "{queue}"
 AGENT = "dr-ctl-sync-"  # how the client ids of the agent begin
+
+
+class SyncLink(Link["BrokerView"]):
+    @property
+    def attached(self) -> bool | None:
+        """Say whether it ships: connected, and a consumer at each of the copy queues that hold something."""
+        view = self.view
+        if view.network is None:
+            return False if view.copying else None
+        return view.network.to is not None and all(each.consumers for each in view.copying.values() if each.depth)
+
+    def carries(self, queue: str) -> Carries:
+        """Copies of consumed messages go when the agent deletes them, which may be later."""
+        del queue
+        return Carries.MESSAGES
+
+    @property
+    def needs(self) -> str:
+        return "Add a composite queue for {} to activemq.xml, as for the other queues."
+
+    @property
+    def to_ship(self) -> int | None:
+        return total(each.depth if each.counted else None for each in self.view.copying.values())
+
+    @property
+    def unapplied(self) -> int | None:
+        """Always zero: the agent removes copies at the broker itself."""
+        return 0
+
+    def unsettled(self) -> Iterator[str]:
+        for name, copies in self.view.copying.items():
+            if copies.depth:
+                yield f"{self.view.site}: {copies.depth} to ship of {name}"
+
+    @property
+    def ships(self) -> Mapping[str, bool]:
+        view = self.view
+        return {view.network.name: view.network.to is not None} if view.network is not None else {}
+
+    @property
+    def captures(self) -> bool:
+        """Copies lie in their queue until they can be shipped, whatever the connector does; where nothing is copied
+        back, a check has said so."""
+        return True
+
+    @property
+    def doors(self) -> tuple[Acceptor, ...]:
+        return self.only_door(lambda each: "OPENWIRE" in each.protocols)
+
+    @property
+    def tells_consumed(self) -> bool:
+        return False
+
+    @property
+    def reserved(self) -> Collection[str]:
+        """The agent's own door, too."""
+        return {*super().reserved, *filter(None, [self.view.own.agent])}
+
+    def holds(self, call: Call) -> bool | None:
+        if call.goal not in (Goal.LINK_UP, Goal.LINK_DOWN):
+            return None
+        return self.ships.get(call.thing, False) is (call.goal is Goal.LINK_UP)
+
+    def linked(self, before: BrokerView | None, took_s: float) -> LinkSeen:
+        view = self.view
+        rate = self._rate(before, took_s)
+        name = view.network.name if view.network is not None else None
+        return LinkSeen(
+            view.site, view.pair, name, self.attached, self.attached, self.to_ship, self.unapplied, rate,
+            (self._line(drain_s(self.to_ship, rate)),),
+            {"queues": {queue: each.depth for queue, each in view.copying.items()}},
+        )  # fmt: skip
+
+    def _line(self, even_s: float | None) -> str:
+        view = self.view
+        if view.network is None:
+            return "no network connector to the other site: nothing is copied there"
+        state = f"connected to {view.network.to}" if view.network.to is not None else "not connected"
+        left = f", {duration(even_s)} to drain" if even_s is not None else ""
+        return f"network connector {view.network.name} {state}; {said(self.to_ship)} message(s) to ship{left}"
+
+    def _rate(self, before: BrokerView | None, took_s: float) -> float | None:
+        view = self.view
+        if before is None or before.start != view.start or before.copying.keys() != view.copying.keys():
+            return None
+        return sum(each.removed - before.copying[name].removed for name, each in view.copying.items()) / took_s
+
+    @property
+    def _flows(self) -> Mapping[str, Queue | None]:
+        """Every queue of clients with the queue of its copies, if it has one; dead letters are each site's own."""
+        view = self.view
+        own = [name for name, queue in view.business.items() if queue.dead_letter_address is None]
+        return {name: view.copying.get(name) for name in dict.fromkeys((*view.copying, *own))}
+
+    def ahead(self, peer: BrokerView | None) -> dict[str, int | None]:
+        """By queue, how many messages the peer holds, shipped or not, that are not here: whether clients consumed them
+        or not, clients there would get them. An unread count is None."""
+        return {name: self._ahead(name, peer) for name in self._flows}
+
+    def _ahead(self, name: str, peer: BrokerView | None) -> int | None:
+        copies = self._flows[name]
+        if peer is None:
+            return None if copies is not None else 0  # nothing is brought there
+        shipped = copies.depth if copies is not None and copies.counted else 0
+        apart = self._apart(name, peer)
+        known = apart is not None and (copies is None or copies.counted)
+        return max(0, shipped - apart) if apart is not None and known else None
+
+    def _apart(self, name: str, peer: BrokerView) -> int | None:
+        """By how many more messages lie in a queue here than at the peer."""
+        here, there = self.view.named.get(name), peer.named.get(name)
+        if any(each is not None and not each.counted for each in (here, there)):
+            return None
+        return (here.depth if here is not None else 0) - (there.depth if there is not None else 0)
+
+    def _lacks(self, name: str, peer: BrokerView | None) -> int | None:
+        """How many messages here the peer has not: to be shipped, or never copied. Beside a peer that was not read,
+        what is to be shipped, and all of a queue that nothing copies."""
+        copies, here = self._flows[name], self.view.named.get(name)
+        to_ship = copies.depth if copies is not None else 0
+        if (copies is not None and not copies.counted) or (here is not None and not here.counted):
+            return None
+        if peer is None:
+            return to_ship if copies is not None or here is None else here.depth
+        apart = self._apart(name, peer)
+        return max(to_ship, apart) if apart is not None else None
+
+    def rows(self, peer: BrokerView | None, at: datetime) -> Iterator[Row]:
+        """Messages by queue that the peer lacks; while it serves, also what was consumed and whose copy is not removed
+        at the peer yet, as the peer's own queue counts what left it, and what lies there."""
+        view = self.view
+        for name, copies in self._flows.items():
+            here, there = view.named.get(name), peer.named.get(name) if peer is not None else None
+            lacks = self._lacks(name, peer) if view.open or copies is None else copies.depth
+            if lacks is None:
+                continue
+            if copies is not None:
+                yield replace(copies.row(view, at), kind="mirror", name=name, depth=lacks, link=self.attached)
+            elif view.open and here is not None:
+                row = replace(here.row(view, at), delivering=None, link=self.attached)
+                yield replace(row, kind="mirror", depth=lacks)
+                yield replace(row, kind="acks", depth=self._ahead(name, peer), added=0, removed=0, oldest_ms=None)
+            count = self._ahead(name, peer)
+            if copies is None or not view.open or count is None or here is None or there is None:
+                continue
+            row = replace(here.row(view, at), delivering=None, added=None, removed=None, oldest_ms=None)
+            yield replace(row, kind="staged", depth=there.depth)
+            yield replace(row, kind="acks", depth=count, added=here.removed, removed=there.removed, link=self.attached)
+
+    def stake(self, peer: BrokerView | None) -> Stake:
+        duplicates = self.ahead(peer)
+        lost = {name: self._lacks(name, peer) for name in duplicates}
+        known = {name: (count, duplicates[name]) for name, count in lost.items() if count is not None}
+        return Stake(total(lost.values()), total(duplicates.values()), known if len(known) == len(lost) else None)
+
+    @property
+    def residue(self) -> Residue | None:
+        """Ids alone tell which messages were consumed there, and the return compares them."""
+        return Residue(self.to_ship, 0) if self.to_ship is not None else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,23 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from dr_ctl.core.model import Role
-from dr_ctl.topologies.classic.fence import Connectors
+from dr_ctl.topologies.classic.browsing import OWN_CLIENT
 from dr_ctl.topologies.classic.operations import ClassicRequests, Permit
 from dr_ctl.topologies.common.fence import Fence
 from dr_ctl.topologies.common.view import Broker, Connection
+
+
+class Connectors(Fence):
+    def strangers(self) -> list[str]:
+        """Clients at every connector that is none of theirs: the link's and dr-ctl's own too."""
+        doors = [door for door in self.view.acceptors if door.name not in self.view.config.clients]
+        ports = {door.port: door.name for door in doors if door.port is not None}
+        return [
+            f"client {each.client or '(no client id)'} from {each.remote} (user {each.user or 'none'}) on connector "
+            f"{ports[each.port]}"
+            for each in self.view.connections
+            if each.port in ports and not each.client.startswith(OWN_CLIENT)
+        ]
 
 
 @dataclass(frozen=True, slots=True)

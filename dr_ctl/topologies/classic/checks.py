@@ -1,12 +1,13 @@
 """Reasons against the move of any Classic broker: refusals of its console's policy, and its connectors. Pure."""
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
-from dr_ctl.core.model import Finding, Severity
+from dr_ctl.core.model import Finding, Severity, some
 from dr_ctl.topologies.classic.broker import ClassicBroker
 from dr_ctl.topologies.classic.findings import NO_CONSOLE_NAMED, POLICY_REFUSES, POLICY_REFUSES_PAUSE
 from dr_ctl.topologies.classic.operations import CLOSES, OPENS, PAUSES, RESUMES, Permit
+from dr_ctl.topologies.common.checks import Named
 
 BOOTS_OPEN: Final = (
     "A Classic broker opens all its connectors when it starts: keep clients off its host until it is taken in, by a "
@@ -52,3 +53,14 @@ def _allow(view: ClassicBroker, permit: Permit) -> str:
         f"In jolokia-access.xml of {view.site}, take <operation>{permit.name}</operation> out of <deny> for these "
         f"beans and see that this stands there: {permit.line}"
     )
+
+
+def _denied(view: ClassicBroker) -> str:
+    return some(sorted(each.operation for each in view.denied)) or "nothing is refused"
+
+
+BY_CONSOLE: Final[Sequence[Named[Any]]] = (
+    Named(POLICY_REFUSES, _denied),
+    Named(NO_CONSOLE_NAMED, lambda view: "Jolokia" if view.managed else "statistics only"),
+    Named(POLICY_REFUSES_PAUSE, _denied),
+)

@@ -1,5 +1,6 @@
 """A look at a Classic broker: the questions, in one POST, and the way from answers to values."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -13,6 +14,7 @@ from dr_ctl.topologies.classic import beans
 from dr_ctl.topologies.classic.broker import Network
 from dr_ctl.topologies.classic.operations import EVERY, Permit
 from dr_ctl.topologies.common.view import Acceptor, Connection, Consumer, Queue
+from dr_ctl.topologies.proposing import Door, Family, Probed
 from dr_ctl.topologies.topology import Obstacle
 
 BROKER: Final = (
@@ -43,6 +45,8 @@ _SCHEMES: Final[Mapping[str, frozenset[str]]] = {
     "auto": frozenset({"OPENWIRE", "STOMP", "AMQP", "MQTT"}),  # told by the first bytes
 }
 _OPENWIRE: Final = frozenset({"OPENWIRE"})
+# What stands behind the name of the broker's own bean, of what joins sites.
+NETWORKS: Final = ",connector=networkConnectors,networkConnectorName=*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,4 +302,26 @@ def _connection(bean: str, fields: Fields, ports: Mapping[str, int | None]) -> C
         client=fields.any_text("ClientId"),
         user=fields.any_text("UserName"),
         protocol=connector,
+    )
+
+
+def probe(reader: Reader, signs: Sequence[str], *, timeout_s: float = READ_S) -> Probed | None:
+    """The broker there; None where none of this family answers. Raises `BrokerError`."""
+    try:
+        broker = find_broker(reader, timeout_s=timeout_s)
+    except NoSuchBean:
+        return None
+    answer = ask(reader, broker, timeout_s=timeout_s)
+    found = reader.look([Search(beans.broker(broker) + sign) for sign in signs], timeout_s=timeout_s)
+    networks = Counter(each.protocol for each, network in answer.connections if network)
+    doors = [
+        Door(each.name, each.protocols, each.port, each.started, networks[each.name])
+        for each in sorted(answer.connectors, key=lambda each: each.name)
+    ]
+    return Probed(
+        Family.CLASSIC,
+        broker,
+        answer.broker.text("BrokerVersion"),
+        doors,
+        {sign: tuple(map(str, each.value())) for sign, each in zip(signs, found, strict=True)},
     )

@@ -1,13 +1,14 @@
-"""The calls that recipes are made of: a text for people, and the request by the broker's family. Pure."""
+"""The calls that recipes are made of, a text and a request each, and which of their effects are seen. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol
 
-from dr_ctl.core.model import Json
+from dr_ctl.core.model import Json, some
 from dr_ctl.engine.goals import ALL, Goal
+from dr_ctl.engine.outcome import Refused
 from dr_ctl.engine.plan import Call
 
 if TYPE_CHECKING:
@@ -128,3 +129,25 @@ def write_document(view: Broker, name: str, text: str | None, about: str, when: 
 
 def remove_document(view: Broker, name: str, about: str, when: str | None = None) -> Call:
     return Call(view.site, view.pair, Goal.STRIKE, name, view.requests.remove(name), about, when)
+
+
+def to_undo(calls: Sequence[Call], views: Sequence[Broker]) -> list[Call]:
+    """Choose the calls that undo something: effects that are not seen to hold, and roles that were kept out. A restart
+    may let these roles in again, so the present flag proves nothing."""
+    return [call for call in calls if call.goal is Goal.SHUT_OUT or not holds(call, views)]
+
+
+def left_of(calls: Sequence[Call], views: Sequence[Broker]) -> list[str]:
+    """The effects of these calls that are not seen to hold, in words."""
+    return [call.about for call in calls if not holds(call, views)]
+
+
+def holds(call: Call, views: Iterable[Broker]) -> bool:
+    """Say whether a call's effect was seen at its broker; raises KeyError for a call whose effect has no look."""
+    return next(each for each in views if (each.site, each.pair) == (call.site, call.unit)).holds(call)
+
+
+def still(calls: Sequence[Call], views: Sequence[Broker]) -> Refused | None:
+    """The refusal that names the effects that are not seen to hold; returns None where every effect holds."""
+    left = left_of(calls, views)
+    return Refused(f"has not come true: {some(left)}") if left else None

@@ -18,7 +18,7 @@ from dr_ctl.stomp_io.answers import Closed, Connected, Greeting, Silent
 from dr_ctl.stomp_io.answers import Refused as LoginDenied
 from dr_ctl.topologies.common import checks
 from dr_ctl.topologies.common.access import Access
-from dr_ctl.topologies.common.effects import left_of
+from dr_ctl.topologies.common.calls import left_of
 from dr_ctl.topologies.common.findings import (
     ADDRESSES_LEFT_OUT,
     FENCE_ENDS_AT_RESTART,

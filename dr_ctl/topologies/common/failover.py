@@ -16,8 +16,7 @@ from dr_ctl.topologies.common.findings import (
     CAME_BACK_OPEN,
     COUNTED_BELOW_ZERO,
 )
-from dr_ctl.topologies.common.nodes import of_nodes
-from dr_ctl.topologies.common.obstacles import of_obstacles
+from dr_ctl.topologies.common.nodes import of_nodes, of_obstacles
 from dr_ctl.topologies.common.seen import Seen, Silent
 from dr_ctl.topologies.common.view import Broker
 from dr_ctl.topologies.topology import keeps_one_store

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dr_ctl.engine.plan import Call
     from dr_ctl.rpo.history.row import Row
     from dr_ctl.stomp_io.address import Address
-    from dr_ctl.topologies.common.residue import Residue
+    from dr_ctl.topologies.common.figures import Residue
     from dr_ctl.topologies.common.view import Acceptor, Broker, Connection, Queue
     from dr_ctl.topologies.topology import LinkSeen, Stake
 

@@ -1,14 +1,14 @@
-"""The nodes of a broker that the settings do not name, by what it tells itself and by where its peer looks for it.
-Pure.
+"""What a broker tells of itself that speaks against a move: nodes that are not named, and obstacles to clients. Pure.
 
 Until the settings can name them, a broker with several nodes is moved by nobody: which of them is the broker changes
 without a word, and opens what was closed.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from dr_ctl.core.model import Finding, Severity, some
 from dr_ctl.engine.findings import NODES_NOT_NAMED
+from dr_ctl.topologies.common.findings import CLIENTS_CANNOT_WORK
 from dr_ctl.topologies.common.view import Broker
 from dr_ctl.topologies.topology import Node
 
@@ -41,3 +41,13 @@ def of_silent_nodes(site: str, nodes: Sequence[Node]) -> Finding:
         "who serves.",
         severity=Severity.WARNING,
     )
+
+
+def of_obstacles(
+    view: Broker, severity: Severity, includes: Callable[[str], bool] = lambda _: True, *, unknown: bool = True
+) -> Iterator[Finding]:
+    """Everything of the kind, with what a broker cannot tell yet unless `unknown` is false; of addresses, only those
+    that are included."""
+    for each in view.obstacles:
+        if (each.known or unknown) and (not each.addresses or any(includes(name) for name in each.addresses)):
+            yield CLIENTS_CANNOT_WORK(f"{view.site}/{view.pair}: {each.text}", each.remedy, severity=severity)

@@ -10,9 +10,17 @@ from dr_ctl.engine.ports import Check, Draft, Move
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.common import failover, single
 from dr_ctl.topologies.common.baseline import baseline, basis
-from dr_ctl.topologies.common.checks import errors_first, of_standby, on_the_way
+from dr_ctl.topologies.common.checks import (
+    OF_BROKER,
+    OF_PAIR,
+    Named,
+    errors_first,
+    of_brokers,
+    of_pairs,
+    of_standby,
+    on_the_way,
+)
 from dr_ctl.topologies.common.findings import MOVES_WHOLE
-from dr_ctl.topologies.common.named import OF_BROKER, OF_PAIR, Named, of_brokers, of_pairs
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.common.view import Broker

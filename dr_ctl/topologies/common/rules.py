@@ -1,11 +1,52 @@
-"""The settings of a move: which queues it is about, how long it may take. Pure."""
+"""The settings of a move: which queues it is about, how they moved between looks, how long it may take. Pure."""
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dr_ctl.core.patience import Patience
+from dr_ctl.core.patterns import matches
 from dr_ctl.engine.ports import Move
 from dr_ctl.settings.model import Drain, Queues
-from dr_ctl.topologies.common.queues import selects, selects_all
+from dr_ctl.topologies.common.names import BROKERS, MQTT_RETAINED, OURS
+from dr_ctl.topologies.common.view import Broker, Queue
+
+
+def selected(view: Broker, queues: Queues) -> dict[str, Queue]:
+    """The business queues that the settings speak of, by name."""
+    return {name: queue for name, queue in view.business.items() if selects(queues, name)}
+
+
+def selects(queues: Queues, name: str) -> bool:
+    return matches(queues.include, name) and not matches(queues.exclude, name)
+
+
+def selects_all(queues: Queues, beginning: str) -> bool:
+    """Say whether every queue whose name begins so is a client's that the settings speak of, whoever creates it."""
+    heads = [re.split(r"[*#]", pattern)[0] for pattern in queues.exclude]
+    if any(
+        beginning.startswith(each) or each.startswith(beginning) for each in (*BROKERS, *OURS, MQTT_RETAINED, *heads)
+    ):
+        return False
+    # `orders.#` has all that begins with `orders.`, where no other word of it is a pattern.
+    whole = [each[:-1] for each in queues.include if each == "#" or (each.endswith(".#") and "*" not in each)]
+    return any("#" not in each and beginning.startswith(each) for each in whole)
+
+
+def moved(before: Sequence[Broker], after: Sequence[Broker]) -> dict[str, int]:
+    """How many messages each queue gained or lost between two looks, the larger of both sites."""
+    result: dict[str, int] = {}
+    for first, second in zip(before, after, strict=True):
+        for name, queue in second.business.items():
+            was = first.business.get(name)
+            if was is not None and first.start == second.start:
+                change = (queue.added - was.added) + (queue.removed - was.removed)
+                result[name] = max(result.get(name, 0), change)
+    return result
+
+
+def names(views: Sequence[Broker]) -> list[str]:
+    return sorted({name for view in views for name in view.business})
 
 
 @dataclass(frozen=True, slots=True)

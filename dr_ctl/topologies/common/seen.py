@@ -14,11 +14,10 @@ from dr_ctl.engine.lease import LOCK, LockDocument, Look
 from dr_ctl.engine.ports import Hints, UnitSeen
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.topologies.common.debts import debts_of
+from dr_ctl.topologies.common.figures import Residue
 from dr_ctl.topologies.common.findings import LIE_ASIDE, QUARANTINE_ENDED
 from dr_ctl.topologies.common.names import QUARANTINE_PREFIX, numbered
-from dr_ctl.topologies.common.nodes import nodes_of, of_nodes, of_silent_nodes, told_by
-from dr_ctl.topologies.common.obstacles import of_obstacles
-from dr_ctl.topologies.common.residue import Residue
+from dr_ctl.topologies.common.nodes import nodes_of, of_nodes, of_obstacles, of_silent_nodes, told_by
 from dr_ctl.topologies.common.view import Broker
 from dr_ctl.topologies.topology import BrokerSeen, FenceStrength, LinkSeen, Node, Stake
 

@@ -1,4 +1,8 @@
-"""A topology of brokers in pairs, for one installation, opened for one command."""
+"""A topology of brokers in pairs, opened for one command: it acts step by step by its procedure's table.
+
+Every step ends with a look or an attempt that shows its effect; the answer to a call is never the proof. Flags lie: an
+acceptor whose port is taken by another process says that it is started. An undo is tried until it is verified.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -6,24 +10,81 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from dr_ctl.core.clock import Clock
+from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.model import ExitCode
 from dr_ctl.core.patience import Patience
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.lease import Store
-from dr_ctl.engine.ports import Driver, Recipe
+from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
+from dr_ctl.engine.plan import PlannedStep
+from dr_ctl.engine.ports import Driver, Hand, Move, Recipe
+from dr_ctl.engine.waiting import until
 from dr_ctl.settings.model import Drain, Installation, Queues
-from dr_ctl.topologies.common import driver, recipe
+from dr_ctl.topologies.common import recipe
 from dr_ctl.topologies.common.access import Access
 from dr_ctl.topologies.common.doors import Doors
 from dr_ctl.topologies.common.observer import Observer
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.common.seen import Seen
-from dr_ctl.topologies.common.sender import Sender
-from dr_ctl.topologies.common.tools import Tools
+from dr_ctl.topologies.common.seen import Seen, V_co
+from dr_ctl.topologies.common.tools import Sender, Tools
 from dr_ctl.topologies.common.view import Broker
 from dr_ctl.topologies.procedure import Procedure
 from dr_ctl.topologies.topology import Glance
 
 V = TypeVar("V", bound=Broker)
+
+
+class PairDriver(Generic[V_co]):
+    """An instance serves one command. `by_console` is how a person opens a site in its console."""
+
+    def __init__(self, procedure: Procedure[Any, Any, Any], tools: Tools[V_co], by_console: str) -> None:
+        self._procedure, self._tools, self._by_console = procedure, tools, by_console
+
+    def observe(self) -> Seen[V_co]:
+        return self._tools.observer.observe(least_s=self._tools.patience.last_look_s)
+
+    def apply(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+        row = self._procedure.row(step.verb, move.ask.operation)
+        return _guarded(lambda: row.act(self._tools, step, move, hand))
+
+    def undo(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+        """Try until it is verified or the time is over: a broker may be away for a moment. Where another run has the
+        lock no call goes out, and only a look can show that it is as before."""
+        undo = self._procedure.row(step.verb, move.ask.operation).undo
+        if undo is None:
+            return NotNeeded("it changes nothing that is put back")
+        patience = self._tools.patience
+
+        def attempt() -> tuple[Outcome | None, Outcome]:
+            barred = self._tools.sender.barred()
+            return barred, _guarded(lambda: undo(self._tools, step, move, hand))
+
+        waited = until(
+            hand,
+            attempt,
+            holds=lambda tried: isinstance(tried[1], Done | NotNeeded),
+            hopeless=lambda tried: tried[0] is not None or _is_stranded(tried[1]),
+            within_s=patience.undo_s,
+            poll_s=patience.undo_poll_s,
+            most_s=patience.undo_most_poll_s,
+        )
+        barred, outcome = waited.look
+        return outcome if waited.held else barred or outcome
+
+    def by_hand(self, site: str) -> str:
+        return self._tools.by_hand(site, self._by_console)
+
+
+def _is_stranded(outcome: Outcome) -> bool:
+    return isinstance(outcome, Refused) and outcome.code is ExitCode.STRANDED
+
+
+def _guarded(act: Callable[[], Outcome]) -> Outcome:
+    """Give `Unknown` if a broker stops answering in the middle."""
+    try:
+        return act()
+    except BrokerError as error:
+        return Unknown(str(error))
 
 
 class PairTopology(Generic[V]):
@@ -95,7 +156,7 @@ class Kind(Generic[V]):
         observer = self.observer(installation, clock, patience, documents)
         decides = self.recipe(installation.settings.queues, installation.settings.drain, patience)
 
-        def acts_by(sender: Sender) -> driver.Driver[V]:
-            return driver.Driver(self.procedure, self.tools(observer, decides, sender), self.by_console)
+        def acts_by(sender: Sender) -> PairDriver[V]:
+            return PairDriver(self.procedure, self.tools(observer, decides, sender), self.by_console)
 
         return self.made(observer, decides, acts_by)

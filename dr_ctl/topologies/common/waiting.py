@@ -12,7 +12,7 @@ from dr_ctl.engine.ports import Hand
 from dr_ctl.engine.waiting import until
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.common.access import Access
-from dr_ctl.topologies.common.evidence import evidence, total
+from dr_ctl.topologies.common.figures import evidence, total
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker
 

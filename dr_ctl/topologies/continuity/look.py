@@ -13,14 +13,15 @@ from dr_ctl.jolokia.client import READ_S, Answer, Ask, Listing, Read, Reader, Se
 from dr_ctl.jolokia.errors import BadValue, NoSuchBean
 from dr_ctl.jolokia.post import Asked, Post
 from dr_ctl.jolokia.values import Fields
-from dr_ctl.topologies.artemis import beans, group, limits
+from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis import look as parts
+from dr_ctl.topologies.artemis.broker import GROUP, read_group
 from dr_ctl.topologies.common.names import OWN
 from dr_ctl.topologies.common.view import Config, Queue
-from dr_ctl.topologies.continuity.document_queue import InFilter
+from dr_ctl.topologies.continuity.plugin import InFilter
 from dr_ctl.topologies.continuity.view import PREFIX, Bridge, Commands, Flow, Service, SiteView
 
-_SERVER: Final = ("Version", "NodeID", *limits.SERVER, *group.SERVER)
+_SERVER: Final = ("Version", "NodeID", *parts.LIMITS, *GROUP)
 # the age of its oldest message is read under this name only.
 MIRRORED: Final = ".out.mirror"
 _CLOCK: Final = ("StartTime", "Uptime")
@@ -111,7 +112,7 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
     serving = post.ask(Read(service, _SERVICE))
     post.send(reader, timeout_s=timeout_s)
     fields = itself.fields()
-    joined_to = group.read(reader.url, fields, fields.text("NodeID"), topology.answer())
+    joined_to = read_group(reader.url, fields, fields.text("NodeID"), topology.answer())
     plugin = _service(serving) if there.value() else None
     whole = parts.found(listed.answer())
     counted = [replace(parts.counted(bean, row), internal=True) for bean, row in parts.found(moved.answer())]
@@ -135,8 +136,8 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
         version=fields.text("Version"),
         node=fields.text("NodeID"),
         now_ms=clock_ms(runtime.answer()),
-        disk_used=limits.disk_used(fields),
-        obstacles=limits.of_server(fields, runtime.fields().number("Uptime")),
+        disk_used=parts.disk_used(fields),
+        obstacles=parts.limits_of_server(fields, runtime.fields().number("Uptime")),
         group=joined_to,
         start=str(runtime.fields().number("StartTime")),
         acceptors=tuple(parts.acceptor(bean, row) for bean, row in parts.found(acceptors.answer())),

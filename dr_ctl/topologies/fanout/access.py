@@ -16,12 +16,11 @@ from dr_ctl.settings.model import Installation
 from dr_ctl.settings.topologies.classic_fanout import ClassicFanout, FanoutBroker
 from dr_ctl.stomp_io.address import Login
 from dr_ctl.topologies.classic import access
-from dr_ctl.topologies.classic.document_files import Papers
+from dr_ctl.topologies.classic.access import Papers
 from dr_ctl.topologies.common.access import Gate, gate
 from dr_ctl.topologies.common.calls import items
 from dr_ctl.topologies.common.idstore import Store
-from dr_ctl.topologies.fanout.calls import COPY, IDS
-from dr_ctl.topologies.fanout.copying import CannotCopy, CopiedMessage, put, read
+from dr_ctl.topologies.fanout.copying import COPY, IDS, CannotCopy, CopiedMessage, put, read
 from dr_ctl.topologies.fanout.look import look
 from dr_ctl.topologies.fanout.view import BrokerView, FanoutConfig
 

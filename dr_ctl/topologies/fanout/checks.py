@@ -1,7 +1,7 @@
-"""The named checks of a fan-out pair: everything that speaks against a move, all at once. Pure."""
+"""The named checks of a fan-out pair: everything that speaks against a move, all at once, and what each reads. Pure."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -12,10 +12,11 @@ from dr_ctl.engine.operations import DRAIN, FAILBACK, SWAPOVER
 from dr_ctl.engine.ports import Move
 from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.classic import checks as classic
+from dr_ctl.topologies.classic.checks import BY_CONSOLE
 from dr_ctl.topologies.classic.operations import REMOVES
 from dr_ctl.topologies.common import checks as common
 from dr_ctl.topologies.common import failover
-from dr_ctl.topologies.common.checks import of_doors, of_pair, of_queues
+from dr_ctl.topologies.common.checks import Named, doors, of_doors, of_pair, of_queues
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.fanout import parity
 from dr_ctl.topologies.fanout.findings import (
@@ -32,6 +33,21 @@ _MENDED: Final = frozenset({COUNTS_DIFFER.id})
 # Operations after which clients get what lies at the waiting site.
 _LEADS_TO_OPEN: Final = (SWAPOVER, FAILBACK, DRAIN)
 ROOM_S: Final = 60  # a person types the word meanwhile, and clients go on
+BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
+    *BY_CONSOLE,
+    Named(PRODUCERS_DOOR_CLOSED, lambda view: doors(view.producers_doors)),
+    Named(STORE_NOT_READ, lambda view: "it was read" if view.tells_done else "none is named"),
+    Named(NO_OWN_CONNECTOR, lambda view: view.own.connector or "no connector of dr-ctl's own"),
+)
+BY_PAIR: Final[Sequence[Named[BrokerView]]] = (
+    Named(ONE_SIDED_SENDS, lambda view: f"{view.site} {len(view.producers)} producer(s)"),
+    Named(
+        COUNTS_DIFFER,
+        lambda view: f"{view.site} {sum(each.depth for each in view.business.values())} message(s)",
+        "the waiting site holds no fewer than the serving one",
+    ),
+    Named(POSSIBLE_DUPLICATES, lambda view: "by the store of ids" if view.own.stored else "by counters"),
+)
 
 
 def of_move(rules: Rules, seen: FanoutSeen, move: Move) -> list[Finding]:

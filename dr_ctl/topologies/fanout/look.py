@@ -6,8 +6,8 @@ from typing import Final
 from dr_ctl.jolokia.client import Answer, Read, Reader
 from dr_ctl.jolokia.errors import NoSuchBean
 from dr_ctl.jolokia.values import Fields
+from dr_ctl.topologies.classic.access import Papers
 from dr_ctl.topologies.classic.browsing import OWN_CLIENT
-from dr_ctl.topologies.classic.document_files import Papers
 from dr_ctl.topologies.classic.look import ask
 from dr_ctl.topologies.common.view import Config, Queue
 from dr_ctl.topologies.fanout.counting import EMPTY, Counters

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dr_ctl.settings.model import Queues
-from dr_ctl.topologies.common.queues import selected
+from dr_ctl.topologies.common.rules import selected
 from dr_ctl.topologies.fanout.counting import At, Checkpoints, Counted, Counters
 from dr_ctl.topologies.fanout.view import BrokerView
 

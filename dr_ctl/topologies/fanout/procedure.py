@@ -3,44 +3,40 @@
 from typing import Final
 
 from dr_ctl.engine.operations import FAILOVER, FENCE
-from dr_ctl.topologies.classic import drafts as classic
-from dr_ctl.topologies.classic.acts import probe, quiesce
-from dr_ctl.topologies.common import acts, drafts
+from dr_ctl.topologies.classic import verbs as classic
 from dr_ctl.topologies.common.recipe import Checks
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.common.topology import Kind
-from dr_ctl.topologies.fanout import acts as own_acts
-from dr_ctl.topologies.fanout import checks
-from dr_ctl.topologies.fanout import drafts as own_drafts
-from dr_ctl.topologies.fanout.named import BY_BROKER, BY_PAIR
-from dr_ctl.topologies.fanout.observer import Observer
-from dr_ctl.topologies.fanout.tools import FanoutTools
+from dr_ctl.topologies.common.verbs import activate, canary, fence, plain, proving, quarantine, quiesce
+from dr_ctl.topologies.fanout import checks, levelling, reinstate
+from dr_ctl.topologies.fanout.checks import BY_BROKER, BY_PAIR
+from dr_ctl.topologies.fanout.tools import FanoutTools, Observer
 from dr_ctl.topologies.fanout.view import BrokerView
 from dr_ctl.topologies.procedure import Procedure, Row
 
 PROCEDURE: Final[Procedure[Rules, Seen[BrokerView], FanoutTools]] = Procedure(
-    Row("observe", drafts.proving.observe, acts.proving.observe),
-    Row("check", drafts.proving.check, acts.proving.check),
-    Row("catch-up", own_drafts.levelling.catch_up, own_acts.levelling.catch_up),
-    Row("quiesce", classic.quiesce, quiesce, acts.quiesce.undo),
-    Row("fence", drafts.fence.of_lost, acts.fence.owe, acts.fence.undo, of=(FAILOVER,)),
-    Row("fence", drafts.fence.by_itself, acts.fence.by_itself, acts.fence.undo_by_itself, of=(FENCE,)),
-    Row("fence", drafts.fence.draft, acts.fence.act, acts.fence.undo),
-    Row("quarantine", drafts.quarantine.draft, acts.quarantine.act, acts.quarantine.undo),
-    Row("settle", own_drafts.levelling.settle, own_acts.levelling.settle),
-    Row("drain", own_drafts.levelling.drain, own_acts.levelling.drain),
-    Row("verify", drafts.proving.verify, acts.proving.verify),
-    Row("activate", drafts.activate.draft, acts.activate.act, acts.activate.undo),
-    Row("probe", classic.probe, probe),
-    Row("canary", drafts.canary.draft, acts.canary.act, acts.canary.undo),
-    Row("clean-canary", drafts.canary.clean, acts.canary.clean),
-    Row("unfence", drafts.unfence.draft, acts.unfence.act, acts.put_back),
-    Row("trim", own_drafts.levelling.trim, own_acts.levelling.trim, own_acts.levelling.undo_trim),
+    Row("observe", proving.draft_observe, proving.observe),
+    Row("check", proving.draft_check, proving.check),
+    Row("catch-up", levelling.draft_catch_up, levelling.catch_up),
+    Row("quiesce", classic.draft_quiesce, classic.quiesce, quiesce.undo),
+    Row("fence", fence.draft_of_lost, fence.owe, fence.undo, of=(FAILOVER,)),
+    Row("fence", fence.draft_by_itself, fence.by_itself, fence.undo_by_itself, of=(FENCE,)),
+    Row("fence", fence.draft, fence.act, fence.undo),
+    Row("quarantine", quarantine.draft, quarantine.act, quarantine.undo),
+    Row("settle", levelling.draft_settle, levelling.settle),
+    Row("drain", levelling.draft_drain, levelling.drain),
+    Row("verify", proving.draft_verify, proving.verify),
+    Row("activate", activate.draft, activate.act, activate.undo),
+    Row("probe", classic.draft_probe, classic.probe),
+    Row("canary", canary.draft, canary.act, canary.undo),
+    Row("clean-canary", canary.draft_clean, canary.clean),
+    Row("unfence", fence.draft_unfence, fence.unfence, plain.put_back),
+    Row("trim", levelling.draft_trim, levelling.trim, levelling.undo_trim),
     # How a lost site is taken in again.
-    Row("residue", drafts.fence.of_returned, own_acts.reinstate.residue),
-    Row("reinstate", own_drafts.reinstate.draft, own_acts.reinstate.act, acts.put_back),
-    Row("reconcile", own_drafts.reinstate.reconcile, own_acts.reinstate.reconcile),
+    Row("residue", fence.draft_of_returned, reinstate.residue),
+    Row("reinstate", reinstate.draft, reinstate.act, plain.put_back),
+    Row("reconcile", reinstate.draft_reconcile, reinstate.reconcile),
 )
 NOT_WRITTEN_TWICE: Final = (
     "what a client sends by the clients' connector, and not as a producer to both sites",

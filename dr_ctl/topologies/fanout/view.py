@@ -1,16 +1,145 @@
-"""A broker whose producers write to its peer too, as one look has shown it."""
+"""A broker whose producers write to its peer too, as one look has shown it. Nothing joins it to its peer."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from dr_ctl.engine.debts import DebtKind
+from dr_ctl.rpo.history.row import Row
 from dr_ctl.topologies.classic.broker import ClassicBroker
+from dr_ctl.topologies.classic.browsing import OWN_CLIENT
 from dr_ctl.topologies.common import seen
 from dr_ctl.topologies.common.debts import debts_of
-from dr_ctl.topologies.common.view import Acceptor, Connection
+from dr_ctl.topologies.common.fence import Fence
+from dr_ctl.topologies.common.figures import Residue, total
+from dr_ctl.topologies.common.link import NoLink
+from dr_ctl.topologies.common.view import Acceptor, Connection, Queue
 from dr_ctl.topologies.fanout.counting import Counted
-from dr_ctl.topologies.fanout.fence import BesideProducers
-from dr_ctl.topologies.fanout.link import FanoutLink
+from dr_ctl.topologies.topology import LinkSeen, Stake
+
+
+class BesideProducers(Fence):
+    view: BrokerView
+
+    def strangers(self) -> list[str]:
+        """Clients at connectors that a fence leaves open, and consumers among the producers."""
+        others = {*(door.name for door in self.leaves_open), self.view.own.connector}
+        clients = [
+            f"{_named(each)} on connector {each.protocol}"
+            for each in self.view.connections
+            if each.protocol in others and not each.client.startswith(OWN_CLIENT)
+        ]
+        where = {each.client: each.protocol for each in self.view.producers}
+        taking = [each for each in self.view.consumers if each.queue in self.view.business and each.client in where]
+        return clients + [f"consumer of {each.queue}: {each.told} on connector {where[each.client]}" for each in taking]
+
+
+def _named(client: Connection) -> str:
+    return f"client {client.client or '(no client id)'} from {client.remote} (user {client.user or 'none'})"
+
+
+class FanoutLink(NoLink["BrokerView"]):
+    @property
+    def counters(self) -> Iterable[Queue]:
+        """By what left them: producers go on while clients are out, and what they add lies at both sites."""
+        return [replace(each, depth=0, added=0) for each in self.view.business.values()]
+
+    @property
+    def tells_consumed(self) -> bool:
+        return False
+
+    @property
+    def hears_peer(self) -> bool:
+        """The peer's network connectors carry no messages here, but show that the peer lives."""
+        return bool(self.view.bridges)
+
+    @property
+    def reserved(self) -> Collection[str]:
+        """The producers' doors and dr-ctl's own."""
+        return {*self.view.own.producers, *filter(None, [self.view.own.connector])}
+
+    @property
+    def redelivers(self) -> bool:
+        """A consumer writes down what it has done, where those of the peer look."""
+        return not self.view.tells_done
+
+    def linked(self, before: BrokerView | None, took_s: float) -> LinkSeen:
+        del before, took_s
+        view = self.view
+        doors = ", ".join(f"{each.name} {'open' if each.started else 'closed'}" for each in view.producers_doors)
+        line = f"producers write to both sites: {len(view.producers)} connected here ({doors or 'no connector'})"
+        return LinkSeen(
+            view.site, view.pair, None, None, None, None, None, None, (line,), {"producers": len(view.producers)}
+        )
+
+    def rows(self, peer: BrokerView | None, at: datetime) -> Iterator[Row]:
+        """Rows of a serving site: messages that its peer lacks, and messages that its peer has although they were
+        consumed here, where no store of ids tells these: with one, a failover removes them before anybody gets them.
+        Beside a peer that was not read, or not taken in again, all messages here may lie here alone.
+        Figures of the two states never make one rate, like figures of two starts of a broker."""
+        view = self.view
+        if not view.open:
+            return
+        alone = peer is None or view.alone
+        start = f"{view.start} alone" if alone else view.start
+        if view.tells_done:
+            yield Row(site=view.site, pair=view.pair, ts=at, kind="acks", name="*", start=start,
+                      depth=0, added=0, removed=0)  # fmt: skip
+        for name, queue in view.business.items():
+            if not queue.counted or queue.dead_letter_address is not None:
+                continue
+            row = replace(queue.row(view, at), kind="mirror", delivering=0)
+            if peer is None or alone:
+                yield replace(row, start=start)
+                continue
+            lacks, duplicates = _apart(queue, peer.named.get(name))
+            if lacks is not None and duplicates is not None:
+                yield replace(row, depth=lacks, added=0, removed=0)
+                if not view.tells_done:
+                    left = queue.removed - duplicates
+                    yield replace(row, kind="acks", depth=duplicates, added=queue.removed, removed=left)
+                yield replace(row, kind="staged", depth=queue.depth - lacks + duplicates)
+
+    def stake(self, peer: BrokerView | None) -> Stake:
+        """While a site that was lost is not taken in again no count tells that any message lies at both: producers are
+        confirmed by one of them."""
+        one_is_enough = self.view.alone or (peer is not None and peer.alone)
+        apart = _nothing_shared if one_is_enough else _apart
+        by_queue = {
+            name: apart(queue, peer.named.get(name) if peer is not None else None)
+            for name, queue in self.view.business.items()
+            if queue.dead_letter_address is None
+        }
+        if self.view.tells_done:
+            by_queue = {name: (lacks, 0) for name, (lacks, _) in by_queue.items()}
+        lost, duplicates = (total(each[at] for each in by_queue.values()) for at in (0, 1))
+        known = {name: (lacks, again) for name, (lacks, again) in by_queue.items() if lacks is not None}
+        return Stake(lost, duplicates, known if len(known) == len(by_queue) else None)
+
+    @property
+    def residue(self) -> Residue | None:
+        """Ids alone tell which messages were consumed elsewhere, and the return compares them."""
+        depths = [
+            each.depth for each in self.view.business.values() if each.dead_letter_address is None and each.counted
+        ]
+        return Residue(sum(depths), 0) if self.view.queues else None
+
+
+def _apart(here: Queue, there: Queue | None) -> tuple[int | None, int | None]:
+    """By count: how many the peer has not, and how many it has that are not here any more."""
+    if not here.counted or (there is not None and not there.counted):
+        return None, None
+    more = here.depth - (there.depth if there is not None else 0)
+    return max(0, more), max(0, -more)
+
+
+def _nothing_shared(here: Queue, there: Queue | None) -> tuple[int | None, int | None]:
+    """The same where no message lies at both."""
+    if not here.counted or (there is not None and not there.counted):
+        return None, None
+    return here.depth, there.depth if there is not None else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from dr_ctl.topologies.artemis import checks as artemis
 from dr_ctl.topologies.artemis.findings import MQTT_STAYS
 from dr_ctl.topologies.common import checks as common
 from dr_ctl.topologies.common import failover, single
-from dr_ctl.topologies.common.checks import of_doors, of_pair, of_queues
+from dr_ctl.topologies.common.checks import Named, doors, of_doors, of_pair, of_queues
 from dr_ctl.topologies.common.findings import (
     LINK_DOOR_CLOSED,
     LINK_DOOR_UNKNOWN,
@@ -27,7 +27,6 @@ from dr_ctl.topologies.common.findings import (
     LOCK_COORDINATOR,
     OUTFLOW_PAUSED,
 )
-from dr_ctl.topologies.common.named import Named, doors
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.mirror import parity
 from dr_ctl.topologies.mirror.findings import (

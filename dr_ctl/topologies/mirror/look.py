@@ -15,15 +15,16 @@ from dr_ctl.jolokia.client import READ_S, Answer, Ask, Listing, Read, Reader
 from dr_ctl.jolokia.errors import BadValue, NoSuchBean, OperationFailed
 from dr_ctl.jolokia.post import Asked, Post
 from dr_ctl.jolokia.values import Fields
-from dr_ctl.topologies.artemis import beans, group, limits
+from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis import look as parts
-from dr_ctl.topologies.artemis.document_queue import IN_USER
+from dr_ctl.topologies.artemis.broker import GROUP, must_be_active, read_group
+from dr_ctl.topologies.artemis.documents import IN_USER
 from dr_ctl.topologies.common.names import ANY_ADDRESS
 from dr_ctl.topologies.common.view import Config, Connection, Consumer, Grants, Queue
 from dr_ctl.topologies.mirror.view import BrokerConnection, BrokerView
 
 _SERVER: Final = (
-    "Active", "Version", "NodeID", "CurrentTimeMillis", "PendingMirrorAcks", *limits.SERVER, *group.SERVER,
+    "Active", "Version", "NodeID", "CurrentTimeMillis", "PendingMirrorAcks", *parts.LIMITS, *GROUP,
 )  # fmt: skip
 _LINK: Final = ("Name", "Started", "Connected", "Protocol", "Uri")
 _EVERYTHING: Final = ("", -1, -1)
@@ -103,7 +104,7 @@ def _look(
     listed = post.ask(Read(beans.all_queues(broker), size.queue)) if size.queue else None
     post.send(reader, timeout_s=timeout_s)
     fields = itself.fields()
-    joined_to = group.read(reader.url, fields, fields.text("NodeID"), topology.answer(), active=fields.flag("Active"))
+    joined_to = read_group(reader.url, fields, fields.text("NodeID"), topology.answer(), active=fields.flag("Active"))
     now_ms = fields.number("CurrentTimeMillis")
     start = str(runtime.fields().number("StartTime"))
     queues = {queue.bean: queue for queue in known.queues} if known is not None else {}
@@ -130,8 +131,8 @@ def _look(
         version=fields.text("Version"),
         node=fields.text("NodeID"),
         now_ms=now_ms,
-        disk_used=limits.disk_used(fields),
-        obstacles=limits.of_server(fields, now_ms - int(start)),
+        disk_used=parts.disk_used(fields),
+        obstacles=parts.limits_of_server(fields, now_ms - int(start)),
         group=joined_to,
         pending_acks=fields.number("PendingMirrorAcks"),
         start=start,
@@ -200,7 +201,7 @@ def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
     outflow = post.ask(Read(view.outflow.bean, parts.QUEUE)) if view.outflow is not None else None
     post.send(reader, timeout_s=timeout_s)
     fields = server.fields()
-    group.must_be_active(reader.url, view.group, fields)
+    must_be_active(reader.url, view.group, fields)
     return replace(
         view,
         now_ms=fields.number("CurrentTimeMillis"),

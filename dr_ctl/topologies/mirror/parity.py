@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dr_ctl.settings.model import Queues
-from dr_ctl.topologies.common.evidence import total
-from dr_ctl.topologies.common.queues import selected
+from dr_ctl.topologies.common.figures import total
+from dr_ctl.topologies.common.rules import selected
 from dr_ctl.topologies.mirror.view import BrokerView
 
 ORIGINS_UP_TO = 1000

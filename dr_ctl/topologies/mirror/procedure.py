@@ -3,11 +3,11 @@
 from typing import Final
 
 from dr_ctl.engine.operations import FAILOVER, FENCE
-from dr_ctl.topologies.common import acts, drafts
 from dr_ctl.topologies.common.failover import nothing_owed
 from dr_ctl.topologies.common.recipe import Checks
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.topology import Kind
+from dr_ctl.topologies.common.verbs import activate, canary, fence, plain, proving, quarantine, quiesce
 from dr_ctl.topologies.mirror import checks, reconcile, reinstate, shipping
 from dr_ctl.topologies.mirror.access import Observer
 from dr_ctl.topologies.mirror.checks import BY_BROKER, BY_PAIR
@@ -17,25 +17,25 @@ from dr_ctl.topologies.mirror.view import MirrorSeen
 from dr_ctl.topologies.procedure import Procedure, Row
 
 PROCEDURE: Final[Procedure[Rules, MirrorSeen, MirrorTools]] = Procedure(
-    Row("observe", drafts.proving.observe, acts.proving.observe),
-    Row("check", drafts.proving.check, acts.proving.check),
+    Row("observe", proving.draft_observe, proving.observe),
+    Row("check", proving.draft_check, proving.check),
     Row("catch-up", shipping.draft_catch_up, shipping.catch_up, shipping.start),
-    Row("quiesce", drafts.quiesce.draft, acts.quiesce.act, acts.quiesce.undo),
-    Row("fence", drafts.fence.of_lost, acts.fence.owe, acts.quarantine.undo, of=(FAILOVER,)),
-    Row("fence", drafts.fence.by_itself, acts.fence.by_itself, acts.fence.undo_by_itself, of=(FENCE,)),
-    Row("fence", drafts.fence.draft, acts.fence.act, acts.fence.undo),
-    Row("quarantine", drafts.quarantine.draft, acts.quarantine.act, acts.quarantine.undo),
-    Row("settle", drafts.proving.settle, acts.proving.settle),
+    Row("quiesce", quiesce.draft, quiesce.act, quiesce.undo),
+    Row("fence", fence.draft_of_lost, fence.owe, quarantine.undo, of=(FAILOVER,)),
+    Row("fence", fence.draft_by_itself, fence.by_itself, fence.undo_by_itself, of=(FENCE,)),
+    Row("fence", fence.draft, fence.act, fence.undo),
+    Row("quarantine", quarantine.draft, quarantine.act, quarantine.undo),
+    Row("settle", proving.draft_settle, proving.settle),
     Row("drain", shipping.draft_drain, shipping.drain, shipping.start),
-    Row("verify", drafts.proving.verify, acts.proving.verify),
-    Row("activate", drafts.activate.draft, acts.activate.act, acts.activate.undo),
-    Row("probe", drafts.proving.probe, acts.proving.probe),
-    Row("canary", drafts.canary.draft, acts.canary.act, acts.canary.undo),
-    Row("clean-canary", drafts.canary.clean, acts.canary.clean),
-    Row("unfence", drafts.unfence.draft, acts.unfence.act, acts.put_back),
+    Row("verify", proving.draft_verify, proving.verify),
+    Row("activate", activate.draft, activate.act, activate.undo),
+    Row("probe", proving.draft_probe, proving.probe),
+    Row("canary", canary.draft, canary.act, canary.undo),
+    Row("clean-canary", canary.draft_clean, canary.clean),
+    Row("unfence", fence.draft_unfence, fence.unfence, plain.put_back),
     Row("restart-link", shipping.draft_restart, shipping.restart, shipping.start),
     # How a lost site is taken in again.
-    Row("residue", drafts.fence.of_returned, reinstate.count_residue),
+    Row("residue", fence.draft_of_returned, reinstate.count_residue),
     Row("reinstate", reinstate.draft, reinstate.act, reinstate.undo),
     Row("reconcile", reconcile.draft, reconcile.act),
 )

@@ -17,7 +17,7 @@ from dr_ctl.engine.ports import Draft, Hand, Move
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.artemis import beans
-from dr_ctl.topologies.artemis.document_queue import CREATE_QUEUE, internal_queue
+from dr_ctl.topologies.artemis.documents import CREATE_QUEUE, internal_queue
 from dr_ctl.topologies.artemis.operations import MOVE
 from dr_ctl.topologies.common.calls import call
 from dr_ctl.topologies.common.consumed import Consumed

@@ -19,15 +19,13 @@ from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.common.baseline import before
-from dr_ctl.topologies.common.calls import close_door, open_door, pause_lasting, resume
+from dr_ctl.topologies.common.calls import close_door, holds, left_of, open_door, pause_lasting, resume, still, to_undo
 from dr_ctl.topologies.common.consumed import Acknowledged, Consumed
-from dr_ctl.topologies.common.drafts.quarantine import owed_again, paid
-from dr_ctl.topologies.common.effects import holds, left_of, still, to_undo
 from dr_ctl.topologies.common.failover import nothing_owed
+from dr_ctl.topologies.common.figures import Residue
 from dr_ctl.topologies.common.findings import TRAFFIC_WHILE_OPEN
-from dr_ctl.topologies.common.queues import selected
-from dr_ctl.topologies.common.residue import Residue
-from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.common.rules import Rules, selected
+from dr_ctl.topologies.common.verbs.quarantine import owed_again, paid
 from dr_ctl.topologies.mirror import origins, parity
 from dr_ctl.topologies.mirror.access import Way
 from dr_ctl.topologies.mirror.look import Flow

@@ -20,12 +20,11 @@ from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.artemis import beans
-from dr_ctl.topologies.common.acts.quiesce import lifting
 from dr_ctl.topologies.common.calls import call
-from dr_ctl.topologies.common.drafts.quiesce import lifts_planned, while_serving
-from dr_ctl.topologies.common.evidence import evidence, said, total
+from dr_ctl.topologies.common.figures import evidence, said, total
 from dr_ctl.topologies.common.findings import LINK_DID_NOT_ATTACH, LINK_NOT_READ_IN_UNDO
 from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.common.verbs.quiesce import lifting, lifts_planned, while_serving
 from dr_ctl.topologies.console.requests import request
 from dr_ctl.topologies.mirror.access import Access, Way
 from dr_ctl.topologies.mirror.look import Flow

@@ -7,15 +7,12 @@ from dr_ctl.core.model import Finding, Json, some
 from dr_ctl.core.printable import if_known
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.ports import Move
-from dr_ctl.topologies.common.apart import accepting, refused
+from dr_ctl.topologies.common.figures import Residue
 from dr_ctl.topologies.common.findings import UNDONE_DUPLICATES
-from dr_ctl.topologies.common.gate import Sample
-from dr_ctl.topologies.common.queues import selected
+from dr_ctl.topologies.common.gate import Sample, Verifier, accepting, refused
 from dr_ctl.topologies.common.recipe import Recipe
-from dr_ctl.topologies.common.residue import Residue
-from dr_ctl.topologies.common.sender import Sender
-from dr_ctl.topologies.common.tools import Tools
-from dr_ctl.topologies.common.verifier import Verifier
+from dr_ctl.topologies.common.rules import selected
+from dr_ctl.topologies.common.tools import Sender, Tools
 from dr_ctl.topologies.mirror import parity
 from dr_ctl.topologies.mirror.access import Access, Observer
 from dr_ctl.topologies.mirror.findings import COMPARED_BY_COUNT, UNDONE_SET_ASIDE

@@ -14,7 +14,7 @@ from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.durations import duration
 from dr_ctl.stomp_io.address import Address
 from dr_ctl.topologies.artemis.broker import ArtemisBroker
-from dr_ctl.topologies.common.evidence import total
+from dr_ctl.topologies.common.figures import total
 from dr_ctl.topologies.common.link import Link
 from dr_ctl.topologies.common.names import OUTFLOW_PREFIX
 from dr_ctl.topologies.common.seen import Seen

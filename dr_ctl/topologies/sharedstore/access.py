@@ -23,11 +23,9 @@ from dr_ctl.topologies.classic.look import ask
 from dr_ctl.topologies.common import access as common
 from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.seen import Seen, Silent
-from dr_ctl.topologies.sharedstore.calls import RUN
-from dr_ctl.topologies.sharedstore.lock import LockSeen, LockUnreadable, SilentAndUnread
-from dr_ctl.topologies.sharedstore.process import BrokerProcess
+from dr_ctl.topologies.sharedstore.lock import BrokerProcess, LockSeen, LockUnreadable, SilentAndUnread
 from dr_ctl.topologies.sharedstore.store import SharedStore
-from dr_ctl.topologies.sharedstore.view import BrokerView, StoreConfig, StoreSeen, beside
+from dr_ctl.topologies.sharedstore.view import RUN, BrokerView, StoreConfig, StoreSeen, beside
 
 KNOCK_S: Final = 1.0
 READINGS: Final = 4

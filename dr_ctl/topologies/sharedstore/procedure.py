@@ -6,21 +6,18 @@ from typing import Final
 from dr_ctl.core.model import Finding
 from dr_ctl.engine.operations import ACTIVATE, FAILOVER, FENCE
 from dr_ctl.engine.ports import Move
-from dr_ctl.topologies.classic import drafts as classic
-from dr_ctl.topologies.classic.acts import quiesce
-from dr_ctl.topologies.common import acts, drafts
+from dr_ctl.topologies.classic import verbs as classic
 from dr_ctl.topologies.common import recipe as common
 from dr_ctl.topologies.common.recipe import Checks
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.common.topology import Kind
+from dr_ctl.topologies.common.verbs import canary, fence, plain, proving, quiesce
 from dr_ctl.topologies.procedure import Procedure, Row
-from dr_ctl.topologies.sharedstore import acts as own_acts
-from dr_ctl.topologies.sharedstore import checks
-from dr_ctl.topologies.sharedstore import drafts as own_drafts
+from dr_ctl.topologies.sharedstore import activate, checks, waits
 from dr_ctl.topologies.sharedstore.access import Observer
+from dr_ctl.topologies.sharedstore.checks import BY_BROKER
 from dr_ctl.topologies.sharedstore.findings import HOLDS_AND_SERVES_NOBODY
-from dr_ctl.topologies.sharedstore.named import BY_BROKER
 from dr_ctl.topologies.sharedstore.tools import StoreTools
 from dr_ctl.topologies.sharedstore.view import BrokerView
 
@@ -28,26 +25,26 @@ IN_THE_STORE: Final = "{site} holds nothing of its own: what it had lies in the 
 ONE_STORE: Final = "both sites use one store: there is nothing to compare"
 
 PROCEDURE: Final[Procedure[Rules, Seen[BrokerView], StoreTools]] = Procedure(
-    Row("observe", drafts.proving.observe, acts.proving.observe),
-    Row("check", drafts.proving.check, acts.proving.check),
-    Row("catch-up", own_drafts.shipping.catch_up, own_acts.shipping.catch_up),
-    Row("quiesce", classic.quiesce, quiesce, acts.quiesce.undo),
-    Row("fence", drafts.fence.of_lost, acts.fence.owe, acts.fence.undo, of=(FAILOVER,)),
-    Row("fence", drafts.fence.by_itself, acts.fence.by_itself, acts.fence.undo_by_itself, of=(FENCE,)),
-    Row("fence", drafts.fence.draft, acts.fence.act, acts.fence.undo),
-    Row("quarantine", drafts.nothing(IN_THE_STORE, at_source=True), acts.nothing),
-    Row("settle", drafts.proving.settle, acts.proving.settle),
-    Row("drain", own_drafts.shipping.drain, own_acts.shipping.drain),
-    Row("verify", drafts.proving.verify, acts.proving.verify),
-    Row("activate", own_drafts.activate.draft, own_acts.activate.act),
-    Row("probe", classic.probe, acts.proving.probe),
-    Row("canary", drafts.canary.draft, acts.canary.act, acts.canary.undo),
-    Row("clean-canary", drafts.canary.clean, acts.canary.clean),
-    Row("unfence", drafts.unfence.draft, acts.unfence.act, acts.put_back),
+    Row("observe", proving.draft_observe, proving.observe),
+    Row("check", proving.draft_check, proving.check),
+    Row("catch-up", waits.draft_catch_up, waits.catch_up),
+    Row("quiesce", classic.draft_quiesce, classic.quiesce, quiesce.undo),
+    Row("fence", fence.draft_of_lost, fence.owe, fence.undo, of=(FAILOVER,)),
+    Row("fence", fence.draft_by_itself, fence.by_itself, fence.undo_by_itself, of=(FENCE,)),
+    Row("fence", fence.draft, fence.act, fence.undo),
+    Row("quarantine", plain.draft_nothing(IN_THE_STORE, at_source=True), plain.nothing),
+    Row("settle", proving.draft_settle, proving.settle),
+    Row("drain", waits.draft_drain, waits.drain),
+    Row("verify", proving.draft_verify, proving.verify),
+    Row("activate", activate.draft, activate.act),
+    Row("probe", classic.draft_probe, proving.probe),
+    Row("canary", canary.draft, canary.act, canary.undo),
+    Row("clean-canary", canary.draft_clean, canary.clean),
+    Row("unfence", fence.draft_unfence, fence.unfence, plain.put_back),
     # How a lost site is taken in again.
-    Row("residue", drafts.nothing("it holds nothing of its own"), acts.nothing),
-    Row("reinstate", own_drafts.reinstate.draft, own_acts.reinstate.act, acts.put_back),
-    Row("reconcile", drafts.nothing(ONE_STORE), acts.nothing),
+    Row("residue", plain.draft_nothing("it holds nothing of its own"), plain.nothing),
+    Row("reinstate", waits.draft_reinstate, waits.reinstate, plain.put_back),
+    Row("reconcile", plain.draft_nothing(ONE_STORE), plain.nothing),
 )
 NOT_IN_THE_STORE: Final = (
     "messages that were sent as non-persistent: they lie in their broker's memory and end with it",

@@ -1,6 +1,7 @@
 """The workloads of an installation: looks go out side by side, starts and stops one by one under the run's lock."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, assert_never
 
@@ -17,13 +18,21 @@ from dr_ctl.processes.secrets import SecretMissing, variables
 from dr_ctl.settings.model import Installation
 from dr_ctl.settings.workloads import CamelRoutes, Commands, HttpService, SystemdUnit, Workload
 from dr_ctl.topologies.topology import WorkloadSeen
-from dr_ctl.topologies.workloads.patience import WorkloadPatience
 from dr_ctl.topologies.workloads.ways import CamelWay, CommandWay, HttpWay, SystemdWay, Way
 
 LOCKED_S: Final = 30.0  # seconds of the lock that must be left when a call goes out; the run renews the lock meanwhile
 _AT_ONCE: Final = 8
-
 Key = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadPatience:
+    """Waits in seconds."""
+
+    read_s: float = 5.0
+    """For a workload to say whether it runs."""
+    poll_s: float = 0.1
+    """Between looks at one that was started or stopped."""
 
 
 class WorkloadSites:

@@ -1,21 +1,256 @@
-"""Any topology, with the workloads of its installation around it."""
+"""Any topology, with workloads around it: they stop before dispatch does, and start once clients are in."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Generic, TypeVar
+from dataclasses import replace
+from typing import Final, Generic, TypeVar
 
-from dr_ctl.core.model import Json
+from dr_ctl.core.model import ExitCode, Json, Role, Severity, some
 from dr_ctl.core.patience import Patience
+from dr_ctl.core.printable import if_known
 from dr_ctl.core.system import beside
+from dr_ctl.engine import ports
+from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.lease import Store
+from dr_ctl.engine.operations import FAILOVER
+from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
+from dr_ctl.engine.parts import part_of
+from dr_ctl.engine.plan import Call, PlannedStep
+from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.engine.waiting import until
 from dr_ctl.settings.model import Installation
-from dr_ctl.topologies.topology import Glance, Keeper, Seen, Topology, glance_of, keeper_of
-from dr_ctl.topologies.workloads.driver import DriverWithWorkloads
+from dr_ctl.topologies.topology import Glance, Keeper, Seen, Topology, WorkloadSeen, glance_of, keeper_of
+from dr_ctl.topologies.workloads import checks
+from dr_ctl.topologies.workloads.calls import concerned, holds, mine, without_mine
+from dr_ctl.topologies.workloads.findings import WORKLOAD_SHUTS_GATE
 from dr_ctl.topologies.workloads.recipe import RecipeWithWorkloads
 from dr_ctl.topologies.workloads.seen import SeenWithWorkloads
-from dr_ctl.topologies.workloads.sites import WorkloadSites
+from dr_ctl.topologies.workloads.sites import WorkloadPatience, WorkloadSites
 
 S = TypeVar("S", bound=Seen)
+# The steps whose stops come before them, and end the run where one fails.
+FIRST: Final = ("quiesce", "residue")
+
+
+class DriverWithWorkloads(Generic[S]):
+    """Implements `Driver`. An instance serves one command."""
+
+    def __init__(
+        self,
+        bare: ports.Driver[S],
+        recipe: RecipeWithWorkloads[S],
+        sites: WorkloadSites,
+        patience: Patience,
+        lease: Lease | None,
+    ) -> None:
+        self._bare, self._recipe, self._sites, self._patience, self._lease = bare, recipe, sites, patience, lease
+        self._cut_off = False  # a hook has shown that no client is left at the lost site
+        self._may_stop_late: set[tuple[str, str]] = set()  # by site and name: a stop went out, and showed no effect
+
+    def observe(self) -> SeenWithWorkloads[S]:
+        return SeenWithWorkloads(self._bare.observe(), self._sites.look(least_s=self._patience.last_look_s))
+
+    def by_hand(self, site: str) -> str:
+        return self._bare.by_hand(site)
+
+    def apply(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+        stops, starts = ([call for call in mine(step.calls) if call.goal is goal] for goal in (Goal.STOP, Goal.START))
+        first, late = (stops, []) if step.verb in FIRST else ([], stops)
+        if (failed := self._stopped(first, hand) or self._gate(step, move)) is not None:
+            return failed
+        outcome = self._bare.apply(without_mine(step), move, hand)
+        if isinstance(outcome, Done | NotNeeded):
+            self._cut_off = self._cut_off or step.cut_off
+            outcome = _with(self._checked(step, move, outcome), first, "stopped")
+        if not _serves(outcome):
+            return outcome
+        outcome = self._stopped_late(late, outcome, hand)
+        return self._started(starts, outcome, move, hand) if starts else outcome
+
+    def undo(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+        """Undo the brokers first: workloads that start again find them as they were."""
+        bare = without_mine(step)
+        back = self._bare.undo(bare, move, hand) if bare.inverse else NotNeeded("as it was")
+        both = (back, self._brought_back(mine(step.inverse), move, hand))
+        if failed := [each for each in both if not isinstance(each, Done | NotNeeded)]:
+            return replace(failed[0], text="; ".join(each.text for each in failed), evidence=back.evidence)
+        return both[1] if isinstance(back, NotNeeded) else back
+
+    # Before a step of the topology.
+
+    def _stopped(self, calls: Sequence[Call], hand: Hand) -> Refused | Unknown | None:
+        """Stop one after the other, up to the first that will not stop; gives its failure."""
+        for call in calls:
+            seen, why = self._made(call, hand)
+            if why is not None:
+                self._may_stop_late.add((call.site, call.thing))
+                finding = checks.did_not_stop(seen, why)
+                worked = Unknown if seen.runs is None else Refused
+                return worked(finding.text, findings=(finding,))
+        return None
+
+    def _gate(self, step: PlannedStep, move: Move) -> Refused | None:
+        """Before a gate is shown to hold, what works on messages at the source is shown not to run: something else may
+        have started it again. Beside clients that are served it is as it should be."""
+        if step.verb != "verify":
+            return None
+        units = self._bare.observe().units if move.ask.units is not None else ()
+        workloads = self._sites.told.items()
+        keys = [key for key, each in workloads if key[0] == move.source and concerned(each, move.ask, units)]
+        left = [each for each in self._sites.look_at(*keys) if each.runs is not False]
+        if not left or part_of(self._bare.observe(), move.ask).roles[move.source] is Role.SERVING:
+            return None
+        text = some([f"{each.name} is {each.state} at {each.site}" for each in left])
+        remedy = f"Stop it there by hand, or begin with `dr-ctl quiesce {move.source}` while {move.source} serves."
+        return Refused(text, findings=(WORKLOAD_SHUTS_GATE(text, remedy),))
+
+    def _checked(self, step: PlannedStep, move: Move, outcome: Done | NotNeeded) -> Outcome:
+        """The checks once more, right before anything is changed."""
+        if step.verb != "check":
+            return outcome
+        found = self._recipe.against(SeenWithWorkloads(self._bare.observe(), self._sites.look()), move)
+        against = tuple(each for each in found if each.severity is Severity.ERROR)
+        return Refused(against[0].text, findings=against, code=ExitCode.PRECHECK_FAILED) if against else outcome
+
+    # After it.
+
+    def _stopped_late(self, calls: Sequence[Call], outcome: Outcome, hand: Hand) -> Outcome:
+        """Stop the rest at a site that is closed or lost. A workload that waits for a broker that is gone, and will not
+        stop, keeps no client from being served."""
+        findings = []
+        for call in calls:
+            seen, why = self._made(call, hand)
+            if why is not None:
+                findings.append(replace(checks.did_not_stop(seen, why), severity=Severity.WARNING))
+        if not findings:
+            return _with(outcome, calls, "stopped")
+        text = f"{outcome.text}; {some([each.text for each in findings])}"
+        return replace(outcome, text=text, findings=(*outcome.findings, *findings))
+
+    def _started(self, calls: Sequence[Call], outcome: Outcome, move: Move, hand: Hand) -> Outcome:
+        """Start all of them, whatever becomes of one: clients are served, and there is no way back."""
+        findings = []
+        for call in calls:
+            seen, why = self._made(call, hand, lambda call: self._why_not_beside(call, move))
+            if why is not None:
+                findings.append(checks.did_not_start(seen, why))
+        if not findings:
+            return _with(outcome, calls, "running")
+        texts = some([each.text for each in findings])
+        text = f"{outcome.text}; {texts}" if isinstance(outcome, Refused) else f"{calls[0].site} serves, but {texts}"
+        return Refused(text, outcome.evidence, (*outcome.findings, *findings), code=ExitCode.INCOMPLETE)
+
+    def _why_not_beside(self, call: Call, move: Move) -> str | None:
+        """Say why a singleton is not started, if it runs at the other site or may run there."""
+        for other in self._sites.others(call.site, call.thing) if self._sites.is_singleton(call.thing) else ():
+            if other.runs:
+                return f"it is a singleton, and it runs at {other.site}"
+            if other.runs is None and not self._is_gone(other, move):
+                return (
+                    f"it is a singleton, and whether it runs at {other.site} cannot be told: {if_known(other.silent)}"
+                )
+        return None
+
+    def _is_gone(self, other: WorkloadSeen, move: Move) -> bool:
+        if move.ask.operation != FAILOVER:
+            return False
+        return self._cut_off or checks.is_gone(other, move, self._bare.observe().roles[move.source])
+
+    # One call.
+
+    def _made(
+        self, call: Call, hand: Hand, why_not: Callable[[Call], str | None] = lambda _: None
+    ) -> tuple[WorkloadSeen, str | None]:
+        """Bring about one call's effect and look whether it came; with what was seen last, why it did not."""
+        seen = self._now(call)
+        if holds(call, seen) and not self._may_stop_later(call):
+            return seen, None
+        if (barred := why_not(call)) is not None:
+            return seen, barred
+        if call.goal is Goal.START:
+            self._may_stop_late.discard((call.site, call.thing))
+        ends_s = hand.monotonic() + self._sites.told[call.site, call.thing].timeout
+        [outcome] = hand.change([call], lambda calls: [self._sites.send(each, self._lease) for each in calls])
+        waited = until(
+            hand,
+            lambda: self._now(call),
+            holds=lambda seen: holds(call, seen),
+            hopeless=lambda _: isinstance(outcome, Refused),
+            within_s=ends_s - hand.monotonic(),
+            poll_s=self._patience.of(WorkloadPatience).poll_s,
+            meanwhile=lambda seen: hand.waiting(f"{call.thing} at {call.site}", None, f"it is {seen.state}"),
+        )
+        return waited.look, None if waited.held else _why(outcome, waited.look)
+
+    def _brought_back(self, calls: Sequence[Call], move: Move, hand: Hand) -> Outcome:
+        """Make the calls of an undo until all of them hold or the time is over. Start no workload at a site that is
+        left closed because somebody has opened the other one."""
+        left = [call for call in calls if self._may_stop_later(call) or not holds(call, self._now(call))]
+        if not left:
+            return NotNeeded("as it was")
+        starts = [call.thing for call in left if call.goal is Goal.START and call.site == move.source]
+        if starts and part_of(self._bare.observe(), move.ask).roles[move.target] is Role.SERVING:
+            return Refused(f"{move.target} is open: {some(starts)} not started at {move.source}")
+
+        def attempt() -> dict[Call, str]:
+            """Try those that did not hold after the try before; gives those that do not hold now, and why."""
+            why_not = {call: self._made(call, hand, self._why_not_again)[1] for call in left}
+            left[:] = [call for call, why in why_not.items() if why is not None]
+            return {call: why for call, why in why_not.items() if why is not None}
+
+        waited = until(
+            hand,
+            attempt,
+            holds=lambda why_not: not why_not,
+            within_s=self._patience.undo_s,
+            poll_s=self._patience.undo_poll_s,
+            most_s=self._patience.undo_most_poll_s,
+        )
+        if waited.held:
+            return Done("as it was")
+        return Refused(some([f"{call.thing} at {call.site}: {why}" for call, why in waited.look.items()]))
+
+    def _may_stop_later(self, call: Call) -> bool:
+        """Say whether a stop of this run may still take effect: a start is sent then, although the workload runs."""
+        return call.goal is Goal.START and (call.site, call.thing) in self._may_stop_late
+
+    def _now(self, call: Call) -> WorkloadSeen:
+        """The workload of a call, looked at now."""
+        [seen] = self._sites.look_at((call.site, call.thing))
+        return seen
+
+    def _why_not_again(self, call: Call) -> str | None:
+        """A singleton that an undo starts again must not be seen at the other site, where the run never started it."""
+        singleton = call.goal is Goal.START and self._sites.is_singleton(call.thing)
+        at = [each.site for each in (self._sites.others(call.site, call.thing) if singleton else ()) if each.runs]
+        return f"it is a singleton, and it runs at {at[0]}" if at else None
+
+
+def _why(outcome: Outcome, seen: WorkloadSeen) -> str:
+    if seen.silent is not None:
+        return f"whether it runs cannot be told: {seen.silent}"
+    reason = "" if isinstance(outcome, Done | NotNeeded) else f"{outcome.text}; "
+    detail = f", {seen.detail}" if seen.detail else ""
+    return f"{reason}it is {seen.state}{detail}"
+
+
+def _serves(outcome: Outcome) -> bool:
+    """Say whether clients are let in, if not by all that should."""
+    return isinstance(outcome, Done | NotNeeded) or (
+        isinstance(outcome, Refused) and outcome.code is ExitCode.INCOMPLETE
+    )
+
+
+def _with(outcome: Outcome, calls: Sequence[Call], state: str) -> Outcome:
+    """The outcome of a step, with the state of the workloads beside it."""
+    if not calls:
+        return outcome
+    names = list(dict.fromkeys(call.thing for call in calls))
+    now: Json = {**dict.fromkeys(names, state)}
+    text, evidence = f"{outcome.text}; {', '.join(names)} {state}", {**outcome.evidence, "workloads": now}
+    if isinstance(outcome, NotNeeded):
+        return Done(text, evidence, outcome.findings)
+    return replace(outcome, text=text, evidence=evidence)
 
 
 class TopologyWithWorkloads(Generic[S]):

@@ -16,11 +16,9 @@ from dr_ctl.engine.lease import Forbidden
 from dr_ctl.jolokia.client import Answer
 from dr_ctl.jolokia.errors import BadValue, OperationFailed
 from dr_ctl.jolokia.values import Fields
-from dr_ctl.topologies.artemis.bridging import others
+from dr_ctl.topologies.artemis.broker import Group, must_be_active, others, read_group
 from dr_ctl.topologies.artemis.checks import of_both
-from dr_ctl.topologies.artemis.document_queue import IN_USER
-from dr_ctl.topologies.artemis.documents import Documents
-from dr_ctl.topologies.artemis.group import Group, must_be_active, read
+from dr_ctl.topologies.artemis.documents import IN_USER, Documents
 from dr_ctl.topologies.common.debts import debts_of, document, is_debt
 from dr_ctl.topologies.common.names import numbered
 from dr_ctl.topologies.common.view import Connection, Queue
@@ -144,7 +142,9 @@ OWN = {"nodeID": "n1", "live": "h1:61618", "primary": "h1:61618"}
 
 
 def group(rows: Any, *, active: bool = True, **attributes: Any) -> Group:
-    return read(URL, Fields("server", {**USUAL, **attributes}), "n1", Answer(None, json.dumps(rows)), active=active)
+    return read_group(
+        URL, Fields("server", {**USUAL, **attributes}), "n1", Answer(None, json.dumps(rows)), active=active
+    )
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,9 @@ def test_other_brokers_of_the_cluster_are_no_nodes() -> None:
 def test_a_listing_that_may_not_be_asked_for_leaves_the_policy() -> None:
     refused = Answer(OperationFailed("no such operation"))
 
-    assert read(URL, Fields("server", {**USUAL, "HAPolicy": "Primary Only"}), "n1", refused) == Group("Primary Only")
+    assert read_group(URL, Fields("server", {**USUAL, "HAPolicy": "Primary Only"}), "n1", refused) == Group(
+        "Primary Only"
+    )
     with pytest.raises(BadValue):
         group({"data": []})
 

@@ -23,15 +23,13 @@ from dr_ctl.engine.runbook import CUT_OFF, RunbookStep
 from dr_ctl.settings.model import Drain, Queues
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.bridges import procedure
-from dr_ctl.topologies.bridges.access import Roles
-from dr_ctl.topologies.bridges.barrier import IdBarrier
+from dr_ctl.topologies.bridges.access import BridgesSeen, Roles
 from dr_ctl.topologies.bridges.checks import SKIPS_PER_S, of_broker, of_move
-from dr_ctl.topologies.bridges.delayed import _latest_s
-from dr_ctl.topologies.bridges.drafts.reinstate import HELD
+from dr_ctl.topologies.bridges.duplicates import count_lacking
 from dr_ctl.topologies.bridges.look import joined
-from dr_ctl.topologies.bridges.messages import COMPARED, _message
-from dr_ctl.topologies.bridges.seen import BridgesSeen
-from dr_ctl.topologies.bridges.stores import lacking
+from dr_ctl.topologies.bridges.messages import COMPARED, _latest_s, _message
+from dr_ctl.topologies.bridges.reinstate import HELD
+from dr_ctl.topologies.bridges.tools import IdBarrier
 from dr_ctl.topologies.bridges.view import ORIGIN, Bridge, BrokerView, Divert, Flow, with_idle
 from dr_ctl.topologies.common.debts import document
 from dr_ctl.topologies.common.idstore import NotRead, Store
@@ -373,8 +371,8 @@ def store(path: Path, *rows: tuple[str, str], table: str = "processed") -> Store
 def test_what_one_knows_and_the_other_does_not_is_counted_by_queue(tmp_path: Path) -> None:
     here = store(tmp_path / "here it is.sqlite", ("FOO", "1"), ("FOO", "2"), ("FOO", "3"), ("BAR", "1"))
     there = store(tmp_path / "there.sqlite", ("FOO", "1"), ("BAR", "1"), ("BAR", "9"), table="done")
-    assert lacking(here, there) == {"FOO": 2}
-    assert lacking(there, here) == {"BAR": 1}
+    assert count_lacking(here, there) == {"FOO": 2}
+    assert count_lacking(there, here) == {"BAR": 1}
 
 
 @pytest.mark.parametrize("wrong", ["nothing is there", "no such table", "no database"])
@@ -388,7 +386,7 @@ def test_one_that_cannot_be_read_is_never_empty(tmp_path: Path, wrong: str) -> N
 
     for pair in ((here, there), (there, here)):
         with pytest.raises(NotRead):
-            lacking(*pair)
+            count_lacking(*pair)
     assert path.exists() is (wrong != "nothing is there")
 
 

@@ -90,7 +90,7 @@ CONFIG = Config(("stomp",), None, None, greets_at=1)
 
 def looked(told: Answered, copies: str = "{queue}.DR") -> dict[str, str]:
     own = SyncConfig(copies, copies, "sync")
-    view = look.seen(told, NoPapers(), pair="b", site="london", config=CONFIG, own=own)  # type: ignore[arg-type]
+    view = look.as_view(told, NoPapers(), pair="b", site="london", config=CONFIG, own=own)  # type: ignore[arg-type]
     return {name: each.name for name, each in view.copying.items()}
 
 
@@ -104,7 +104,7 @@ def test_copy_queues_are_those_that_the_settings_name_or_that_a_bridge_takes_fro
 def test_what_the_agent_takes_is_no_clients() -> None:
     mine, theirs = (Consumer("orders.in", None, client, "", "", 0) for client in (f"{AGENT}1", "app"))
     own, more = SyncConfig("{queue}.DR", "{queue}.DR", "sync"), {"pair": "b", "site": "x", "config": CONFIG}
-    view = look.seen(answered("orders.in", consumers=(mine, theirs)), NoPapers(), own=own, **more)  # type: ignore[arg-type]
+    view = look.as_view(answered("orders.in", consumers=(mine, theirs)), NoPapers(), own=own, **more)  # type: ignore[arg-type]
     assert [each.client for each in view.consumers] == ["app"]
 
 

@@ -13,12 +13,12 @@ from dr_ctl.core.errors import TimedOut
 from dr_ctl.core.model import Role
 from dr_ctl.engine.outcome import Done, Outcome
 from dr_ctl.engine.plan import Call
-from dr_ctl.topologies.common import watching
+from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.calls import pause
 from dr_ctl.topologies.common.gate import Sample, why_not_yet
+from dr_ctl.topologies.common.observer import Watch
 from dr_ctl.topologies.common.seen import Silent
-from dr_ctl.topologies.common.sender import MOST_IN_A_POST, Sender
-from dr_ctl.topologies.common.watching import Watch
+from dr_ctl.topologies.common.tools import MOST_IN_A_POST, Sender
 from dr_ctl.topologies.mirror.view import BrokerView
 from tests.topologies.continuity import views as plugin
 from tests.topologies.mirror import views
@@ -180,7 +180,7 @@ def brokers() -> list[Broker]:
 
 @pytest.fixture
 def watch(monkeypatch: pytest.MonkeyPatch, brokers: list[Broker]) -> Iterator[Watch]:
-    monkeypatch.setattr(watching, "LATE_S", 0.05)
+    monkeypatch.setattr(observer, "LATE_S", 0.05)
     watch = Watch(SystemClock())
     yield watch
     for each in brokers:

@@ -19,17 +19,15 @@ from dr_ctl.jolokia.client import Answer, Listing, Read, Search
 from dr_ctl.jolokia.errors import BadValue, PolicyRefused
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.model import Drain, Queues
-from dr_ctl.topologies.artemis.document_queue import CREATE_FILTERED, created
-from dr_ctl.topologies.common.acts import proving
+from dr_ctl.topologies.artemis.documents import CREATE_FILTERED, created
 from dr_ctl.topologies.common.consumed import NotWhole
-from dr_ctl.topologies.common.evidence import evidence
+from dr_ctl.topologies.common.figures import Residue, evidence
 from dr_ctl.topologies.common.gate import Sample
-from dr_ctl.topologies.common.residue import Residue
 from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.common.verbs import proving
 from dr_ctl.topologies.common.view import Config, Peer
 from dr_ctl.topologies.console.requests import change
-from dr_ctl.topologies.continuity import procedure
-from dr_ctl.topologies.continuity.acts import catch_up, residue
+from dr_ctl.topologies.continuity import procedure, reinstate, shipping
 from dr_ctl.topologies.continuity.checks import of_move
 from dr_ctl.topologies.continuity.copies import (
     BATCH,
@@ -43,11 +41,9 @@ from dr_ctl.topologies.continuity.copies import (
     ids,
     removals,
 )
-from dr_ctl.topologies.continuity.document_queue import InFilter
-from dr_ctl.topologies.continuity.fence import ACTIVATE_SITE, DEACTIVATE_SITE
 from dr_ctl.topologies.continuity.look import look, serving
-from dr_ctl.topologies.continuity.patience import PluginPatience
-from dr_ctl.topologies.continuity.verifier import ContinuityVerifier
+from dr_ctl.topologies.continuity.plugin import ACTIVATE_SITE, DEACTIVATE_SITE, InFilter
+from dr_ctl.topologies.continuity.tools import ContinuityVerifier, PluginPatience
 from dr_ctl.topologies.continuity.view import ContinuitySeen, Flow, SiteView
 from tests.topologies import made
 from tests.topologies.continuity.views import PAIR, bridge, broker, door, flow, queue, seen, service
@@ -524,9 +520,9 @@ def test_one_of_several_brokers_that_was_not_read_makes_the_figures_of_its_site_
 @pytest.mark.parametrize(
     ("act", "text", "refused"),
     [
-        (catch_up.act, "was not read: the continuity plugin has not started", True),
+        (shipping.catch_up, "was not read: the continuity plugin has not started", True),
         (proving.settle, "which acknowledgements from london are not applied at paris was not read", False),
-        (residue.act, "what paris still holds was not read: the continuity plugin has not started", True),
+        (reinstate.count_residue, "what paris still holds was not read: the continuity plugin has not started", True),
     ],
 )
 def test_a_step_that_rests_on_it_waits_and_never_ends_well(act: Any, text: str, refused: bool) -> None:
@@ -534,7 +530,7 @@ def test_a_step_that_rests_on_it_waits_and_never_ends_well(act: Any, text: str, 
     ended: Outcome = act(world, STEP, THERE, world)
     assert text in ended.text
     assert isinstance(ended, Refused) or not refused
-    if act is catch_up.act:
+    if act is shipping.catch_up:
         assert ({*world.depths}, world.sampled[0]["paris"]["outflow"]) == ({None}, None)
     if act is proving.settle:
         assert {each["paris"]["pending"] for each in world.sampled} == {None}

@@ -14,7 +14,7 @@ from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.fanout import ids
 from dr_ctl.topologies.fanout.access import Access
 from dr_ctl.topologies.fanout.ids import Listed, listed_to_the_end
-from dr_ctl.topologies.fanout.observer import Observer
+from dr_ctl.topologies.fanout.tools import Observer
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.classic.fanout.broker import ID_HEADER, LEAST, FanoutBroker
 from dr_ctl_lab.twin.messages import Message, Taker

@@ -14,7 +14,7 @@ from dr_ctl.jolokia.errors import BadValue, NoSuchBean, OperationFailed
 from dr_ctl.settings.topologies.artemis import LastingFence
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.look import COUNTS, MOVING, PAUSES, dispatch, find_broker
-from dr_ctl.topologies.common.residue import Residue
+from dr_ctl.topologies.common.figures import Residue
 from dr_ctl.topologies.common.view import Config, Connection, Consumer
 from dr_ctl.topologies.mirror.look import Size, look, look_again, look_at_flow, look_at_rights
 from dr_ctl.topologies.mirror.origins import RESIDUE_UP_TO, Browsed, browsed, residue

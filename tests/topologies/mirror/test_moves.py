@@ -21,8 +21,8 @@ from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.jolokia.client import Reader
 from dr_ctl.settings.model import Drain, Queues
 from dr_ctl.topologies.artemis import beans
-from dr_ctl.topologies.artemis.group import Group
-from dr_ctl.topologies.common import queues
+from dr_ctl.topologies.artemis.broker import Group
+from dr_ctl.topologies.common import rules
 from dr_ctl.topologies.common.gate import Sample, clients_of
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.rules import Rules
@@ -680,7 +680,7 @@ TEN = broker("london", queue(added=10))
     ],
 )  # fmt: skip
 def test_what_moved_between_two_looks(before: list[Any], after: list[Any], moved: dict[str, int]) -> None:
-    assert queues.moved(before, after) == moved
+    assert rules.moved(before, after) == moved
 
 
 NOBODY = Unreachable("connection refused", refused=True)

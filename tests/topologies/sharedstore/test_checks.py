@@ -32,9 +32,8 @@ from dr_ctl.topologies.common.seen import Silent
 from dr_ctl.topologies.common.view import Acceptor, Config, Queue
 from dr_ctl.topologies.sharedstore import procedure
 from dr_ctl.topologies.sharedstore.access import between
-from dr_ctl.topologies.sharedstore.database import KINDS, Database, Kind, RowLock, counts, lag
-from dr_ctl.topologies.sharedstore.dsn import Dsn
 from dr_ctl.topologies.sharedstore.lock import FileLock, Lag, LockSeen, LockUnreadable
+from dr_ctl.topologies.sharedstore.store import KINDS, Database, Dsn, Kind, RowLock, counts, lag
 from dr_ctl.topologies.sharedstore.view import BrokerView, StoreConfig, StoreSeen, beside
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.kinds import SHARED_STORE

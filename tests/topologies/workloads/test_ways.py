@@ -22,9 +22,8 @@ from dr_ctl.settings.loader import load
 from dr_ctl.settings.workloads import SystemdUnit
 from dr_ctl.topologies.topology import PartState, WorkloadSeen
 from dr_ctl.topologies.workloads.calls import call, concerned, part_of_call
-from dr_ctl.topologies.workloads.patience import WorkloadPatience
 from dr_ctl.topologies.workloads.recipe import RecipeWithWorkloads
-from dr_ctl.topologies.workloads.sites import WorkloadSites
+from dr_ctl.topologies.workloads.sites import WorkloadPatience, WorkloadSites
 from tests.jolokia.console import Console, Handler, closed_port, console, send, silence, value
 from tests.topologies.workloads.work import Work
 

@@ -1,10 +1,4 @@
-"""Whether messages left a queue because a client acknowledged them: told from the queue's own counters. Pure.
-
-A broker announces a message that an operator purged, moved or deleted exactly as one that a client consumed. The
-counters differ: a message that a client acknowledges was dispatched to it and is in delivery no more. Therefore
-`dequeued + in delivery - dispatched - expired` falls when a consumer gives back what it held, and grows only when
-messages leave in another way.
-"""
+"""Whether messages left a queue because a client acknowledged them: by its counters, and what was announced. Pure."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -16,14 +10,12 @@ from dr_ctl.jolokia.values import Fields
 
 # In this order: a later count can only make the sum of an account smaller than it is.
 COUNTERS: Final = ("Name", "DequeueCount", "InFlightCount", "DispatchCount", "ExpiredCount")
-
 # What an agent remembers, and what runs note: messages shown to browses, copies deleted; `OPENED`, how the counters
 # stood when a run opened the site; `HANDED`, how much of the runs' notes an agent's figures hold.
 SHOWN: Final = "shown"
 DELETED: Final = "deleted"
 OPENED: Final = "opened"
 HANDED: Final = "handed"
-
 # Counters are read one after the other while clients work: at each look the sum may be a few too low, never too high.
 # The highest of many looks is right. The chance that all of SURE fresh ones lie above all of LOOKS earlier ones is one
 # in some hundred millions.
@@ -35,6 +27,8 @@ LEVEL: Final = 4
 ABOVE: Final = 2
 NOISE: Final = 50
 """More than clients at work make a sum too low: where a few looks agree, a client gave back what it held."""
+LATE_S: Final = 5.0
+"""Announcements follow the counters within milliseconds; an agent that was busy takes them in after its work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,3 +144,32 @@ class Account:
     def settle(self, consumed: int) -> None:
         """Both sites were compared whole: all of the messages consumed before that are accounted for."""
         self.spent = max(self.spent, consumed)
+
+
+@dataclass(slots=True)
+class Announcements:
+    """`count` messages of one queue were announced since the agent follows it."""
+
+    count: int = 0
+    _left: deque[tuple[float, int]] = field(default_factory=deque)
+    _from: int | None = None
+
+    def begin(self) -> None:
+        """The agent follows the queue anew: what left before was announced to nobody."""
+        self.count, self._from = 0, None
+        self._left.clear()
+
+    def looked(self, now: float, counters: Counters) -> None:
+        left = counters.dequeued - counters.expired  # whether an expired message is announced depends on the version
+        if self._from is None or left < self._from:
+            self.begin()
+            self._from = left
+        self._left.append((now, left - self._from))
+        while len(self._left) > 1 and self._left[1][0] <= now - LATE_S:
+            self._left.popleft()
+
+    def unheard(self, now: float) -> int | None:
+        """How many messages left long enough ago, and were announced by nobody; returns None where none has left."""
+        if not self._left or self._left[0][0] > now - LATE_S or not self._left[0][1]:
+            return None
+        return max(0, self._left[0][1] - self.count)

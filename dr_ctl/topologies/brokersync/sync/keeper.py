@@ -14,11 +14,9 @@ from dr_ctl.topologies.brokersync.findings import (
     LEFT_UNACKNOWLEDGED,
     NOT_TAKEN_IN_YET,
 )
-from dr_ctl.topologies.brokersync.sync.end import End
+from dr_ctl.topologies.brokersync.sync.brokers import End, RealPrimary, RealStandby
 from dr_ctl.topologies.brokersync.sync.findings import DELETION_REFUSED, NOT_ANNOUNCED, UNPROVEN
 from dr_ctl.topologies.brokersync.sync.pair import Pair
-from dr_ctl.topologies.brokersync.sync.primary import RealPrimary
-from dr_ctl.topologies.brokersync.sync.standby import RealStandby
 from dr_ctl.topologies.classic.operations import REMOVES
 from dr_ctl.topologies.common.debts import debts_of
 from dr_ctl.topologies.topology import Kept, QueueKept

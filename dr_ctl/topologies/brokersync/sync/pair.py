@@ -10,10 +10,8 @@ from dr_ctl.core.errors import BrokerError, LoginRefused
 from dr_ctl.core.model import Json
 from dr_ctl.jolokia.errors import PolicyRefused
 from dr_ctl.topologies.brokersync.sync.accounts import DELETED, HANDED, OPENED, SHOWN, SURE, Account
-from dr_ctl.topologies.brokersync.sync.batches import Waiting
-from dr_ctl.topologies.brokersync.sync.comparing import compared
-from dr_ctl.topologies.brokersync.sync.ports import Glance, Opened, Primary, Standby
-from dr_ctl.topologies.brokersync.sync.queue import Queue
+from dr_ctl.topologies.brokersync.sync.ports import Glance, Opened, Primary, Standby, compared
+from dr_ctl.topologies.brokersync.sync.queue import Queue, Waiting
 
 HEAR_S: Final = 0.05
 LOOK_EVERY_S: Final = 0.4

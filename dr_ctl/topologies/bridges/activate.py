@@ -1,0 +1,163 @@
+"""`activate`: the queues that move deliver at the target and let clients in, proven by a look."""
+
+from collections.abc import Sequence
+
+from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.model import Role, some
+from dr_ctl.engine.goals import ALL, Goal
+from dr_ctl.engine.operations import ACTIVATE, FAILBACK, FAILOVER
+from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
+from dr_ctl.engine.plan import Call, PlannedStep, in_part
+from dr_ctl.engine.ports import Draft, Hand, Move
+from dr_ctl.engine.runbook import RunbookStep
+from dr_ctl.engine.waiting import until
+from dr_ctl.topologies.bridges.fence import closes, closes_again, opens
+from dr_ctl.topologies.bridges.tools import BridgesTools
+from dr_ctl.topologies.bridges.view import BrokerView
+from dr_ctl.topologies.common import receipts
+from dr_ctl.topologies.common.baseline import before
+from dr_ctl.topologies.common.calls import holds, left_of, open_door, still, to_undo
+from dr_ctl.topologies.common.failover import let_in_again
+from dr_ctl.topologies.common.receipts import changes
+from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.common.seen import Seen
+
+
+def draft(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
+    """Open queues and doors. Doors stay open afterwards: an open door lets no client use a closed queue."""
+    del rules, step
+    calls: list[Call] = []
+    inverse: list[Call] = []
+    # A target that came back is closed before anything else. The undo of the move back leaves it closed.
+    returns = move.ask.operation == FAILBACK
+    for view in seen.views(move.target):
+        source = seen.view(move.source, view.pair)
+        # Open only queues that the fence closes there; a lost site that does not answer is owed its whole fence.
+        units = [unit for unit in view.among(move.moves) if source is None or source.flow(unit) is not None]
+        calls += opens(view, units, "it was closed when it came back" if returns else None)
+        again = "it is closed" if returns else None  # the return has opened them
+        calls += in_part("doors", (open_door(view, door, again) for door in view.doors if not door.started))
+        inverse += closes(view, units, "it is open") if returns else closes_again(view, units, before(move, view))
+    calls += in_part("strikes", receipts.strikes(seen))
+    return Draft(move.target, "the queues deliver, their clients are let in", tuple(calls), tuple(inverse))
+
+
+def act(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    views, why = _may_open(tools, move)
+    if why is not None:
+        return Refused(why)
+    admits, doors, strikes = step.part("admit"), step.part("doors"), step.part("strikes")
+    missing = [call for call in (*doors, *admits) if call.thing != ALL and not holds(call, views)]
+    starts = [call for call in missing if call in doors]
+    tools.opened = tools.opened or bool(missing)
+    outcomes = tools.change(starts, hand)
+    if outcomes and all(isinstance(each, Refused) for each in outcomes):
+        return Refused(f"{move.target} could not be opened: {outcomes[0].text}")
+    if (why := _admitted(tools, step, move, hand)) is not None:
+        return Refused(why)
+    if (failed := _until_held(tools, step, move, hand)) is not None:
+        return failed
+    tools.change(strikes, hand)
+    return Done(f"{move.target} lets clients in") if missing else NotNeeded(f"{move.target} serves already")
+
+
+def _admitted(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> str | None:
+    """Let the clients' roles in where the queues deliver; gives the reason why they are not let in. By them clients are
+    in, so the other site is looked at right before."""
+    there, here, _ = _sides(tools, move)
+    paused = {view.unit_of(call.thing) for view in there for call in step.part("doors") if not holds(call, there)}
+    admits = [call for call in step.part("admit") if call.thing not in paused]
+    if not left_of([call for call in admits if call.thing != ALL], there):
+        return None
+    return _open_beside(here, move) or tools.admit(move.target, admits, hand, again=True)
+
+
+def _until_held(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome | None:
+    """Wait until all calls are seen to hold; gives None once they do. What does not hold is asked for again: what is
+    opened twice is opened once."""
+    doors = step.part("doors")
+    wanted = [call for call in (*step.part("admit"), *doors) if call.thing != ALL]
+    again_at = hand.monotonic() + tools.patience.again_s
+
+    def look() -> list[str]:
+        nonlocal again_at
+        try:
+            if hand.monotonic() > again_at:
+                again_at = hand.monotonic() + tools.patience.again_s
+                there, here, _ = _sides(tools, move)
+                if _open_beside(here, move) is None:
+                    tools.change([call for call in doors if not holds(call, there)], hand)
+                    _admitted(tools, step, move, hand)
+            return left_of(wanted, tools.observer.look_at(move.target))
+        except BrokerError as error:
+            return [str(error)]
+
+    within_s, poll_s = tools.patience.activate_s, tools.patience.poll_s
+    waited = until(hand, look, holds=lambda left: not left, within_s=within_s, poll_s=poll_s)
+    if waited.held:
+        return None
+    if step.part("admit") and _shut(tools, move):
+        return Refused(f"{move.target} could not be opened: has not come true: {some(waited.look)}")
+    return Unknown(f"{move.target}: has not come true: {some(waited.look)}; look at {move.target} first")
+
+
+def _shut(tools: BridgesTools, move: Move) -> bool:
+    """Whether the roles are seen to be kept out still: a queue that comes to deliver after all lets nobody in."""
+    try:
+        return all(
+            view.kept_out(unit) for view in tools.observer.look_at(move.target) for unit in view.among(move.moves)
+        )
+    except BrokerError:
+        return False
+
+
+def _may_open(tools: BridgesTools, move: Move) -> tuple[list[BrokerView], str | None]:
+    """Gives the target's brokers, and why nothing may be opened."""
+    there, here, lives = _sides(tools, move)
+    if lives and not any(view.open_among(move.moves) for view in there):
+        return there, f"{move.source} lives and cannot be managed: it may serve clients"
+    opened = _open_beside(here, move)
+    if opened is not None or (opened := let_in_again(there, move.source)) is not None:
+        return there, opened
+    by_pair = {view.pair: view for view in here}
+    closed = [view for view in there if view.pair in by_pair and not view.open_among(move.moves)]
+    moved = [why for view in closed for why in _moved(tools, by_pair[view.pair], view, move)]
+    return there, some(moved) if moved else None
+
+
+def _open_beside(here: Sequence[BrokerView], move: Move) -> str | None:
+    opened = sorted({unit for view in here for unit in view.open_among(move.moves)})
+    return f"{move.source} has {some(opened)} open: a second site is never opened" if opened else None
+
+
+def _sides(tools: BridgesTools, move: Move) -> tuple[list[BrokerView], list[BrokerView], bool]:
+    """Look at both sites in the same moment: the target's brokers, the source's, and whether that one lives and does
+    not answer."""
+    if move.ask.operation == FAILOVER:
+        # A lost site that does not answer is not seen open.
+        there, seen = tools.observer.look_at(move.target), tools.observer.look_once(least_s=tools.patience.last_look_s)
+        lives = seen.roles[move.source] is Role.SICK or (not tools.cut_off and bool(seen.hints[move.source].signs))
+        return there, seen.views(move.source), lives
+    sites = [tools.observer.at(site) for site in (move.target, move.source)]
+    views = tools.observer.together(lambda access: access.look(), [each for site in sites for each in site])
+    return views[: len(sites[0])], views[len(sites[0]) :], False
+
+
+def _moved(tools: BridgesTools, here: BrokerView, there: BrokerView, move: Move) -> list[str]:
+    """Name the counts that changed since the run's own gate; for a step by itself, since the receipt."""
+    if (sample := tools.gate.seen.get(there.pair)) is not None:
+        pairs = ((sample.source, here), (sample.target, there))
+        return [why for was, now in pairs for why in changes(was, now, move.moves)]
+    receipt = receipts.held_at(there) if move.ask.operation == ACTIVATE else None
+    return receipts.moved(receipt, (here, there), move.ask) if receipt is not None else []
+
+
+def undo(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    views = tools.observer.look_at(move.target)
+    calls = [call for call in to_undo(step.inverse, views) if call.goal is not Goal.SHUT_OUT or not holds(call, views)]
+    if not calls:
+        return NotNeeded(f"{move.target} is closed")
+    tools.change(calls, hand)
+    # A client that came between the look and the roles would wait there for ever: the next try cuts that client.
+    cuts = [call for call in step.inverse if call.goal is Goal.CUT and call not in calls]
+    return still([*calls, *cuts], tools.observer.look_at(move.target)) or Done(f"{move.target} closed")

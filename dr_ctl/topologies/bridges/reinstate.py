@@ -1,0 +1,239 @@
+"""How a lost site is taken in again: residue and ids are let in while no queue delivers, and compared."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from dr_ctl.core.model import Finding, Json, some
+from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
+from dr_ctl.engine.plan import Call, PlannedStep, in_part
+from dr_ctl.engine.ports import Draft, Hand, Move
+from dr_ctl.engine.runbook import RunbookStep
+from dr_ctl.engine.waiting import until
+from dr_ctl.topologies.bridges import duplicates
+from dr_ctl.topologies.bridges.findings import IDS_MISSING
+from dr_ctl.topologies.bridges.shipping import Direction, starts, wait
+from dr_ctl.topologies.bridges.tools import BridgesTools, IdBarrier, MessageBarrier
+from dr_ctl.topologies.bridges.view import BrokerView, whole
+from dr_ctl.topologies.common.baseline import before
+from dr_ctl.topologies.common.calls import call, close_door, open_door, pause, resume, still, to_undo
+from dr_ctl.topologies.common.figures import total
+from dr_ctl.topologies.common.findings import SET_ASIDE, UNDONE_DUPLICATES
+from dr_ctl.topologies.common.idstore import NotRead, Store
+from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.common.seen import Seen
+from dr_ctl.topologies.common.verbs.quarantine import owed_again, paid
+
+HOLDS: Final = "the returned site holds something for this one"
+HELD: Final = "it was paused for what came"
+LOOK_S: Final = 30.0
+
+
+def draft(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
+    """Pause the serving site's delivery (lasting), let residue and ids in, resume, strike the debts. Messages and ids
+    take two bridges: a late message may arrive before the id that says that it is done."""
+    del step
+    held: list[Call] = []
+    let_in: list[Call] = []
+    inverse: list[Call] = []
+    resumed: list[Call] = []
+    for view in seen.views(move.source):
+        was = before(move, view)
+        for queue in (each for flow in view.flows for each in view.queues_of(flow.unit)):
+            closed = not view.units[queue.address]
+            if closed or queue.name in was["paused"]:
+                continue
+            held += [] if queue.paused else [pause(view, queue, HOLDS)]
+            resumed.append(resume(view, queue, None if queue.paused else HELD))
+            inverse.append(resume(view, queue, "it is paused"))
+        let_in += [open_door(view, door) for door in view.link.doors if not door.started]
+        kept_out = [door for door in view.link.doors if not was["mirror"].get(door.name)]
+        inverse += [close_door(view, door, "it is open") for door in kept_out]
+        inverse += owed_again(view, move.target, move)
+    for view in seen.views(move.target):
+        let_in += _ways_in(view)
+        inverse += _as_they_were(view, before(move, view)["acceptors"])
+    let_in += starts([*seen.views(move.source), *seen.views(move.target)], whole)
+    return Draft(
+        move.target,
+        "its residue and its ids are let in while nothing is delivered; both directions drain",
+        (
+            *in_part("hold", held),
+            *in_part("let in", let_in),
+            *in_part("deliver", resumed),
+            *in_part("strikes", paid(seen, move)),
+        ),
+        tuple(inverse),
+        rules.while_moving(move),
+    )
+
+
+def _ways_in(view: BrokerView) -> list[Call]:
+    """The doors of a returned site: the peer's bridges use one, the processor of the ids another. The queues are
+    closed, so that no client gets in."""
+    return [
+        call(view, Goal.LINK_UP, door.name, view.requests.open_door(door), f"open acceptor {door.name}")
+        for door in (*view.link.doors, *view.doors)
+        if not door.started
+    ]
+
+
+def _as_they_were(view: BrokerView, was: Mapping[str, bool]) -> list[Call]:
+    """Put the doors back as they were when the site returned; the queues stay closed, even if the return fails."""
+    return [
+        call(
+            view, Goal.LINK_DOWN, door.name, view.requests.close_door(door), f"close acceptor {door.name}", "it is open"
+        )
+        for door in (*view.link.doors, *view.doors)
+        if not was.get(door.name)
+    ]
+
+
+def draft_reconcile(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
+    del rules, step, seen
+    return Draft(move.source, "whether the returned site's copies hold what is served")
+
+
+def act(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    holds, lets_in, resumes, strikes = (step.part(name) for name in ("hold", "let in", "deliver", "strikes"))
+    # Where nothing can come any more its clients need not wait; nor do they again where a run died after that.
+    if not _nothing_left(tools, move) and (refused := tools.make(holds, hand, move.source)) is not None:
+        return refused
+    if (refused := tools.make(lets_in, hand, move.source, move.target)) is not None:
+        return refused
+    sites = tools.observer.brokers
+    pairs = [(mine, sites[move.target][pair]) for pair, mine in sites[move.source].items()]
+    # A queue that the returned site alone serves gets messages all the time, and none of them is residue.
+    closed = {unit for view in tools.views(move.target) for unit, is_open in view.units.items() if not is_open}
+    back = [Direction(there, here, closed.__contains__, IdBarrier()) for here, there in pairs]
+    # Clients go on sending to the serving site: in that direction the wait covers only messages that lay there.
+    forth = [Direction(here, there, whole, IdBarrier(), MessageBarrier()) for here, there in pairs]
+    waiting = wait(tools, [*back, *forth], hand)
+    within_s, stall_s = step.limits.get("within"), step.limits["stall"]
+    if (failed := waiting.until(tools.rules.drain.poll, within_s=within_s, stall_s=stall_s)) is not None:
+        return replace(failed, text=f"{move.target} is not taken in: {failed.text}")
+    found = [*_done_there(tools, move)] if holds else []  # before anybody delivers what came
+    if (refused := tools.make([*resumes, *strikes], hand, move.source, move.target)) is not None:
+        return refused
+    return Done("what it held has arrived, and its ids are applied", _figures(tools), tuple(found))
+
+
+def _done_there(tools: BridgesTools, move: Move) -> Iterator[Finding]:
+    """Messages that consumers of the returned site had done when it was lost, and that nobody was told of."""
+    for pair, serving in tools.observer.brokers[move.source].items():
+        way = tools.observer.brokers[move.target][pair], serving
+        try:
+            yield from duplicates.done_at(way, serving.look(), timeout_s=LOOK_S)
+        except NotRead as error:
+            yield duplicates.not_compared(error)
+
+
+def _nothing_left(tools: BridgesTools, move: Move) -> bool:
+    """True if the returned site was seen to hold no messages or ids for the other; closed queues get no new ones."""
+    held = list(tools.residue.values())
+    empty = bool(held) and not any(each.messages or each.acks for each in held)
+    return empty and total(view.link.unapplied for view in tools.views(move.source)) == 0
+
+
+def _figures(tools: BridgesTools) -> dict[str, Json]:
+    """Count the residue that was let in, unless an earlier process counted it."""
+    held = list(tools.residue.values())
+    return {
+        "recovered": total(each.messages for each in held) if held else None,
+        "ids_applied": total(each.acks for each in held) if held else None,
+    }
+
+
+def undo(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    here = _undo_here(tools, step, move, hand)
+    there = _undo_there(tools, [call for call in step.inverse if call.site == move.target], move, hand)
+    return there if there is not None and not isinstance(here, Refused) else here
+
+
+def _undo_here(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    """Shut the way first, and let the ids that arrived be applied: a message that came in without its id may come
+    twice."""
+    mine = [call for call in step.inverse if call.site == move.source]
+    if not to_undo(mine, tools.views(move.source)):
+        return NotNeeded("as it was")
+    doors = [call for call in mine if call.goal is Goal.CLOSE]
+    if (open_still := tools.make(doors, hand, move.source)) is not None:
+        return open_still
+    waited = until(
+        hand,
+        lambda: tools.observer.unapplied_at(move.source, timeout_s=5.0),
+        holds=lambda left: left == 0,
+        within_s=tools.patience.settle_s,
+        poll_s=tools.patience.settle_poll_s,
+    )
+    return replace(tools.put_back(step, move.source, hand), findings=tuple(_duplicates(tools, move, waited.look)))
+
+
+def _undo_there(tools: BridgesTools, calls: Sequence[Call], move: Move, hand: Hand) -> Refused | None:
+    """The returned site's doors, where it answers: behind them its queues are closed, so that nobody waits for one that
+    is away again."""
+    seen = {view.pair: view for view in tools.observer.answering(move.target)}
+    mine = [call for call in calls if call.unit in seen]
+    tools.change([call for call in mine if not seen[call.unit].holds(call)], hand)
+    return still(mine, tools.views_of(mine))
+
+
+def _duplicates(tools: BridgesTools, move: Move, unapplied: int | None) -> list[Finding]:
+    """Report messages that came in without their ids: at most as many as ids are left there, and as messages came; what
+    lies in the returned site's buffers did not come."""
+    views = tools.observer.answering(move.target)
+    ids = total((unapplied, *(view.ids_to_ship for view in views))) if views else None
+    held = total(each.messages for each in tools.residue.values()) if tools.residue else None
+    left = total(view.link.to_ship for view in views) if views else 0
+    came = max(0, held - (left or 0)) if held is not None else None
+    known = [each for each in (ids, came) if each is not None]
+    if known and min(known) == 0:
+        return []
+    most = f"at most {min(known)}" if known else "an unknown number of"
+    text = (
+        f"{most} message(s) that came in of {move.target} may come twice: the ids that say they are done did not come"
+    )
+    remedy = f"Clients must recognise what they have done; `dr-ctl reinstate {move.target}` brings the rest."
+    return [UNDONE_DUPLICATES(text, remedy)]
+
+
+def reconcile(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    """Compare the id stores where the settings name them: the serving site must know all ids that the returned site has
+    processed. An earlier step waited for the messages; copies that found no queue at the returned site are reported."""
+    del step, hand
+    found = list(_unrouted(tools, move))
+    unknown: dict[str, Json] = {}
+    for pair, serving in tools.observer.brokers[move.source].items():
+        mine, other = tools.observer.brokers[move.target][pair].ids, serving.ids
+        if mine is not None and other is not None:
+            lacking = _not_known(mine, other)
+            unknown[pair] = {**lacking} if isinstance(lacking, Mapping) else None
+            found += _of_ids(lacking, move)
+    return Done("compared as far as it can be", {"ids_not_known": unknown or None}, tuple(found))
+
+
+def _unrouted(tools: BridgesTools, move: Move) -> Iterator[Finding]:
+    for view in tools.observer.look_at(move.target):
+        counts = [f"{unit} {count}" for unit, count in view.unrouted.items() if count and view.flow(unit) is not None]
+        if counts:
+            text = f"messages found no queue at {view.site}/{view.pair}: its copies lack them: {some(counts)}"
+            remedy = "Find out why before moving back: these would not be served there."
+            yield SET_ASIDE(text, remedy)
+
+
+def _not_known(mine: Store, other: Store) -> Mapping[str, int] | NotRead:
+    try:
+        return duplicates.count_lacking(mine, other)
+    except NotRead as error:
+        return error
+
+
+def _of_ids(lacking: Mapping[str, int] | NotRead, move: Move) -> Iterator[Finding]:
+    if isinstance(lacking, NotRead):
+        text = f"the id stores could not be compared: {lacking}"
+        yield IDS_MISSING(text, "Compare them by hand before moving back.")
+    elif lacking:
+        named = some([f"{queue} {count}" for queue, count in lacking.items()])
+        text = f"ids that {move.target} has processed are not known at {move.source}, and may come twice: {named}"
+        yield IDS_MISSING(text, f"See that the processor of the ids works at {move.source}.")

@@ -1,0 +1,254 @@
+"""Waits on bridges, `catch-up` and `drain`, and a restart by an operator; a bridge that is stopped is started."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from types import MappingProxyType
+from typing import Final
+
+from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.model import Finding, some
+from dr_ctl.core.printable import if_known
+from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
+from dr_ctl.engine.plan import Call, PlannedStep
+from dr_ctl.engine.ports import Draft, Hand, Move
+from dr_ctl.engine.runbook import RunbookStep
+from dr_ctl.engine.waiting import until
+from dr_ctl.settings.durations import duration
+from dr_ctl.topologies.artemis.operations import START, STOP
+from dr_ctl.topologies.bridges.access import Access
+from dr_ctl.topologies.bridges.duplicates import Lacking, lacking, told
+from dr_ctl.topologies.bridges.tools import BridgesTools, IdBarrier, MessageBarrier
+from dr_ctl.topologies.bridges.view import Bridge, BrokerView, Chosen
+from dr_ctl.topologies.common import waiting
+from dr_ctl.topologies.common.calls import call, holds, left_of, still
+from dr_ctl.topologies.common.figures import total
+from dr_ctl.topologies.common.findings import LINK_DID_NOT_ATTACH, LINK_NOT_READ_IN_UNDO
+from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.common.seen import Seen
+from dr_ctl.topologies.common.verbs.quiesce import while_serving
+from dr_ctl.topologies.console.requests import request
+
+STOPPED: Final = "it is stopped"
+STOPS_S: Final = 75.0  # a bridge whose link had failed takes no start for a minute after its stop
+UNDER_WAY: Final = "messages and processed ids under way between the sites"
+SMALL: Final = 500
+AGAIN_S: Final = 2.0
+
+
+def starts(views: Iterable[BrokerView], chosen: Chosen) -> list[Call]:
+    """Start stopped bridges of the queues that are asked for and of the ids. A bridge that is not connected is left to
+    its own retries: after a failed link a stop takes ten seconds, and for a minute no start is taken."""
+    return [_start(view, bridge, STOPPED) for view in views for bridge in _bridges(view, chosen)]
+
+
+def _bridges(view: BrokerView, chosen: Chosen) -> list[Bridge]:
+    return [bridge for flow in view.carrying_among(chosen) for bridge in flow.bridges]
+
+
+def _stop(view: BrokerView, bridge: Bridge) -> Call:
+    asked = request(bridge.bean, STOP)
+    return call(view, Goal.LINK_DOWN, bridge.name, asked, f"stop bridge {bridge.name}")
+
+
+def _start(view: BrokerView, bridge: Bridge, when: str | None) -> Call:
+    asked = request(bridge.bean, START)
+    return call(view, Goal.LINK_UP, bridge.name, asked, f"start bridge {bridge.name}", when)
+
+
+def draft_catch_up(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
+    views = seen.views(move.source)
+    return Draft(
+        move.source,
+        f"{while_serving(seen, move)}the bridges connected, the buffers small",
+        tuple(starts(views, move.moves)),
+        tuple(starts(views, move.moves)),
+        {"within": step.limits.get("within", rules.patience.catch_up_s)},
+    )
+
+
+def draft_drain(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
+    del step
+    views = seen.views(move.source)
+    return Draft(
+        move.target,
+        "all messages shipped, all processed ids applied",
+        tuple(starts(views, move.moves)),
+        tuple(starts(views, move.moves)),
+        {"within": rules.within(move), "stall": rules.drain.stall},
+    )
+
+
+def draft_restart(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
+    """Restart connected bridges too: a bridge that hangs may say that it is connected."""
+    del rules, step
+    views = seen.views(move.source)
+    every = [(view, bridge) for view in views for bridge in _bridges(view, move.ask.includes)]
+    return Draft(
+        move.source,
+        f"stop and start the bridges of {move.source}, until they are connected; clients stay where they are",
+        (*(_stop(view, bridge) for view, bridge in every if bridge.started), *(_start(*each, None) for each in every)),
+        tuple(starts(views, move.ask.includes)),
+        {"within": move.ask.timeout_s or STOPS_S},
+    )
+
+
+class Direction:
+    """Messages and ids of some units under way from one site to the other. Messages count until the buffers are empty;
+    with a barrier, only messages that lay there at its start count. Ids count until all noted ones are applied.
+    `accepted`: how many delayed messages of a unit may come later."""
+
+    def __init__(
+        self,
+        here: Access,
+        there: Access,
+        chosen: Chosen,
+        ids: IdBarrier,
+        messages: MessageBarrier | None = None,
+        *,
+        accepted: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
+        self.here, self.there, self.chosen = here, there, chosen
+        self._ids, self._messages, self._accepted = ids, messages, accepted
+
+    def left(self, here: BrokerView, there: BrokerView) -> int | None:
+        if self._messages is not None:
+            return total((self._messages.left(here, self.chosen), self._ids.left(here, there)))
+        flows = [flow.to_ship_now(self._accepted) for flow in here.flows if self.chosen(flow.unit)]
+        return total((*flows, self._ids.left(here, there)))
+
+    def why(self, here: BrokerView, there: BrokerView) -> list[str]:
+        carrying = here.carrying_among(self.chosen)
+        found = [f"the bridge of {flow.unit} at {here.site} is not connected" for flow in carrying if not flow.attached]
+        if not any(queue.consumers for queue in there.arrived):
+            found.append(f"nothing applies the ids that arrive at {there.site}")
+        return found
+
+    def mends(self, here: BrokerView) -> list[Call]:
+        """Start stopped bridges; a bridge that is not connected is left to its own retries."""
+        return [call for call in starts([here], self.chosen) if not here.holds(call)]
+
+
+Views = waiting.Views[BrokerView]
+
+
+def wait(tools: BridgesTools, directions: Sequence[Direction], hand: Hand, small: int = 0) -> waiting.Wait[BrokerView]:
+    """A wait for several directions at once. `small` is how much may be left."""
+    return waiting.Wait(tools, directions, hand, UNDER_WAY, small)
+
+
+def catch_up(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    """While the source serves: the bridges connected, and little enough under way that a drain takes a moment."""
+    ways = tools.observer.ways(move)
+    before = _ids_lacking(tools, move)
+    waiting = wait(tools, [Direction(*way, move.moves, IdBarrier()) for way in ways], hand, SMALL)
+    within_s = step.limits["within"]
+    failed = waiting.until(tools.patience.link_poll_s, within_s=within_s, stall_s=within_s)
+    if failed is not None:
+        if waiting.first is not None and waiting.last is not None and waiting.last >= waiting.first > SMALL:
+            return Refused(f"the buffers grow while clients work: {waiting.first} under way, then {waiting.last}")
+        return Refused(failed.text)
+    if lost := _ids_lost(tools, move, before, waiting.last or 0):
+        return Refused(lost[0].text, findings=tuple(lost))
+    return Done(f"{if_known(waiting.last)} under way", {"under_way": waiting.last, "started": waiting.mended})
+
+
+def _ids_lacking(tools: BridgesTools, move: Move) -> dict[str, Lacking]:
+    """By pair; without the stores that cannot be read, which the gate tells."""
+    found = {}
+    for way in tools.observer.ways(move):
+        with suppress(BrokerError):
+            found[way[1].pair] = lacking(way, way[1].look(), move.moves) or {}
+    return found
+
+
+def _ids_lost(tools: BridgesTools, move: Move, before: Mapping[str, Lacking], under_way: int) -> list[Finding]:
+    """Refuse before anybody is locked out: ids that were lacking already before the wait, and are more than what is
+    under way. The gate compares again, when nothing is under way."""
+    found: list[Finding] = []
+    for way in tools.observer.ways(move) if any(before.values()) else ():
+        with suppress(BrokerError):
+            copies = way[1].look()
+            now = lacking(way, copies, move.moves) or {}
+            still_ = {queue: now.get(queue, frozenset()) & ids for queue, ids in before[way[1].pair].items()}
+            if sum(map(len, still_.values())) > under_way:
+                found += told(way, copies, still_, move.ask, timeout_s=tools.patience.flag_s)
+    return found
+
+
+def drain(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    gate = tools.gate
+    accepted = move.ask.accept_difference
+    ways = [
+        Direction(*way, move.moves, gate.barrier(move.source, way[0].pair), accepted=accepted)
+        for way in tools.observer.ways(move)
+    ]
+    waiting = wait(tools, ways, hand)
+    limits = step.limits
+    failed = waiting.until(
+        tools.rules.drain.poll,
+        within_s=limits["within"],
+        stall_s=limits["stall"],
+        guard=lambda views: _opened(views, move.moves),
+        calms=1,  # the gate looks again, over its window
+    )
+    return failed or Done("nothing is under way", {"started": waiting.mended})
+
+
+def _opened(views: Views, chosen: Chosen) -> str | None:
+    by_site = [(view.site, view.open_among(chosen)) for view in views.values() if isinstance(view, BrokerView)]
+    opened = [f"{site}: {some(units)}" for site, units in by_site if units]
+    return f"opened to clients during the drain: {some(opened)}" if opened else None
+
+
+def restart(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    """Whether they connected is looked at, not what the call answered."""
+    stops = [call for call in step.calls if call.goal is Goal.LINK_DOWN]
+    tools.change(stops, hand)
+    again_at = 0.0
+
+    def look() -> list[str]:
+        """Name the units whose bridge is not connected. A start is refused for as long as a stop goes on, so it is sent
+        until it is seen to hold."""
+        nonlocal again_at
+        views = tools.observer.look_at(move.source)
+        stopped = [call for call in step.calls if call.goal is Goal.LINK_UP and not holds(call, views)]
+        if stopped and hand.monotonic() >= again_at:
+            again_at = hand.monotonic() + AGAIN_S
+            tools.change(stopped, hand)
+        return [flow.unit for view in views for flow in view.carrying_among(move.ask.includes) if not flow.attached]
+
+    waited = until(
+        hand,
+        look,
+        holds=lambda away: not away,
+        within_s=step.limits["within"],
+        poll_s=tools.patience.link_poll_s,
+        meanwhile=lambda away: hand.waiting(f"the bridges of {move.source} connect", len(away), None),
+    )
+    if waited.held:
+        return Done(f"the bridges of {move.source} are connected")
+    text = f"the bridge of {some(waited.look)} did not connect within {duration(step.limits['within'])}"
+    remedy = f"Look at what stands between the sites, and at the acceptor for bridges at {move.target}."
+    return Refused(text, findings=(LINK_DID_NOT_ATTACH(text, remedy),))
+
+
+def start(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    """A broker that is away is not waited for: clients are."""
+    del move
+    sites = sorted({call.site for call in step.inverse})
+    views = [view for site in sites for view in tools.observer.answering(site)]
+    seen = {(view.site, view.pair) for view in views}
+    mine = [call for call in step.inverse if (call.site, call.unit) in seen]
+    away = sorted({f"{call.site}/{call.unit}" for call in step.inverse if call not in mine})
+    findings = tuple(
+        LINK_NOT_READ_IN_UNDO(f"{name}: whether its bridges are started could not be seen", "Look at them.")
+        for name in away
+    )
+    if not left_of(mine, views):
+        return NotNeeded("no bridge was seen stopped", findings=findings)
+    tools.change([call for call in mine if left_of([call], views)], hand)
+    try:
+        return still(mine, tools.views_of(mine)) or Done("bridges started", findings=findings)
+    except BrokerError as error:
+        return Refused(f"whether its bridges are started could not be seen: {error}")

@@ -1,0 +1,214 @@
+"""`trim`: copies go whose ids the stores of both sites hold. Every other copy stays."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+
+from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.model import ExitCode, Finding, Json, Severity, some
+from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
+from dr_ctl.engine.plan import Call, PlannedStep
+from dr_ctl.engine.ports import Draft, Hand, Move
+from dr_ctl.engine.runbook import RunbookStep
+from dr_ctl.jolokia.client import Read, Reader
+from dr_ctl.jolokia.errors import BadValue
+from dr_ctl.jolokia.values import Fields
+from dr_ctl.topologies.bridges.access import Access, Way
+from dr_ctl.topologies.bridges.findings import COPIES_STAY
+from dr_ctl.topologies.bridges.messages import NUMBER, Message, Origin, pages
+from dr_ctl.topologies.bridges.tools import BridgesTools
+from dr_ctl.topologies.bridges.view import ORIGIN, BrokerView
+from dr_ctl.topologies.common.calls import call
+from dr_ctl.topologies.common.consumed import Consumed, InBothStores
+from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.common.seen import Seen
+from dr_ctl.topologies.common.view import Queue
+from dr_ctl.topologies.console.requests import request
+
+REMOVE: Final = "removeMessages(java.lang.String)"
+PROCESSED: Final = "the id stores of both sites hold its id"
+BATCH: Final = 100  # messages of one call: a broker looks at the whole queue for each call
+CALLS: Final = 50
+LOOK_S: Final = 30.0
+PAGES: Final = 50  # of one queue and one trim: each page of a deep queue takes longer than the one before
+
+
+def draft(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
+    del rules, step
+    calls: list[Call] = []
+    for view in seen.views(move.source):
+        peer = seen.view(move.target, view.pair)
+        for unit in view.among(move.ask.includes):
+            if peer is None or view.units[unit] or not peer.units.get(unit):
+                continue
+            calls += [_may_remove(view, queue) for queue in view.queues_of(unit) if queue.depth]
+    about = f"copies at {move.source} that both sites have processed are removed, by the ids in both id stores"
+    return Draft(move.source, about, tuple(calls))
+
+
+def removes(view: BrokerView, queue: Queue, consumed: Consumed) -> Iterator[Call]:
+    """Remove these copies, named by origin and number, in batches."""
+    names = sorted((each.rpartition(":")[0], int(each.rpartition(":")[2])) for each in consumed.ids)
+    for origin, group in groupby(names, key=lambda each: each[0]):
+        numbers = [number for _, number in group]
+        for start in range(0, len(numbers), BATCH):
+            some = numbers[start : start + BATCH]
+            # Selectors know lists of texts alone.
+            chosen = " OR ".join(f"{ORIGIN} = {_quoted(origin)} AND {NUMBER} = {each}" for each in some)
+            text = f"remove {len(some)} processed copies of {queue.name}"
+            yield call(view, Goal.REMOVE, queue.name, request(queue.bean, REMOVE, (chosen,)), text)
+
+
+def _may_remove(view: BrokerView, queue: Queue) -> Call:
+    """Plan it, before anything was compared."""
+    text = f"remove processed copies of {queue.name}, {queue.depth} at the most,"
+    return call(view, Goal.REMOVE, queue.name, request(queue.bean, REMOVE, ("…",)), text, PROCESSED, CALLS)
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """The copies of one queue by their names, and which of them each site's id store holds."""
+
+    copies: frozenset[str]
+    serving: frozenset[str]
+    waiting: frozenset[str]
+
+    @property
+    def done(self) -> Consumed:
+        return Consumed(self.serving & self.waiting, InBothStores(self.serving, self.waiting))
+
+
+def act(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    if not step.calls:
+        return NotNeeded(f"{move.source} waits with no copies while {move.target} serves")
+    sites = tools.observer.brokers
+    asked = {(call.unit, call.thing) for call in step.calls}
+    ways = [(sites[move.target][pair], sites[move.source][pair]) for pair in sorted({pair for pair, _ in asked})]
+    removed: dict[str, Json] = {}
+    stay: dict[str, Json] = {}
+    try:
+        found = {way[1].pair: _compared(*way, {name for pair, name in asked if pair == way[1].pair}) for way in ways}
+    except BrokerError as error:
+        return Refused(f"which copies are processed cannot be told: {error}", code=ExitCode.PRECHECK_FAILED)
+    for _, waiting in ways:
+        outcome = _removed(tools, waiting, found[waiting.pair], removed, stay, hand)
+        if outcome is not None:
+            return outcome
+    total = sum(count for count in removed.values() if isinstance(count, int))
+    text = f"{total} processed copies {'could be ' if hand.only_looks else ''}removed at {move.source}"
+    return Done(text, {"removed": removed, "stay": stay}, tuple(_left(text, ways, found, total)))
+
+
+def _left(text: str, ways: Sequence[Way], found: Mapping[str, Mapping[str, Compared]], total: int) -> Iterator[Finding]:
+    """What stays, and which of the two stores does not hold it."""
+    left = [(name, each) for queues in found.values() for name, each in queues.items() if each.copies - each.done.ids]
+    if not left:
+        return
+    here, there = ways[0][0].names(), ways[0][1].names()
+    named = [
+        f"{len(each.copies - each.done.ids)} of {name}{_in_one(each, here.site, there.site)}" for name, each in left
+    ]
+    remedy, severity = "", Severity.INFO
+    if not total and any(each.serving or each.waiting for _, each in left):
+        severity = Severity.WARNING
+        one, other = (there, here) if any(each.serving for _, each in left) else (here, there)
+        remedy = _lacking(one, other)
+    yield COPIES_STAY(f"{text}; in no store of both sites, and so left there: {some(named)}", remedy, severity=severity)
+
+
+def _in_one(each: Compared, here: str, there: str) -> str:
+    alone = {here: len(each.serving - each.waiting), there: len(each.waiting - each.serving)}
+    told = ", ".join(f"{count} in the store of {site} alone" for site, count in alone.items() if count)
+    return f" ({told})" if told else ""
+
+
+def _lacking(one: BrokerView, other: BrokerView) -> str:
+    """Why the store of that site lacks all ids that the other's has."""
+    if one.link.unapplied:
+        waits = f"{one.link.unapplied} id(s) of {other.site} wait to be applied at {one.site}"
+        return f"{waits}: see that the processor of the ids runs there, and writes to the file that `ids:` names."
+    if other.ids_to_ship:
+        return f"{other.ids_to_ship} id(s) wait to be shipped from {other.site}: `dr-ctl link restart {other.site}`."
+    return (
+        f"No id is on its way to {one.site}: see that its consumers and the processor of the ids write to the file, "
+        f"the table and the columns that `ids:` of broker {one.pair} at {one.site} names."
+    )
+
+
+def _compared(serving: Access, waiting: Access, names: set[str]) -> Mapping[str, Compared]:
+    """Compare the copies with both sites' stores, by queue. Raises `BrokerError`."""
+    here, there = serving.look(), waiting.look()
+    found = {}
+    for name in sorted(names):
+        copy = there.business.get(name)
+        own = there.origin_of(copy.address) if copy is not None else None
+        if copy is None or own is None:
+            raise BadValue(f"{name} is not at {there.site}, or its bridge does not say where it comes from")
+        if there.units.get(copy.address) or not here.units.get(copy.address):
+            raise BadValue(f"{name} is not served at {here.site} alone any more")
+        _stays(waiting.reader(), copy)
+        copies = _copies(waiting, copy, own)
+        stores = [_held(access, name, list(copies.values())) for access in (serving, waiting)]
+        found[name] = Compared(frozenset(copies), *stores)
+    return found
+
+
+def _copies(waiting: Access, copy: Queue, own: str) -> Mapping[str, Message]:
+    """The copies of the other site's messages, by their names as text."""
+    found: dict[str, Message] = {}
+    for number, page in enumerate(pages(waiting.reader(), copy, own, timeout_s=LOOK_S)):
+        found |= {_text(each.copied): each for each in page if each.copied is not None}
+        if number + 1 == PAGES:
+            break
+    return found
+
+
+def _text(name: Origin) -> str:
+    return f"{name[0]}:{name[1]}"
+
+
+def _held(access: Access, queue: str, messages: list[Message]) -> frozenset[str]:
+    """The names of those that the store of that site holds. Raises `BrokerError`."""
+    processed = access.processed(queue, messages)
+    if processed is None:
+        raise BadValue(
+            f"the settings name no id store of {access.site}",
+            remedy=f"Name it as `ids: {{sqlite: FILE, header: PROPERTY}}` of {access.pair} at {access.site}.",
+        )
+    return frozenset(_text(each) for each in processed)
+
+
+def _stays(reader: Reader, copy: Queue) -> None:
+    """Raises `BadValue` for a copy that its broker deletes once it is empty: a later message would find no queue."""
+    if Fields(copy.bean, reader.look([Read(copy.bean, ("AutoDelete",))])[0].value()).flag("AutoDelete"):
+        raise BadValue(f"{copy.name} is deleted by its broker once it is empty; set auto-delete to false there first")
+
+
+def _removed(
+    tools: BridgesTools, waiting: Access, found: Mapping[str, Compared], removed: dict[str, Json],
+    stay: dict[str, Json], hand: Hand,
+) -> Outcome | None:  # fmt: skip
+    """Remove them, queue by queue, and look again; gives None where all are gone. Raises `BrokerError`."""
+    view = waiting.look()
+    for name, compared in found.items():
+        consumed = compared.done
+        if hand.only_looks:
+            removed[name], stay[name] = len(consumed.ids), len(compared.copies - consumed.ids)
+            continue
+        queue = view.business[name]
+        if consumed.ids:
+            tools.change(list(removes(view, queue, consumed)), hand)
+        queue = waiting.look().business[name]
+        copies = _copies(waiting, queue, view.origin_of(queue.address) or view.site)
+        left = consumed.ids & copies.keys()
+        removed[name], stay[name] = len(consumed.ids) - len(left), len(copies) - len(left)
+        if left:
+            text = f"{len(left)} of {len(consumed.ids)} processed copies of {name} are still at {view.site}"
+            return Refused(text, {"removed": removed})
+    return None

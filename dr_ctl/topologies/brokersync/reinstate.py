@@ -1,0 +1,226 @@
+"""How a returned site is taken in again: its messages are compared by id before they come in."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from dr_ctl.core.model import Finding, some
+from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
+from dr_ctl.engine.plan import Call, PlannedStep, in_part
+from dr_ctl.engine.ports import Draft, Hand, Move
+from dr_ctl.engine.runbook import RunbookStep
+from dr_ctl.topologies.brokersync import parity
+from dr_ctl.topologies.brokersync.access import Access, Looked
+from dr_ctl.topologies.brokersync.checks import nothing_owed
+from dr_ctl.topologies.brokersync.findings import COPIES_UNPROVEN
+from dr_ctl.topologies.brokersync.listing import listed
+from dr_ctl.topologies.brokersync.proven import covered
+from dr_ctl.topologies.brokersync.shipping import SMALL, UNDER_WAY, Copies, may_move, may_remove, remove, restarts
+from dr_ctl.topologies.brokersync.tools import SyncTools
+from dr_ctl.topologies.brokersync.view import BrokerView, SyncSeen
+from dr_ctl.topologies.classic import ids
+from dr_ctl.topologies.classic.ids import aside
+from dr_ctl.topologies.common.baseline import before
+from dr_ctl.topologies.common.calls import close_door, open_door
+from dr_ctl.topologies.common.consumed import Consumed, NotWhole
+from dr_ctl.topologies.common.figures import Residue
+from dr_ctl.topologies.common.findings import LEFT_OVER, SET_ASIDE
+from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.common.verbs.plain import closed_first
+from dr_ctl.topologies.common.verbs.quarantine import owed_again, paid
+from dr_ctl.topologies.common.view import Queue
+from dr_ctl.topologies.common.waiting import Wait
+
+HERE: Final = "the serving site's counters prove that they were consumed there since"
+SETTLED: Final = "Nothing now: a swapover removes behind its fence what was consumed, and says what it cannot tell."
+
+
+def draft(rules: Rules, step: RunbookStep, seen: SyncSeen, move: Move) -> Draft:
+    """Move aside what would come twice, by id, while nothing can come in, then let the rest in, and ship the serving
+    site's copies. An undo shuts the way again: no client has consumed what came in."""
+    del step
+    done = [call for view in seen.views(move.target) for call in in_part("done", _aside(view))]
+    let_in: list[Call] = []
+    inverse: list[Call] = []
+    for view in seen.views(move.source):
+        done += in_part("done", (may_move(view, view.named[name]) for name in view.copying if name in view.named))
+        was = before(move, view)
+        let_in += [open_door(view, door) for door in view.link.doors if not door.started]
+        kept_out = [door for door in view.link.doors if not was["mirror"].get(door.name)]
+        inverse += [close_door(view, door, "it is open") for door in kept_out]
+        inverse += owed_again(view, move.target, move)
+    for view in seen.views(move.target):
+        let_in += [open_door(view, door) for door in view.link.doors if not door.started]
+    let_in += restarts([*seen.views(move.source), *seen.views(move.target)])
+    about = "what was consumed before the loss is kept aside by id; the rest is let in, and both directions ship"
+    calls = (*done, *in_part("let in", let_in), *in_part("strikes", paid(seen, move)))
+    return Draft(move.target, about, calls, tuple(inverse), rules.while_moving(move))
+
+
+def _aside(view: BrokerView) -> list[Call]:
+    return [may_move(view, each) for each in view.copying.values()]
+
+
+def draft_reconcile(rules: Rules, step: RunbookStep, seen: SyncSeen, move: Move) -> Draft:
+    """Remove messages that were consumed meanwhile once more, while both directions ship."""
+    del rules, step
+    views = seen.views(move.target)
+    calls = [may_remove(view, view.named[name], HERE) for view in views for name in view.copying if name in view.named]
+    return Draft(move.target, "copies of what was consumed meanwhile removed; both sites compared", tuple(calls))
+
+
+def residue(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    """Close the returned site where it is open, and count what it still holds for the other."""
+    findings = closed_first(tools, step, move, hand)
+    if isinstance(findings, Refused):
+        return findings
+    views = tools.views(move.target)
+    known = [each for view in views if (each := view.link.residue) is not None]
+    if len(known) < len(views):
+        return Refused(f"what {move.target} still holds was not read")
+    total = Residue.together(known)
+    text = f"{total.messages} message(s) that it did not ship"
+    hand.notice(f"{move.target} still holds {text}")
+    return Done(text, {"messages": total.messages}, tuple(findings))
+
+
+def act(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    if nothing_owed(tools.observer.observe(), move):
+        return NotNeeded(f"{move.target} is taken in already")
+    findings: list[Finding] = []
+    sites = tools.observer.brokers
+    for pair, serving in sites[move.source].items():
+        pairs = _Return(tools, sites[move.target][pair], serving, hand)
+        if (refused := pairs.tell_apart()) is not None:
+            return refused
+        findings += pairs.findings
+    doors = [call for call in step.part("let in") if call.when is None]
+    if (refused := tools.make(doors, hand, move.source, move.target)) is not None:
+        return refused
+    ways = [(here, sites[move.target][pair]) for pair, here in sites[move.source].items()]
+    back = Wait(tools, [Copies(there, here, hand, tools.patience) for here, there in ways], hand, UNDER_WAY)
+    forth = Wait(tools, [Copies(here, there, hand, tools.patience) for here, there in ways], hand, UNDER_WAY, SMALL)
+    for wait in (back, forth):
+        limits = step.limits
+        failed = wait.until(tools.rules.drain.poll, within_s=limits.get("within"), stall_s=limits["stall"])
+        if failed is not None:
+            return replace(failed, text=f"{move.target} is not taken in: {failed.text}")
+    if (refused := tools.make(step.part("strikes"), hand, move.source, move.target)) is not None:
+        return refused
+    return Done(tools.taken_in.text, tools.taken_in.as_json(), tuple(findings))
+
+
+class _Return:
+    """One pair of a returned site, before its messages are let in. The counters from before the loss are gone, and
+    nothing proves what was consumed then: no message is removed."""
+
+    def __init__(self, tools: SyncTools, returned: Access, serving: Access, hand: Hand) -> None:
+        """Raises `BrokerError`."""
+        self._tools, self._hand = tools, hand
+        self._returned, self._serving = returned, serving
+        self._there, self._here = returned.look(), serving.look()
+        self.findings: list[Finding] = []
+
+    def tell_apart(self) -> Refused | None:
+        """Keep aside what would surely come twice, queue by queue. Raises `BrokerError`."""
+        for name in self._there.copying:
+            if (refused := self._one(name)) is not None:
+                return refused
+        return None
+
+    def _one(self, name: str) -> Refused | None:
+        there, here = self._there, self._here
+        copies = there.copying[name]
+        lies = listed(self._returned, there, there.named.get(name)).whole.ids
+        to_ship = listed(self._returned, there, copies).whole.ids
+        taken_in = self._tools.taken_in
+        taken_in.recovered[name] = len(to_ship & lies)
+        if left := to_ship - lies:
+            taken_in.done_there[name] = len(left)
+            text = (
+                f"{len(left)} message(s) of {name} had left their queue at {there.site} and were not shipped: "
+                f"consumed there before the loss, as it seems. They were moved aside, and do not come twice"
+            )
+            if (refused := self._aside(self._returned, copies, left, text)) is not None:
+                return refused
+        serves = ids.shown(self._serving, here.named.get(name))
+        before = {each for each, by in serves.items() if by == here.arrives_by(name)} - lies - to_ship
+        if not before:
+            return None
+        if not lies and not to_ship:
+            text = (
+                f"{len(before)} message(s) of {name} that came from {there.site} lie at {here.site}, and none at "
+                f"{there.site}: they stay, and those that {there.site} had consumed come twice"
+            )
+            taken_in.duplicates[name] = len(before)
+            self.findings.append(COPIES_UNPROVEN(text, "Nothing; clients get them."))
+            return None
+        text = (
+            f"{len(before)} message(s) of {name} that came from {there.site} lie at {here.site} still, and no longer "
+            f"at {there.site}: consumed there before the loss, as it seems. They were moved aside, and do not come "
+            "duplicates"
+        )
+        return self._aside(self._serving, here.named[name], frozenset(before), text)
+
+    def _aside(self, access: Access, queue: Queue, messages: frozenset[str], text: str) -> Refused | None:
+        view = access.names()
+        outcomes = self._tools.change(list(aside(view, queue, messages)), self._hand)
+        left = ids.shown(access, queue).keys() & messages
+        if left:
+            why = next((each.text for each in outcomes if not isinstance(each, Done)), "they are still there")
+            return Refused(f"{len(left)} message(s) of {queue.name} at {view.site} could not be moved aside: {why}")
+        self.findings.append(SET_ASIDE(text, Looked.kept_aside.format(view.site)))
+        return None
+
+
+def reconcile(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    """Remove what clients of the serving site have consumed since, where its counters prove that, and count the rest;
+    compare both sites by count."""
+    del step
+    sites, findings = tools.observer.brokers, list[Finding]()
+    for pair, serving in sites[move.source].items():
+        returned = sites[move.target][pair]
+        here, view = serving.look(), returned.look()
+        for name, queue in view.business.items():
+            if name not in view.copying or not queue.depth:
+                continue
+            gone = _consumed(here, serving, view, returned, queue)
+            if isinstance(gone, Consumed):
+                if gone.ids and (refused := remove(tools, returned, queue, gone, hand, (serving, here))) is not None:
+                    return refused
+                tools.taken_in.done_here[name] = len(gone.ids)
+            elif (more := queue.depth - _depth(here, name)) > 0:
+                tools.taken_in.duplicates[name] = tools.taken_in.duplicates.get(name, 0) + more
+                text = (
+                    f"{more} message(s) of {name} lie at {view.site} beyond those at {here.site}, and nothing proves "
+                    f"yet that they were consumed: {gone}. They stay, and so many may come twice"
+                )
+                findings.append(COPIES_UNPROVEN(text, SETTLED))
+    return Done(tools.taken_in.text, tools.taken_in.as_json(), (*findings, *_lacking(tools, move)))
+
+
+def _depth(view: BrokerView, name: str) -> int:
+    return view.named[name].depth if name in view.named else 0
+
+
+def _consumed(here: BrokerView, serving: Access, view: BrokerView, returned: Access, queue: Queue) -> Consumed | str:
+    """The copies at the returned site that were consumed, or why that cannot be told. Raises `BrokerError`."""
+    try:
+        copies = listed(returned, view, queue, tries=ids.TRIES).whole.ids
+        return covered(
+            here, queue.name, copies, listed(serving, here, here.named.get(queue.name), tries=ids.TRIES).whole
+        )
+    except NotWhole as error:
+        return str(error)
+
+
+def _lacking(tools: SyncTools, move: Move) -> Iterator[Finding]:
+    seen = tools.observer.observe()
+    for pair in seen.sites[move.source]:
+        here, there = seen.view(move.source, pair), seen.view(move.target, pair)
+        if here is None or there is None or not here.copying:
+            continue
+        wrong = parity.lacking(here, there, tools.observer.queues, seen.moved.get(pair, {}))
+        if wrong:
+            text = f"not at {move.target}: {some([each.told(move.source, move.target) for each in wrong])}"
+            yield LEFT_OVER(text, "Compare these queues before moving back.")

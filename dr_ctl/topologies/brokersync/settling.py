@@ -1,0 +1,134 @@
+"""What a person decides of copies that nothing proves: moved aside within the broker, or put back; none is lost."""
+
+from collections.abc import Collection, Iterable, Iterator
+
+from dr_ctl.core.model import ExitCode, Finding, Json, some
+from dr_ctl.core.patterns import matches
+from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
+from dr_ctl.engine.plan import Call, PlannedStep
+from dr_ctl.engine.ports import Draft, Hand, Move
+from dr_ctl.engine.runbook import RunbookStep
+from dr_ctl.topologies.brokersync.access import Access
+from dr_ctl.topologies.brokersync.findings import CANNOT_BE_PUT_BACK, COPIES_UNPROVEN
+from dr_ctl.topologies.brokersync.listing import unproven
+from dr_ctl.topologies.brokersync.shipping import may_move
+from dr_ctl.topologies.brokersync.tools import SyncTools
+from dr_ctl.topologies.brokersync.view import BrokerView, SyncSeen
+from dr_ctl.topologies.classic import ids
+from dr_ctl.topologies.classic.ids import aside, moves
+from dr_ctl.topologies.common.consumed import Consumed, NotWhole, Word
+from dr_ctl.topologies.common.names import quarantine_queue
+from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.common.view import Queue
+
+UNPROVEN = "they do not lie at the other site, and nothing proves that they were consumed"
+
+
+def draft_keep_aside(rules: Rules, step: RunbookStep, seen: SyncSeen, move: Move) -> Draft:
+    del rules, step
+    calls = [
+        may_move(view, queue, UNPROVEN)
+        for view in seen.views(move.source)
+        for name, queue in view.business.items()
+        if named(move, name) and queue.depth and queue.dead_letter_address is None
+    ]
+    return Draft(move.source, f"copies at {move.source} that nothing proves are kept aside, by id", tuple(calls))
+
+
+def draft_put_back(rules: Rules, step: RunbookStep, seen: SyncSeen, move: Move) -> Draft:
+    del rules, step
+    calls = [
+        may_move(view, queue, None, to)
+        for view in seen.views(move.source)
+        for queue, to in kept(view, move)
+        if to is not None
+    ]
+    return Draft(move.source, f"what was kept aside at {move.source} goes where clients get it", tuple(calls))
+
+
+def named(move: Move, queue: str) -> bool:
+    """Say whether a person named that queue; where none was named, all are meant."""
+    return move.ask.queues is None or matches((move.ask.queues,), queue)
+
+
+def kept(view: BrokerView, move: Move) -> Iterator[tuple[Queue, str | None]]:
+    """Each queue that messages were kept aside in, and the queue by which clients get them: their own where this site
+    serves, and the one that ships copies where it waits. Messages that lie at a waiting site alone look consumed: None.
+    """
+    copying = {copies.name: name for name, copies in view.copying.items()}
+    prefix = quarantine_queue(view.site, "")
+    for queue in view.queues:
+        name = queue.name.removeprefix(prefix)
+        if name == queue.name or not queue.depth or not named(move, copying.get(name, name)):
+            continue
+        yield queue, copying.get(name, name) if view.open else name if name in copying else None
+
+
+def keep_aside(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    """Keep aside what nothing proves, by a person's word on these ids. Raises `BrokerError`."""
+    del step
+    sites = tools.observer.brokers
+    moved: dict[str, Json] = {}
+    for pair, waiting in sites[move.source].items():
+        serving = sites[move.target][pair]
+        views = serving.look(), waiting.look()
+        for name, queue in views[1].business.items():
+            if not (named(move, name) and queue.depth and name in views[0].copying):
+                continue
+            try:
+                found = unproven((serving, waiting), views, name)
+            except NotWhole as error:
+                return Refused(f"which copies of {name} nothing proves cannot be told: {error}", moved)
+            if not found:
+                continue
+            by_word = Consumed(found, Word(found, move.ask.reason or ""))
+            calls = aside(waiting.names(), queue, by_word.ids)
+            if (refused := _moved(tools, waiting, queue, calls, by_word.ids, hand)) is not None:
+                return refused
+            moved[name] = [*sorted(by_word.ids)]
+    if not moved:
+        return NotNeeded(f"{move.source} has no copies that nothing proves")
+    told = [f"{len(each)} of {name}" for name, each in moved.items() if isinstance(each, list)]
+    return Done(f"kept aside at {move.source}: {some(told)}", {"kept_aside": moved})
+
+
+def put_back(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    """Raises `BrokerError`."""
+    del step
+    back: dict[str, Json] = {}
+    findings: list[Finding] = []
+    for access in tools.observer.at(move.source):
+        view = access.look()
+        for queue, to in kept(view, move):
+            if to is None:
+                text = (
+                    f"{queue.depth} message(s) of {queue.name} stay: {view.site} waits, and what lies there alone "
+                    "looks consumed, to the next move too"
+                )
+                remedy = f"`dr-ctl swapover --to {view.site}` first; then the same command."
+                findings.append(CANNOT_BE_PUT_BACK(text, remedy))
+                continue
+            lie = ids.listed(access, queue).whole.ids
+            if (refused := _moved(tools, access, queue, moves(access.names(), queue, lie, to), lie, hand)) is not None:
+                return refused
+            back[to] = len(lie)
+            text = f"{len(lie)} message(s) of {to} are put back at {view.site}: those that were done before come twice"
+            findings.append(COPIES_UNPROVEN(text, "Nothing: that was decided. What clients had is in their ids."))
+    if findings and not back:
+        return Refused(findings[0].text, code=ExitCode.PRECHECK_FAILED, findings=tuple(findings))
+    if not back:
+        return NotNeeded(f"nothing is kept aside at {move.source}")
+    told = [f"{count} to {name}" for name, count in back.items()]
+    return Done(f"put back at {move.source}: {some(told)}", {"put_back": back}, tuple(findings))
+
+
+def _moved(
+    tools: SyncTools, access: Access, queue: Queue, calls: Iterable[Call], messages: Collection[str], hand: Hand
+) -> Refused | None:
+    """Move these messages; gives None where they are gone from their queue."""
+    outcomes = tools.change(list(calls), hand)
+    left = ids.shown(access, queue).keys() & {*messages}
+    if not left:
+        return None
+    why = next((each.text for each in outcomes if not isinstance(each, Done)), "they are still there")
+    return Refused(f"{len(left)} message(s) of {queue.name} at {access.site} could not be moved: {why}")

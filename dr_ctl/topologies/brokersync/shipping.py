@@ -1,0 +1,365 @@
+"""The waits on copies, `catch-up` and `drain`, and a restart; a connector is left started.
+
+Messages consumed at one site that still lie at the other are found by id, removed by evidence, and looked for again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.model import Finding, Json, some
+from dr_ctl.core.patience import Patience
+from dr_ctl.core.printable import if_known
+from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
+from dr_ctl.engine.plan import Call, PlannedStep
+from dr_ctl.engine.ports import Draft, Hand, Move
+from dr_ctl.engine.runbook import RunbookStep
+from dr_ctl.engine.waiting import until
+from dr_ctl.settings.durations import duration
+from dr_ctl.topologies.brokersync import listing, parity
+from dr_ctl.topologies.brokersync.access import Access, Way
+from dr_ctl.topologies.brokersync.checks import not_compared, possible_duplicates, unproven
+from dr_ctl.topologies.brokersync.listing import listed, own
+from dr_ctl.topologies.brokersync.proven import covered
+from dr_ctl.topologies.brokersync.sync.accounts import DELETED
+from dr_ctl.topologies.brokersync.tools import SyncTools
+from dr_ctl.topologies.brokersync.view import BrokerView, SyncSeen
+from dr_ctl.topologies.classic import ids
+from dr_ctl.topologies.classic.ids import removes
+from dr_ctl.topologies.classic.operations import MOVE_MATCHING, REMOVE_MATCHING, START, STOP
+from dr_ctl.topologies.common.calls import call, left_of, still
+from dr_ctl.topologies.common.consumed import Consumed
+from dr_ctl.topologies.common.findings import LINK_DID_NOT_ATTACH, LINK_NOT_READ_IN_UNDO
+from dr_ctl.topologies.common.gate import accepting, refused
+from dr_ctl.topologies.common.names import quarantine_queue
+from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.common.verbs.quiesce import lifting, lifts_planned, while_serving
+from dr_ctl.topologies.common.view import Queue
+from dr_ctl.topologies.common.waiting import Views, Wait
+from dr_ctl.topologies.console.requests import request
+
+NOT_CONNECTED: Final = "it is not connected"
+RESTARTS: Final = 3
+MOST: Final = 100_000
+UNEXPLAINED: Final = "they were consumed at the other site before, or nothing explains why they lie only there"
+CONSUMED: Final = "copies of what was consumed lie there"
+ATTACH_S: Final = 30.0  # a network connector that lost its peer tries again after up to half a minute
+SMALL: Final = 500
+UNDER_WAY: Final = "copies under way between the sites"
+
+
+def starts(views: Iterable[BrokerView], when: str | None = NOT_CONNECTED) -> list[Call]:
+    """Start the network connectors to the peer."""
+    return [
+        call(view, Goal.LINK_UP, view.network.name, request(view.network.bean, START), f"start {_named(view)}", when)
+        for view in views
+        if view.network is not None
+    ]
+
+
+def stops(views: Iterable[BrokerView], when: str | None = None) -> list[Call]:
+    return [
+        call(view, Goal.LINK_DOWN, view.network.name, request(view.network.bean, STOP), f"stop {_named(view)}", when)
+        for view in views
+        if view.network is not None
+    ]
+
+
+def restarts(views: Iterable[BrokerView]) -> list[Call]:
+    """Let connectors that are not connected try at once: by itself one tries again after up to half a minute."""
+    return [
+        replace(each, at_most=RESTARTS)
+        for view in views
+        for each in (*stops([view], NOT_CONNECTED), *starts([view], NOT_CONNECTED))
+    ]
+
+
+def _named(view: BrokerView) -> str:
+    return f"network connector {view.network.name if view.network is not None else ''}"
+
+
+def may_move(view: BrokerView, queue: Queue, when: str | None = UNEXPLAINED, to: str | None = None) -> Call:
+    """Plan a move aside, or to another queue; the run finds out which messages."""
+    name = to or quarantine_queue(view.site, queue.name)
+    asked = request(queue.bean, MOVE_MATCHING, ("JMSMessageID IN (…)", name))
+    return call(view, Goal.MOVE, queue.name, asked, f"move them from {queue.name} to {name}", when, MOST)
+
+
+def may_remove(view: BrokerView, queue: Queue, when: str) -> Call:
+    """Plan a removal; the run finds out which messages."""
+    asked = request(queue.bean, REMOVE_MATCHING, ("JMSMessageID IN (…)",))
+    return call(view, Goal.REMOVE, queue.name, asked, f"remove them from {queue.name} by their ids", when, MOST)
+
+
+def draft_catch_up(rules: Rules, step: RunbookStep, seen: SyncSeen, move: Move) -> Draft:
+    views = seen.views(move.source)
+    about = f"{while_serving(seen, move)}the network connector connected, the copy queues small"
+    limits = {"within": step.limits.get("within", rules.patience.catch_up_s)}
+    return Draft(move.source, about, tuple(restarts(views)), tuple(starts(views)), limits)
+
+
+def draft_drain(rules: Rules, step: RunbookStep, seen: SyncSeen, move: Move) -> Draft:
+    """Consumed messages are removed by id: the removal needs no undo, whoever serves afterwards."""
+    del step
+    views = seen.views(move.source)
+    limits = {"within": rules.within(move), "stall": rules.drain.stall}
+    about = "all copies shipped; copies of what was consumed removed; pauses lifted beside it"
+    return Draft(
+        move.target,
+        about,
+        (*lifts_planned(rules, seen, move), *restarts(views), *_removes(seen, move)),
+        tuple(starts(views)),
+        limits,
+    )
+
+
+def _removes(seen: SyncSeen, move: Move) -> list[Call]:
+    return [
+        may_remove(there, there.named[name], CONSUMED)
+        for here in seen.views(move.source)
+        if (there := seen.view(move.target, here.pair)) is not None
+        for name in here.copying
+        if name in there.named
+    ]
+
+
+def draft_restart(rules: Rules, step: RunbookStep, seen: SyncSeen, move: Move) -> Draft:
+    """Restart a connected connector too: a hanging connector may say that it is connected."""
+    del rules, step
+    views = seen.views(move.source)
+    return Draft(
+        move.source,
+        f"stop and start the network connector of {move.source}, until it is connected; clients stay where they are",
+        (*stops(views), *starts(views, None)),
+        tuple(starts(views)),
+        {"within": move.ask.timeout_s or ATTACH_S},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """A queue of a fenced source and of its target, by id: what the target lacks; what may be removed there, or None;
+    what lies there alone otherwise, and why that stays."""
+
+    lacks: frozenset[str]
+    gone: Consumed | None
+    stays: frozenset[str]
+    why: str
+
+    @classmethod
+    def of(cls, tools: SyncTools, way: Way, source: BrokerView, target: BrokerView, queue: str) -> Apart:
+        """Raises `BrokerError`."""
+        views = {source.site: source, target.site: target}
+        here, there = tools.observer.together(
+            lambda access: listed(access, views[access.site], views[access.site].named.get(queue)), way
+        )
+        copies = there.whole.ids - own(way[1], target, queue, there)
+        lacks, alone = here.whole.ids - there.whole.ids, there.whole.ids - here.whole.ids
+        gone = covered(source, queue, copies, here.whole)
+        if isinstance(gone, Consumed):
+            stays = alone - gone.ids
+            why = f"{len(stays)} were sent at {target.site}, and never shipped"
+            return cls(lacks, gone if gone.ids else None, stays, why)
+        return cls(lacks, None, alone, gone)
+
+
+def cleared(tools: SyncTools, way: Way, move: Move, hand: Hand) -> Outcome:
+    """Compare every queue by id, then remove at the target what the fenced source has consumed, where its counters
+    cover that and nobody holds. Nothing is removed where the target lacks what the source holds, or has what nothing
+    proves. Raises `BrokerError`."""
+    source, target = (access.look() for access in way)
+    deep = listing.too_deep(tools.rules, source, target, move)
+    found: list[tuple[parity.Counts, Apart]] = []
+    left: list[Finding] = []
+    for each in parity.counts(source, target, tools.observer.queues):
+        if each.queue not in source.copying or not (each.source or each.target):
+            continue
+        apart_by = abs(each.source - each.target)
+        if each.queue not in deep:
+            found.append((each, Apart.of(tools, way, source, target, each.queue)))
+        elif apart_by and apart_by != move.ask.accept_difference.get(each.queue):  # equal numbers are the gate's
+            text = f"{each.told(source.site, target.site)}: too many to compare by id in time"
+            return Refused(text, findings=(not_compared(each, source.site, target.site),))
+    for each, apart in found:
+        accepted = move.ask.accept_difference.get(each.queue)
+        if apart.lacks and len(apart.lacks) != accepted:
+            return _lacks(each.queue, apart.lacks, source, target)
+        if apart.stays and len(apart.stays) != accepted:
+            finding = unproven(each, len(apart.stays), apart.why, source, target)
+            return Refused(f"{each.queue}: {apart.why}", findings=(finding,))
+        if apart.stays:
+            left.append(possible_duplicates(each.queue, len(apart.stays), target.site))
+    if any(apart.gone is not None for _, apart in found) and way[0].look().start != source.start:
+        return Refused(f"the broker of {source.site} was restarted: its counters prove nothing any more")
+    removed: dict[str, Json] = {}
+    for each, apart in found:
+        count = 0
+        if apart.gone is not None:
+            refused = remove(tools, way[1], target.named[each.queue], apart.gone, hand, (way[0], source))
+            if refused is not None:
+                return refused
+            removed[each.queue] = count = len(apart.gone.ids)
+        if not apart.lacks and not apart.stays:
+            tools.compared.note(source, target, each.queue, count)
+    stays: dict[str, Json] = {each.queue: len(apart.stays) for each, apart in found if apart.stays}
+    return Done(
+        "nothing of what was consumed lies there", {"removed": removed, "possible_duplicates": stays}, tuple(left)
+    )
+
+
+def _lacks(queue: str, ids: frozenset[str], source: BrokerView, target: BrokerView) -> Refused:
+    text = f"{len(ids)} message(s) of {queue} lie at {source.site} and not at {target.site}"
+    remedy = (
+        f"Look at these messages, by their JMSMessageID; {accepting({queue: len(ids)})} leaves them at {source.site}."
+    )
+    return refused(text, remedy, {queue: {f"only at {source.site}": ids}})
+
+
+def remove(
+    tools: SyncTools, access: Access, queue: Queue, gone: Consumed, hand: Hand, serving: tuple[Access, BrokerView]
+) -> Refused | None:
+    """Remove these copies, and look whether they are gone; gives None where they are. `serving` is the broker whose
+    clients consumed them. Raises `BrokerError`."""
+    counts, view = serving
+    # Noted first: if this process dies meanwhile, the broker's counters prove too little, not too much.
+    counts.note(view.start, DELETED, queue.name, len(gone.ids))
+    outcomes = tools.change(list(removes(access.names(), queue, gone)), hand)
+    now = access.look().named.get(queue.name)
+    if now is None or now.depth == queue.depth - len(gone.ids):
+        return None
+    left = ids.shown(access, now).keys() & gone.ids
+    counts.note(view.start, DELETED, queue.name, -len(left))
+    if not left:
+        return None
+    why = next((each.text for each in outcomes if not isinstance(each, Done)), "they are still there")
+    return Refused(
+        f"{len(left)} of {len(gone.ids)} message(s) could not be removed from {queue.name} at {access.site}: {why}"
+    )
+
+
+class Copies:
+    """The copies that one broker ships to its peer. A connector with copies to ship that is not connected is restarted,
+    a few times."""
+
+    def __init__(self, here: Access, there: Access, hand: Hand, patience: Patience) -> None:
+        self.here, self.there = here, there
+        self._hand, self._patience = hand, patience
+        self._restarted = 0
+        self._again_at = hand.monotonic() + patience.link_lost_s
+
+    def left(self, here: BrokerView, there: BrokerView) -> int | None:
+        del there
+        return here.link.to_ship
+
+    def why(self, here: BrokerView, there: BrokerView) -> list[str]:
+        del there
+        return (
+            [] if here.link.attached or not here.copying else [f"the network connector of {here.site} is not connected"]
+        )
+
+    def mends(self, here: BrokerView) -> list[Call]:
+        if here.link.attached or not here.copying:
+            self._again_at = self._hand.monotonic() + self._patience.link_lost_s
+            return []
+        if self._restarted >= RESTARTS or self._hand.monotonic() < self._again_at:
+            return []
+        self._restarted += 1
+        self._again_at = self._hand.monotonic() + self._patience.link_between_s * 2**self._restarted
+        return restarts([here])
+
+
+def catch_up(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    """While the source serves: connected, and little enough to ship that a drain takes a moment."""
+    wait = Wait(
+        tools, [Copies(*way, hand, tools.patience) for way in tools.observer.ways(move)], hand, UNDER_WAY, SMALL
+    )
+    within_s = step.limits["within"]
+    failed = wait.until(tools.patience.link_poll_s, within_s=within_s, stall_s=within_s)
+    if failed is not None:
+        if wait.first is not None and wait.last is not None and wait.last >= wait.first > SMALL:
+            return Refused(f"the copy queues grow while clients work: {wait.first} to ship, then {wait.last}")
+        return Refused(failed.text)
+    return Done(f"{if_known(wait.last)} to ship", {"under_way": wait.last, "started": wait.mended})
+
+
+def drain(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    with lifting(tools, move, hand) as lifted:
+        wait = Wait(tools, [Copies(*way, hand, tools.patience) for way in tools.observer.ways(move)], hand, UNDER_WAY)
+        limits = step.limits
+        failed = wait.until(
+            tools.rules.drain.poll, within_s=limits["within"], stall_s=limits["stall"], guard=_opened, calms=2
+        )
+        outcome = failed or _cleared(tools, move, hand)
+    return lifted.judged(outcome)
+
+
+def _opened(views: Views[BrokerView]) -> str | None:
+    opened = [site for (site, _), view in views.items() if isinstance(view, BrokerView) and view.open]
+    return f"opened to clients during the drain: {some(opened)}" if opened else None
+
+
+def _cleared(tools: SyncTools, move: Move, hand: Hand) -> Outcome:
+    removed: dict[str, Json] = {}
+    findings: list[Finding] = []
+    for way in tools.observer.ways(move):
+        outcome = cleared(tools, way, move, hand)
+        if not isinstance(outcome, Done):
+            return outcome
+        removed[way[0].pair] = outcome.evidence["removed"]
+        findings += outcome.findings
+    count = sum(_count(each) for each in removed.values())
+    suffix = f"; {count} copies of what was consumed removed" if count else ""
+    return Done(f"nothing to ship{suffix}", {"removed": removed}, tuple(findings))
+
+
+def _count(counts: Json) -> int:
+    return sum(each for each in counts.values() if isinstance(each, int)) if isinstance(counts, Mapping) else 0
+
+
+def restart(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    """Whether it connected is looked at, not what the call answered."""
+    tools.change([call for call in step.calls if call.goal is Goal.LINK_DOWN], hand)
+    tools.change([call for call in step.calls if call.goal is Goal.LINK_UP], hand)
+    waited = until(
+        hand,
+        lambda: [f"{view.site}/{view.pair}" for view in tools.observer.look_at(move.source) if not view.link.attached],
+        holds=lambda away: not away,
+        within_s=step.limits["within"],
+        poll_s=tools.patience.link_poll_s,
+        meanwhile=lambda away: hand.waiting(f"the network connector of {move.source} connects", len(away), None),
+    )
+    if waited.held:
+        return Done(f"the network connector of {move.source} is connected")
+    within = duration(step.limits["within"])
+    text = f"the network connector of {some(waited.look)} did not connect within {within}"
+    remedy = f"Look at what stands between the sites, and at the connector for bridges at {move.target}."
+    return Refused(text, findings=(LINK_DID_NOT_ATTACH(text, remedy),))
+
+
+def start(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    """A connector whose peer is away stays unconnected, and connects by itself once it is back."""
+    del move
+    sites = sorted({call.site for call in step.inverse})
+    views = [view for site in sites for view in tools.observer.answering(site)]
+    seen = {(view.site, view.pair) for view in views}
+    mine = [call for call in step.inverse if (call.site, call.unit) in seen]
+    if not left_of(mine, views):
+        return NotNeeded("no network connector was seen stopped")
+    tools.change([call for call in mine if left_of([call], views)], hand)
+    try:
+        left = until(
+            hand,
+            lambda: still(mine, tools.views_of(mine)),
+            holds=lambda left: left is None,
+            within_s=tools.patience.link_attach_s,
+            poll_s=tools.patience.link_poll_s,
+        ).look
+    except BrokerError as error:
+        return Refused(f"whether its network connector is connected could not be seen: {error}")
+    text = left.text if left is not None else ""
+    found = (LINK_NOT_READ_IN_UNDO(text, "It goes on trying; look at the other site."),) if left else ()
+    return Done("network connectors started", findings=found)

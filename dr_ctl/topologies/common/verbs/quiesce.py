@@ -1,0 +1,367 @@
+"""`quiesce`: queues paused, clients waited for; beside a drain the pauses are lifted again."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Final
+
+from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.model import Role, Severity, some
+from dr_ctl.core.system import beside
+from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
+from dr_ctl.engine.plan import Call, PlannedStep
+from dr_ctl.engine.ports import Draft, Hand, Move
+from dr_ctl.engine.runbook import RunbookStep
+from dr_ctl.engine.waiting import until
+from dr_ctl.topologies.common.baseline import before
+from dr_ctl.topologies.common.calls import TOGETHER, of_new_queues, of_those_left, pause, queues_of, resume, together
+from dr_ctl.topologies.common.findings import CLIENTS_HOLD_MESSAGES, COME_AGAIN, COUNTED_BELOW_ZERO
+from dr_ctl.topologies.common.rules import Rules, selected
+from dr_ctl.topologies.common.seen import Seen
+from dr_ctl.topologies.common.tools import Tools
+from dr_ctl.topologies.common.view import Broker, Queue
+
+LEAST: Final = 50
+"""Queues: for fewer, calls of each take a broker less time than the search through all of its names."""
+NEW_QUEUES = 100
+LEFT_OUT: Final = "the call for all that begin alike left it out"
+CALM: Final = 2  # looks in a row without deliveries, as a look can fall between two dispatches
+
+
+def beginnings(
+    wanted: Iterable[str], others: Iterable[str], may_begin: Callable[[str], bool]
+) -> dict[str, Sequence[str]]:
+    """The names by beginnings that no other name has: Names of `wanted` that are left out are too few, or too much like
+    other names. `may_begin` says of a beginning whether a name that comes into being may have it."""
+    other_names = sorted(others)
+    found: dict[str, Sequence[str]] = {}
+    groups: list[Sequence[str]] = [sorted(wanted)]
+    while groups:
+        names = groups.pop()
+        if len(names) < LEAST:
+            continue
+        beginning = _common(names[0], names[-1])
+        at = bisect_left(other_names, beginning)
+        if may_begin(beginning) and not (at < len(other_names) and other_names[at].startswith(beginning)):
+            found[beginning] = names
+            continue
+        by_letter: dict[str, list[str]] = {}
+        for name in names:
+            by_letter.setdefault(name[: len(beginning) + 1], []).append(name)
+        by_letter.pop(beginning, None)  # the name that is nothing but the beginning
+        groups += by_letter.values()
+    return found
+
+
+def _common(first: str, last: str) -> str:
+    """The text that all of some sorted names begin with, seen from the first and the last."""
+    length = next((at for at, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first))
+    return first[:length]
+
+
+def draft(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> Draft:
+    calls: list[Call] = []
+    inverse: list[Call] = []
+    for view in seen.views(move.source):
+        calls += _planned(rules, view, move, Goal.PAUSE)
+        was = set(before(move, view)["paused"])
+        mine = [queue for queue in meant(rules, view, move) if queue.name not in was]
+        inverse += _calls(rules, view, move, Goal.RESUME, mine, "it is paused")
+    return Draft(
+        move.source,
+        "dispatch stops; clients finish what they hold",
+        tuple(calls),
+        tuple(inverse),
+        {"within": step.limits.get("within", rules.patience.quiesce_s)},
+    )
+
+
+def meant(rules: Rules, view: Broker, move: Move) -> list[Queue]:
+    """The queues of the quiesce: named by the settings, and part of the units that are asked for."""
+    queues = selected(view, rules.queues).values()
+    return [queue for queue in queues if move.ask.includes(view.unit_of(queue.name))]
+
+
+def to_pause(rules: Rules, view: Broker, move: Move) -> list[Queue]:
+    """The queues of the quiesce that deliver now."""
+    return [queue for queue in meant(rules, view, move) if not queue.paused]
+
+
+def pauses(rules: Rules, view: Broker, move: Move) -> list[Call]:
+    """Pause them: where the broker can, those whose names begin alike together."""
+    return _calls(rules, view, move, Goal.PAUSE, to_pause(rules, view, move))
+
+
+def to_lift(rules: Rules, view: Broker, move: Move) -> list[Queue]:
+    """The queues that are paused now and were not before the run."""
+    was = set(before(move, view)["paused"])
+    return [queue for queue in meant(rules, view, move) if queue.paused and queue.name not in was]
+
+
+def lifts(rules: Rules, view: Broker, move: Move) -> list[Call]:
+    """Resume it, in the same way."""
+    return _calls(rules, view, move, Goal.RESUME, to_lift(rules, view, move))
+
+
+def lifts_planned(rules: Rules, seen: Seen[Broker], move: Move) -> list[Call]:
+    """Lift the pauses that quiesce will have made, and those of an interrupted run."""
+    calls: list[Call] = []
+    for view in seen.views(move.source):
+        calls += [*_planned(rules, view, move, Goal.RESUME), *lifts(rules, view, move)]
+    return calls
+
+
+def _planned(rules: Rules, view: Broker, move: Move, goal: Goal) -> list[Call]:
+    """The calls for the queues that a quiesce is for, more calls for queues created meanwhile, and single calls where
+    one call for many left queues out."""
+    queues = to_pause(rules, view, move) if view.open else []
+    if not queues:
+        return []
+    calls = _calls(rules, view, move, goal, queues)
+    alike = sum(len(queues_of(each, view)) for each in calls if each.part == TOGETHER)
+    left = [of_those_left(view, goal, alike)] if alike else []
+    return [*calls, *left, of_new_queues(view, goal, NEW_QUEUES)]
+
+
+def _calls(
+    rules: Rules, view: Broker, move: Move, goal: Goal, queues: Sequence[Queue], when: str | None = None
+) -> list[Call]:
+    """Only what was not paused before the run is called together with others: a pause by somebody else stays."""
+    alike: Mapping[str, Sequence[str]] = {}
+    if view.takes_beginnings:
+        was = set(before(move, view)["paused"])
+        mine = {queue.name for queue in meant(rules, view, move)} - was
+        others = (queue.name for queue in view.queues if queue.name not in mine)
+        alike = beginnings((queue.name for queue in queues), others, rules.selects_all)
+    found = {name for names in alike.values() for name in names}
+    make = pause if goal is Goal.PAUSE else resume
+    return [
+        *(together(view, goal, beginning, len(names), when) for beginning, names in sorted(alike.items())),
+        *(make(view, queue, when) for queue in queues if queue.name not in found),
+    ]
+
+
+def while_serving(seen: Seen[Broker], move: Move) -> str:
+    """Begins what is said of a wait beside clients; of a run that goes on with nobody served it says nothing."""
+    return "still serving: " if seen.roles[move.source] is Role.SERVING else ""
+
+
+def act(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    views = tools.observer.pauses_at(move.source)
+    if not any(view.open for view in views):
+        return NotNeeded(f"{move.source} is closed to clients already")
+    views, paused = _pause(tools, step, views, move, hand)
+
+    def look() -> _Dispatch:
+        now = _dispatch(tools, views, move)
+        now.unwritten = _written_down(tools, now, move)
+        hand.sample({"delivering": now.total})
+        hand.waiting("messages that clients hold", now.total, now.why)
+        return now
+
+    waited = until(
+        hand,
+        look,
+        holds=lambda now: now.total == 0 and now.unwritten is None,
+        hopeless=lambda now: now.unwritten is not None,
+        within_s=step.limits["within"],
+        poll_s=tools.patience.poll_s,
+        calm=CALM,
+    )
+    if waited.look.unwritten is not None:
+        return Refused(waited.look.unwritten)
+    if not waited.held:
+        return _not_quiet(tools, waited.look, move, step)
+    if waited.look.unpaused:
+        return Refused(f"could not pause {some(waited.look.unpaused)}")
+    return Done("clients hold nothing", {"paused": paused})
+
+
+def _pause(
+    tools: Tools[Broker], step: PlannedStep, views: list[Broker], move: Move, hand: Hand
+) -> tuple[list[Broker], int]:
+    """Pause what delivers, one by one where a call for many did not come through; the brokers as they were last seen,
+    and how many queues that was."""
+    planned = {(call.unit, call.part, call.thing): call for call in step.calls if call.when is None}
+    calls = []
+    for view in views:
+        for each in pauses(tools.rules, view, move):
+            plan = planned.get((each.unit, each.part, each.thing))
+            new = replace(each, when="queues were created, or paused, since the look")
+            calls.append(plan if plan is not None and plan.request == each.request else new)
+    count = sum(len(to_pause(tools.rules, view, move)) for view in views)
+    if _left_out(calls, tools.change(calls, hand)):
+        views = tools.observer.pauses_at(move.source)
+        left = [(view, queue) for view in views for queue in to_pause(tools.rules, view, move)]
+        tools.change([pause(view, queue, LEFT_OUT) for view, queue in left], hand)
+    return views, count
+
+
+def _written_down(tools: Tools[Broker], now: _Dispatch, move: Move) -> str | None:
+    """Write down queues that were created between the look and a call for many: the call paused them too. A later run,
+    after a crash, has to know them."""
+    why = [tools.sender.paused_too(move.source, pair, names) for pair, names in now.new.items()]
+    return next((each for each in why if each is not None), None)
+
+
+@dataclass
+class _Dispatch:
+    """A poll: messages that clients hold by queue, queues that dispatch still, and queues that cannot be counted.
+    `new`: by pair, queues paused since the look; `unwritten`: why these could not be written down."""
+
+    busy: dict[str, int] = field(default_factory=dict)
+    unpaused: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    new: dict[str, list[str]] = field(default_factory=dict)
+    unwritten: str | None = None
+
+    @property
+    def total(self) -> int | None:
+        return sum(self.busy.values()) if not self.unknown else None
+
+    @property
+    def why(self) -> str | None:
+        if self.unknown:
+            return f"cannot be told: {some(self.unknown)}"
+        return "clients have not finished them" if self.busy else None
+
+
+def _polled(tools: Tools[Broker], views: Iterable[Broker]) -> list[Mapping[str, tuple[int, bool]]]:
+    """Messages in delivery and the pause of each queue, by broker."""
+    return tools.observer.together(
+        lambda access: access.dispatch(), [tools.observer.brokers[view.site][view.pair] for view in views]
+    )
+
+
+def _dispatch(tools: Tools[Broker], views: Sequence[Broker], move: Move) -> _Dispatch:
+    """Poll the queues that quiesce is for. A queue missing from the poll is ignored only if a look shows it gone."""
+    now = _Dispatch()
+    for view, queues in zip(views, _polled(tools, views), strict=True):
+        access = tools.observer.brokers[move.source][view.pair]
+        mine = [queue.name for queue in meant(tools.rules, view, move)]
+        for name in [name for name in mine if name in queues]:
+            count, paused = queues[name]
+            if count < 0:
+                now.unknown.append(f"{name} has {count} in delivery")
+            elif count:
+                now.busy[name] = now.busy.get(name, 0) + count
+            now.unpaused += [] if paused else [name]
+        if found := [name for name, (_, paused) in queues.items() if paused and name not in view.named]:
+            now.new[view.pair] = found
+        if missing := [name for name in mine if name not in queues]:
+            there = access.look()
+            gone = set(missing) - set(there.business) if there.queues else set()
+            now.unknown += [f"{name} was not read" for name in missing if name not in gone]
+    return now
+
+
+def _not_quiet(tools: Tools[Broker], now: _Dispatch, move: Move, step: PlannedStep) -> Outcome:
+    busy = now.busy
+    if now.unknown:
+        text = f"what clients hold cannot be told: {some(now.unknown)}"
+        finding = COUNTED_BELOW_ZERO(text, "Its counters begin anew with a restart of that broker.")
+        if not move.ask.cut_in_flight:
+            return Refused(text, {"queues": dict(busy)}, (finding,))
+        return Done(text, {"come_again": None}, (replace(finding, severity=Severity.WARNING),))
+    consumers = [each for view in tools.observer.look_at(move.source) for each in view.consumers if each.queue in busy]
+    holders = []
+    for queue, count in busy.items():
+        who = [each.told for each in consumers if each.queue == queue and each.holds != 0]
+        holders.append(f"{queue}: {count} held by {', '.join(who) or 'a client that is gone'}")
+    total = sum(busy.values())
+    if move.ask.cut_in_flight:
+        text = f"{total} message(s) in delivery are cut and will come again: {some(holders)}"
+        finding = COME_AGAIN(text, "The clients must recognise what they have done.")
+        return Done(text, {"come_again": total, "queues": dict(busy)}, (finding,))
+    text = f"clients did not finish what they hold within {step.limits['within']:g} s: {some(holders)}"
+    finding = CLIENTS_HOLD_MESSAGES(
+        text, "Stop that client or let it finish, then run again; with --cut-in-flight they are cut and come again."
+    )
+    return Refused(text, {"queues": dict(busy)}, (finding,))
+
+
+def undo(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    del step
+    views = tools.observer.answering(move.source)
+    pairs = {view.pair for view in views if to_lift(tools.rules, view, move)}
+    if left := _lift_all(tools, [view for view in views if view.pair in pairs], move, hand):
+        return Refused(f"still paused: {some(left)}")
+    if away := sorted(set(tools.observer.brokers[move.source]) - {view.pair for view in views}):
+        return Refused(f"{move.source}: {some(away)} silent: whether anything is paused there is not known")
+    return Done("pauses lifted") if pairs else NotNeeded("nothing is paused that was not before")
+
+
+@dataclass
+class Lifting:
+    """Pauses that are being lifted; `why_not` once the block has ended: the pauses still on, or None."""
+
+    why_not: str | None = None
+
+    def judged(self, outcome: Outcome) -> Outcome:
+        """The end of the drain that it was beside."""
+        return Refused(f"pauses: {self.why_not}") if isinstance(outcome, Done) and self.why_not else outcome
+
+
+@contextmanager
+def lifting(tools: Tools[Broker], move: Move, hand: Hand) -> Iterator[Lifting]:
+    """Lift the pauses while the block runs. The block always waits for the end: the calls are in the journal."""
+    lifted = Lifting()
+    under_way = beside(partial(_lift, tools, move, hand), "lift pauses")
+    try:
+        yield lifted
+    finally:
+        try:
+            lifted.why_not = under_way.result()
+        except BrokerError as error:
+            lifted.why_not = str(error)
+
+
+def _lift(tools: Tools[Broker], move: Move, hand: Hand) -> str | None:
+    """Gives None once all queues were seen to be resumed."""
+    known = [access.names() for access in tools.observer.at(move.source)]
+    left = _lift_all(tools, _paused_now(tools, known), move, hand)
+    return some(left) if left else None
+
+
+def _paused_now(tools: Tools[Broker], known: Sequence[Broker]) -> list[Broker]:
+    """The pauses of these brokers as one small poll tells them; a broker is looked at where that tells of a paused
+    queue that is not known yet."""
+
+    def now(view: Broker) -> Broker:
+        access = tools.observer.brokers[view.site][view.pair]
+        paused = {name: paused for name, (_, paused) in access.dispatch().items()}
+        if any(each and name not in view.named for name, each in paused.items()):
+            return access.pauses()
+        there = [queue for queue in view.queues if queue.name in paused or not queue.business]
+        return replace(view, queues=tuple(replace(each, paused=paused.get(each.name, each.paused)) for each in there))
+
+    return tools.observer.together(now, known)
+
+
+def _lift_all(tools: Tools[Broker], views: Sequence[Broker], move: Move, hand: Hand) -> list[str]:
+    """Resume the queues at these brokers that were not paused before, one by one where a call for many left some out;
+    gives the queues still paused, in words. Raises `BrokerError`."""
+
+    def left() -> list[Call]:
+        now = _paused_now(tools, views)
+        return [resume(view, queue, LEFT_OUT) for view in now for queue in to_lift(tools.rules, view, move)]
+
+    calls = [call for view in views for call in lifts(tools.rules, view, move)]
+    outcomes = tools.change(calls, hand)
+    still = left() if views else []
+    if still and _left_out(calls, outcomes):
+        tools.change(still, hand)
+        still = left()
+    return [call.about for call in still]
+
+
+def _left_out(calls: Sequence[Call], outcomes: Sequence[Outcome]) -> bool:
+    """True if a call for many queues was not answered well: the call may have reached all, some, or no queues."""
+    return any(
+        call.part == TOGETHER and not isinstance(outcome, Done) for call, outcome in zip(calls, outcomes, strict=True)
+    )

@@ -1,0 +1,454 @@
+"""How a lost site is kept out and taken in again: messages in, then acknowledgements, then the rest is delivered."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.model import ExitCode, Finding, Json, Severity, some
+from dr_ctl.core.printable import if_known
+from dr_ctl.engine.goals import ALL, Goal
+from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
+from dr_ctl.engine.plan import Call, PlannedStep, in_part
+from dr_ctl.engine.ports import Draft, Hand, Move
+from dr_ctl.engine.runbook import RunbookStep
+from dr_ctl.engine.waiting import until
+from dr_ctl.settings.durations import duration
+from dr_ctl.topologies.artemis import beans
+from dr_ctl.topologies.artemis.documents import CREATE_FILTERED
+from dr_ctl.topologies.artemis.operations import START, STOP
+from dr_ctl.topologies.common import failover
+from dr_ctl.topologies.common.baseline import before
+from dr_ctl.topologies.common.calls import call, close_door, left_of, open_door, pause, pause_lasting, resume
+from dr_ctl.topologies.common.consumed import Consumed, Evidence, LiesThere
+from dr_ctl.topologies.common.figures import Residue, total
+from dr_ctl.topologies.common.findings import LINK_DOOR_CLOSED, PLUGIN_BRIDGE_AWAY, TRAFFIC_WHILE_OPEN
+from dr_ctl.topologies.common.names import quarantine_queue
+from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.common.verbs import quarantine
+from dr_ctl.topologies.common.verbs.quarantine import owed_again, paid
+from dr_ctl.topologies.console.requests import request
+from dr_ctl.topologies.continuity import checks, copies
+from dr_ctl.topologies.continuity.access import Access, Way
+from dr_ctl.topologies.continuity.findings import (
+    BROUGHT_BACK,
+    COMMANDS_WAITING,
+    COPIES_NOT_COVERED,
+    FLOWS_DIFFER,
+    PLUGIN_BRIDGE_STOPPED,
+    SAME_SITE_ID,
+    STAGING_PAUSED,
+)
+from dr_ctl.topologies.continuity.tools import Applied, Both, ContinuityTools
+from dr_ctl.topologies.continuity.view import Bridge, ContinuitySeen, SiteView
+
+# Findings that the return itself mends.
+_MENDED: Final = frozenset(
+    {LINK_DOOR_CLOSED.id, PLUGIN_BRIDGE_STOPPED.id, PLUGIN_BRIDGE_AWAY.id, COMMANDS_WAITING.id, STAGING_PAUSED.id}
+)
+# Two sites that differ in these cannot be compared.
+_ALIKE: Final = frozenset({SAME_SITE_ID.id, FLOWS_DIFFER.id})
+REMOVE_ALL: Final = "removeAllMessages()"
+NOT_IN: Final = "its messages are not all shipped"
+CALM: Final = 5
+
+
+def of_return(seen: ContinuitySeen, move: Move) -> Iterator[Finding]:
+    yield from failover.of_return(seen, move, checks.of_broker, _MENDED, "Set active-on-start=false in broker.xml.")
+    for pair in seen.sites[move.source]:
+        here, there = seen.view(move.source, pair), seen.view(move.target, pair)
+        if here is not None and there is not None:
+            yield from (each for each in checks.of_both(here, there) if each.id in _ALIKE)
+    yield from _price(seen, move)
+
+
+def _price(seen: ContinuitySeen, move: Move) -> Iterator[Finding]:
+    """What the return brings, and what of it comes twice at most: said before anything is changed."""
+    known = [residue for view in seen.views(move.target) if (residue := view.link.residue) is not None]
+    residue = Residue.together(known)
+    if len(known) < len(seen.views(move.target)) or not (residue.messages or residue.acks):
+        return
+    text = (
+        f"{move.target} came back with {residue.messages} message(s) and {residue.acks} acknowledgement(s) for "
+        f"{move.source}: at most {if_known(residue.duplicates)} of the messages come twice, those that a client of "
+        f"{move.target} did without an acknowledgement"
+    )
+    found = BROUGHT_BACK(text, "The clients must recognise what they have done.")
+    yield found if residue.duplicates else replace(found, severity=Severity.INFO)
+
+
+def nothing_owed(seen: ContinuitySeen, move: Move) -> bool:
+    """Say whether the target is taken in already: no staging queue or command of it is held back either."""
+    views = [*seen.views(move.source), *seen.views(move.target)]
+    kept = any(view.commands is not None and view.commands.out.paused for view in views)
+    kept = kept or any(flow.in_mirror.paused for view in views for flow in view.flows)
+    return not kept and failover.nothing_owed(seen, move)
+
+
+def draft_quarantine(rules: Rules, step: RunbookStep, seen: ContinuitySeen, move: Move) -> Draft:
+    """A site that came back would obey the commands of the outage, one by one."""
+    common = quarantine.draft(rules, step, seen, move)
+    kept: list[Call] = []
+    again: list[Call] = []
+    for view in seen.views(move.target):
+        commands = view.commands
+        if commands is not None:
+            if not commands.out.paused:
+                kept.append(pause_lasting(view, commands.out))
+            if not before(move, view)["commands_paused"]:
+                again.append(resume(view, commands.out, "it is paused"))
+    about = f"{common.about}, and what the plugin would tell it"
+    return replace(common, about=about, calls=(*common.calls, *kept), inverse=(*again, *common.inverse))
+
+
+def draft(rules: Rules, step: RunbookStep, seen: ContinuitySeen, move: Move) -> Draft:
+    """Hold what is staged at the serving site; remove the commands of the outage; messages in, then acknowledgements;
+    deliver again; strike the debts."""
+    del step
+    calls: list[Call] = []
+    inverse: list[Call] = []
+    returned = seen.views(move.target)
+    for view in seen.views(move.source):
+        was = before(move, view)
+        # Bridges stop first: messages that a bridge has taken could not be removed from a queue that is only paused.
+        calls += in_part("hold", (stop(view, flow.target_bridge) for flow in view.flows))
+        calls += in_part("hold", (pause(view, flow.in_mirror) for flow in view.flows))
+        calls += _without_commands(view)
+        calls += in_part("doors", (open_door(view, door) for door in view.link.doors if not door.started))
+        # Closed first: nothing more comes in that would be delivered with what is held.
+        kept_out = [door for door in view.link.doors if not was["mirror"].get(door.name)]
+        inverse += [close_door(view, door, "it is open") for door in kept_out]
+        inverse += _removing(view, move)
+        inverse += in_part("deliver", (resume(view, flow.in_mirror, "it is paused") for flow in view.flows))
+        again = "deliver again by"
+        inverse += in_part("deliver", (start(view, flow.target_bridge, again, "it is stopped") for flow in view.flows))
+        inverse += owed_again(view, move.target, move)
+    for view in returned:
+        calls += in_part("hold acks", (stop(view, flow.acks_bridge, NOT_IN) for flow in view.flows))
+        calls += _without_commands(view)
+        calls += in_part("doors", (open_door(view, door) for door in view.link.doors if not door.started))
+        shipped = [start(view, flow.acks_bridge, "ship by", "it is stopped") for flow in view.flows]
+        calls += in_part("ship acks", shipped)
+        inverse += shipped
+    for view in seen.views(move.source):
+        calls += _removing(view, move)
+        calls += in_part("deliver", (resume(view, flow.in_mirror) for flow in view.flows))
+        calls += in_part("deliver", (start(view, flow.target_bridge, "deliver again by") for flow in view.flows))
+    # Each site may have been lost: either may keep commands for the other.
+    for view in (*seen.views(move.source), *returned):
+        if view.commands is not None and view.commands.out.paused:
+            calls += in_part("talk", [resume(view, view.commands.out)])
+    return Draft(
+        move.target,
+        "its messages are let in, then its acknowledgements; only what was never done is delivered",
+        calls=(*calls, *in_part("strikes", paid(seen, move))),
+        inverse=tuple(inverse),
+        limits={"within": rules.within(move)},
+    )
+
+
+def start(view: SiteView, bridge: Bridge, about: str, when: str | None = None) -> Call:
+    return call(view, Goal.LINK_UP, bridge.name, request(bridge.bean, START), f"{about} {bridge.name}", when)
+
+
+def stop(view: SiteView, bridge: Bridge, when: str | None = None) -> Call:
+    return call(view, Goal.LINK_DOWN, bridge.name, request(bridge.bean, STOP), f"hold {bridge.name}", when)
+
+
+def _removing(view: SiteView, move: Move) -> list[Call]:
+    """Plan the removals from staging, before anything was compared."""
+    when = f"it was acknowledged at {move.target}, or lies at {view.site} twice"
+    return [copies.may_remove(view, flow.in_mirror, when) for flow in view.flows]
+
+
+def _without_commands(view: SiteView) -> list[Call]:
+    """Remove the plugin's commands of the outage: obeyed now, they could leave both sites inactive."""
+    if view.commands is None or not view.commands.out.depth:
+        return []
+    out = view.commands.out
+    text = f"remove the commands of the outage from {out.name}"
+    return in_part("forget", [call(view, Goal.REMOVE, out.name, request(out.bean, REMOVE_ALL), text)])
+
+
+def draft_reconcile(rules: Rules, step: RunbookStep, seen: ContinuitySeen, move: Move) -> Draft:
+    """Compare both sites once all of it has arrived; take out what lies only at the returned one."""
+    del step
+    calls: list[Call] = []
+    for view in seen.views(move.target):
+        when = f"messages lie only at {view.site}: it did them, or they were done at {move.source}"
+        name = quarantine_queue(view.site, "…")
+        most = len(view.flows)
+        server = beans.server(view.broker)
+        created, moved = request(server, CREATE_FILTERED, (name,)), request(server, copies.MOVE_ALL, ("…", name))
+        calls.append(call(view, Goal.WRITE, name, created, f"create {name}", when, most))
+        calls.append(call(view, Goal.MOVE, ALL, moved, f"move to {name}", when, most))
+    about = "what was recovered, what comes twice, what is left over at one side"
+    return Draft(move.source, about, tuple(calls), limits={"within": rules.within(move)})
+
+
+def count_residue(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    findings: list[Finding] = []
+    if shut := step.calls:
+        tools.change(shut, hand)
+        if left := left_of(shut, tools.observer.look_at(move.target)):
+            return Refused(f"{move.target} could not be fenced: {some(left)}")
+        text = f"{move.target} came back open, and was closed: its clients may have worked beside the others'"
+        findings.append(TRAFFIC_WHILE_OPEN(text, "Compare what both sites' clients did meanwhile."))
+    counted = [_residue(access) for access in tools.observer.at(move.target)]
+    known = [each for each in counted if each is not None]
+    if len(known) < len(counted):
+        return Refused(f"what {move.target} still holds was not read: the continuity plugin has not started")
+    residue = Residue.together(known)
+    text = f"{residue.messages} message(s) and {residue.acks} acknowledgement(s)"
+    hand.notice(
+        f"{move.target} still holds {text} for the other site; at most {if_known(residue.duplicates)} come twice"
+    )
+    return Done(f"{text}; at most {if_known(residue.duplicates)} come twice", residue.figures(), tuple(findings))
+
+
+def _residue(access: Access) -> Residue | None:
+    """Count the messages and acknowledgements that a closed broker holds for its peer, or give None if unread. Ids show
+    which messages to ship lie in their queue unacknowledged; the counts are an upper bound where ids cannot be had."""
+    view = access.look()
+    counted = view.link.residue
+    if counted is None:
+        return None
+    flows = [flow for flow in view.flows if flow.out_mirror.depth and flow.queue in view.business]
+    queues = [queue for flow in flows for queue in (flow.out_mirror, view.business[flow.queue])]
+    if any(queue.depth > copies.IDS_UP_TO for queue in queues):
+        return counted
+    ids = copies.ids(access.reader(), queues)
+    duplicates = 0
+    for to_ship, there in zip(ids[::2], ids[1::2], strict=True):
+        if to_ship is None or there is None:
+            return counted
+        duplicates += len(to_ship & there)
+    return Residue(counted.messages, counted.acks, duplicates)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shipped:
+    """The returned site shipped at least as many messages since its start as its queue lacks: its store had them, for a
+    store that came back empty ships nothing, and its queue only shrinks."""
+
+    lacking: frozenset[str]
+    counted: int
+
+    @property
+    def text(self) -> str:
+        return "the returned site shipped them from its store, and its queue lacks them"
+
+    def proves(self, ids: frozenset[str]) -> bool:
+        return ids <= self.lacking and len(self.lacking) <= self.counted
+
+
+def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    if nothing_owed(tools.observer.observe(), move):
+        tools.compares = True
+        return NotNeeded(f"{move.target} is taken in already")
+    # Where all messages are in, as of a run that is resumed, its acknowledgements may come.
+    behind = _to_ship(tools.observer.look_at(move.target))
+    held = [
+        *step.part("hold"),
+        *(each for each in step.part("hold acks") if (each.unit, each.thing) in behind),
+    ]
+    forget = step.part("forget")
+    if (refused := tools.make(held, hand, move.source, move.target)) is not None:
+        return refused
+    tools.change(forget, hand)
+    if left := _not_forgotten(forget, tools.views(move.source, move.target)):
+        return Refused(f"has not come true: {some(left)}")
+    if (refused := _bring_in(tools, step, move, hand)) is not None:
+        return refused
+    done = f"a client at {move.target} may have done some of them, unrecorded"
+    text = f"{if_known(tools.number)} message(s) recovered: {done}"
+    hand.notice(text)
+    findings = []
+    if unproven := {name: ids for name, ids in tools.unproven.items() if ids}:
+        numbers = some([f"{name}: {len(ids)}" for name, ids in unproven.items()])
+        text = f"copies that {move.target} neither holds nor shipped since its start are delivered: {numbers}"
+        findings.append(COPIES_NOT_COVERED(text, "Nothing; clients get them.", severity=Severity.WARNING))
+    last = [*step.part("deliver"), *step.part("talk"), *step.part("strikes")]
+    if (refused := tools.make(last, hand, move.source, move.target)) is not None:
+        return refused
+    ids: dict[str, Json] = {name: [*sorted(each)] for name, each in tools.recovered.items()}
+    removed: dict[str, Json] = {name: len(each) for name, each in tools.removed.items()}
+    evidence: dict[str, Json] = {"recovered": tools.number, "ids": ids, "removed": removed}
+    return Done(text, evidence, tuple(findings))
+
+
+def _bring_in(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Refused | None:
+    """Bring in messages, then acknowledgements, then remove messages that were done; the delivery stays held."""
+    hold, ship_acks = step.part("hold"), step.part("ship acks")
+    tools.make(step.part("doors"), hand, move.source, move.target)
+    applied = {pair: Applied() for pair in tools.observer.brokers[move.source]}
+    if (late := _until_calm(tools, _messages_in, hold, step, move, hand)) is not None:
+        return late
+    if (refused := tools.make(ship_acks, hand, move.source, move.target)) is not None:
+        return refused
+
+    def all_applied(both: Both) -> list[str]:
+        return [*_acks_in(both), *applied[both[0].pair].why_not(both)]
+
+    if (late := _until_calm(tools, all_applied, hold, step, move, hand)) is not None:
+        return late
+    return _remove_done(tools, move, hand)
+
+
+def _until_calm(
+    tools: ContinuityTools,
+    why: Callable[[Both], list[str]],
+    holds: Sequence[Call],
+    step: PlannedStep,
+    move: Move,
+    hand: Hand,
+) -> Refused | None:
+    """Wait until no reason is left to wait, several polls in a row; make the holds again with each poll."""
+
+    def look() -> tuple[list[str], list[str]]:
+        """Say what keeps it from going on, and which queues were deleted."""
+        pairs = tools.look(tools.ways(move))
+        if gone := [call.thing for call in holds if _view(pairs, call).gone_with_its_queue(call)]:
+            return gone, gone
+        reasons = [reason for both in pairs for reason in why(both)]
+        views = [view for both in pairs for view in both]
+        if again := [call for call in holds if left_of([call], views)]:
+            tools.change(again, hand)
+            reasons.append(f"{move.source} had begun to deliver again")
+        left = total(count for here, there in pairs for count in (there.link.to_ship, here.link.unapplied))
+        hand.waiting(f"of {move.target}'s residue under way", left, some(reasons) if reasons else None)
+        return reasons, []
+
+    waited = until(
+        hand,
+        look,
+        holds=lambda now: not now[0],
+        hopeless=lambda now: bool(now[1]),
+        within_s=step.limits["within"],
+        poll_s=tools.waits.taken_in_poll_s,
+        calm=CALM,
+    )
+    reasons, gone = waited.look
+    if gone:
+        return Refused(f"a queue was deleted at {move.source} meanwhile, with all that carries it: {some(gone)}")
+    if waited.held:
+        return None
+    text = f"{move.target} is not taken in after {duration(step.limits['within'])}: {some(reasons)}"
+    return Refused(text, code=ExitCode.DRAIN_TIMEOUT)
+
+
+def _view(pairs: Sequence[Both], call: Call) -> SiteView:
+    return next(view for both in pairs for view in both if (view.site, view.pair) == (call.site, call.unit))
+
+
+def _remove_done(tools: ContinuityTools, move: Move, hand: Hand) -> Refused | None:
+    """Remove staged messages that the returned site shipped since its start and does not have any more, for they were
+    acknowledged, and staged messages that also lie in the queue. Gives None once every staged message was never done,
+    as far as anybody can know."""
+    tools.recovered, tools.removed, tools.unproven = {}, {}, {}
+    ends_s, poll_s = hand.monotonic() + tools.patience.compared_s, tools.waits.taken_in_poll_s
+    for way in tools.ways(move):
+        compare, within_s = partial(_compared, tools, way, hand), ends_s - hand.monotonic()
+        waited = until(hand, compare, holds=lambda why: why is None, within_s=within_s, poll_s=poll_s)
+        if not waited.held:
+            return Refused(f"{if_known(waited.look)}: nothing of {move.target} was delivered")
+    tools.compares = True
+    return None
+
+
+def _compared(tools: ContinuityTools, way: Way, hand: Hand) -> str | None:
+    """Try once for a pair: remove messages that must not be delivered. Gives a reason to try again, as messages still
+    staged or not read."""
+    [(serving, returned)] = tools.look([way])
+    here, there = way
+    flows = [flow for flow in serving.flows if flow.in_mirror.depth]
+    names = [flow.queue for flow in flows]
+    if lacking := sorted({*copies.one_sided(returned, serving)} & {*names}):
+        return f"{some(lacking)}: only one of the sites has it"
+    staged = copies.ids(here.reader(), [flow.in_mirror for flow in flows])
+    still = copies.present(there.reader(), [returned.business[name] for name in names])
+    lying = copies.present(here.reader(), [serving.business[name] for name in names])
+    later = there.look()
+    found: dict[str, frozenset[str]] = {}
+    surplus: dict[str, list[Consumed]] = {}
+    for flow, mine, theirs, ours in zip(flows, staged, still, lying, strict=True):
+        # The queue may grow less meanwhile: consumers of the serving site go on, and their acknowledgements come in.
+        depth, now = returned.business[flow.queue].depth, later.business.get(flow.queue)
+        if mine is None or now is None or not now.depth <= len(theirs) <= depth:
+            return f"{flow.queue}: who its messages are could not be read at both sites"
+        other = returned.flow(flow.queue)
+        left = mine - ours - theirs
+        shipped = _Shipped(left, other.mirror_bridge.acked if other is not None else 0)
+        proven = left if shipped.proves(left) else frozenset[str]()
+        found[flow.queue] = mine - ours - proven
+        tools.unproven[flow.queue] = left - proven
+        grounds: list[tuple[frozenset[str], Evidence]] = [(mine & ours, LiesThere(flow.queue, ours)), (proven, shipped)]
+        surplus[flow.queue] = [Consumed(ids, by) for ids, by in grounds if ids]
+    for flow in flows:
+        for gone in surplus[flow.queue]:
+            tools.change(list(copies.remove(serving, flow.in_mirror, gone)), hand)
+            tools.removed.setdefault(flow.queue, set()).update(gone.ids)
+    if any(surplus.values()):  # and look again whether it is gone
+        return f"{some([name for name, each in surplus.items() if each])}: what was done there is still staged"
+    for name, ids in found.items():
+        tools.recovered.setdefault(name, set()).update(ids)
+    return None
+
+
+def undo(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    """Shut the way first, then compare: messages that came in and were done at the returned site must not be delivered.
+    If that site is away again, no compare is possible: messages that came in stay held."""
+    there = {(view.site, view.pair): view for view in _answering(tools, move)}
+    inverse = [each for each in step.inverse if each.goal is not Goal.REMOVE and (each.site, each.unit) in there]
+    inverse = [each for each in inverse if not there[each.site, each.unit].gone_with_its_queue(each)]
+    inverse = [there[each.site, each.unit].as_it_lies(each) for each in inverse]
+    if not left_of(inverse, _answering(tools, move)):
+        return NotNeeded("as it was")
+    shut = [each for each in inverse if each.goal is Goal.CLOSE]
+    tools.change(shut, hand)
+    views = _answering(tools, move)
+    if left := left_of(shut, views):
+        return Refused(f"has not come true: {some(left)}")
+    flows = [flow for view in views if view.site == move.source for flow in view.flows]
+    try:
+        held = _remove_done(tools, move, hand) if any(flow.in_mirror.depth for flow in flows) else None
+    except BrokerError as error:
+        held = Refused(f"{error}: what came in of {move.target} stays staged, and is not delivered")
+    if held is not None:
+        inverse = [each for each in inverse if each.part != "deliver"]
+    tools.change([each for each in inverse if left_of([each], views)], hand)
+    left = left_of(inverse, _answering(tools, move))
+    return held or (Refused(f"has not come true: {some(left)}") if left else Done("as it was"))
+
+
+def _answering(tools: ContinuityTools, move: Move) -> list[SiteView]:
+    """The serving brokers, which must answer, and those of the returned ones that do."""
+    return [*tools.observer.look_at(move.source), *tools.observer.look_once().views(move.target)]
+
+
+def _to_ship(views: Sequence[SiteView]) -> set[tuple[str, str]]:
+    """The bridges of acknowledgements whose messages are not all shipped, by pair and name."""
+    return {(view.pair, flow.acks_bridge.name) for view in views for flow in view.flows if flow.out_mirror.depth}
+
+
+def _not_forgotten(calls: Sequence[Call], views: Sequence[SiteView]) -> list[str]:
+    left = {(view.site, view.pair) for view in views if view.commands is not None and view.commands.out.depth}
+    return [each.about for each in calls if (each.site, each.unit) in left]
+
+
+def _messages_in(both: Both) -> list[str]:
+    """Give the reasons why messages of the returned site are not all in."""
+    here, there = both
+    found = [f"{flow.out_mirror.depth} in {flow.out_mirror.name}" for flow in there.flows if flow.out_mirror.depth]
+    found += [f"{flow.mirror_bridge.name} is not connected" for flow in there.flows if not flow.out_mirror.consumers]
+    return found + [f"a bridge of {here.site} is not connected" for _ in range(not here.link.attached)]
+
+
+def _acks_in(both: Both) -> list[str]:
+    """Give the reasons why acknowledgements of either site are not all applied at the other."""
+    here, there = both
+    found = _messages_in(both)
+    found += [f"{flow.out_acks.depth} in {flow.out_acks.name}" for flow in there.flows if flow.out_acks.depth]
+    found += [f"{flow.in_acks.depth} in {flow.in_acks.name}" for flow in here.flows if flow.in_acks.depth]
+    return found + [f"{f.in_mirror.scheduled} in {f.in_mirror.name} wait" for f in here.flows if f.in_mirror.scheduled]

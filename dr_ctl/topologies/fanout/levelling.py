@@ -1,0 +1,294 @@
+"""Makes the waiting site hold the serving site's messages: `catch-up`, `drain`, `trim` and `settle`.
+
+Both sites are compared by the producers' ids.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from functools import partial
+from shlex import quote
+from typing import Final
+
+from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.model import ExitCode, some
+from dr_ctl.engine.outcome import Done, Outcome, Refused
+from dr_ctl.engine.plan import Call, PlannedStep, in_part
+from dr_ctl.engine.ports import Draft, Hand, Move
+from dr_ctl.engine.runbook import RunbookStep
+from dr_ctl.settings.model import Queues
+from dr_ctl.topologies.classic.operations import PAUSES
+from dr_ctl.topologies.common.calls import pause, resume
+from dr_ctl.topologies.common.consumed import Consumed
+from dr_ctl.topologies.common.idstore import Store
+from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.common.verbs import quiesce
+from dr_ctl.topologies.common.verbs.quiesce import lifting, lifts_planned, to_pause, while_serving
+from dr_ctl.topologies.fanout import ids, parity
+from dr_ctl.topologies.fanout.access import Access, Way
+from dr_ctl.topologies.fanout.checks import possible_duplicates
+from dr_ctl.topologies.fanout.copying import Lacking, copies, may_copy, may_remove, removes
+from dr_ctl.topologies.fanout.findings import CONSUMED_NOT_KNOWN, COPIED_AGAIN_AND_AGAIN, NOT_CARRIED
+from dr_ctl.topologies.fanout.ids import Pace
+from dr_ctl.topologies.fanout.tools import Evened, FanoutTools
+from dr_ctl.topologies.fanout.view import FanoutSeen
+
+REST: Final = "rest"
+GO_ON: Final = "go on"
+SERVED_ON: Final = "Its consumers must recognise what they have done."
+ROUNDS: Final = 20
+IDLE: Final = 3  # rounds in which no client was shown what lacks
+
+
+def draft_catch_up(rules: Rules, step: RunbookStep, seen: FanoutSeen, move: Move) -> Draft:
+    """Remove consumed messages, so that the drain has only those that are consumed in between."""
+    about = f"{while_serving(seen, move)}what was consumed at {move.source} is removed at {move.target} by its ids"
+    limits = {"within": step.limits.get("within", rules.patience.catch_up_s)}
+    return Draft(move.target, about, tuple(may_remove(seen.views(move.target))), limits=limits)
+
+
+def draft_drain(rules: Rules, step: RunbookStep, seen: FanoutSeen, move: Move) -> Draft:
+    del step
+    views = seen.views(move.target)
+    about = f"both compared by id: what was consumed is removed at {move.target}, what it lacks is copied there"
+    calls = (*lifts_planned(rules, seen, move), *may_remove(views), *may_copy(views))
+    return Draft(move.target, f"{about}; pauses lifted beside it", calls, limits={"within": rules.within(move)})
+
+
+def draft_trim(rules: Rules, step: RunbookStep, seen: FanoutSeen, move: Move) -> Draft:
+    del step
+    about = f"what was consumed at {move.target} is removed at {move.source} by its ids"
+    rests, go_on = resting(rules, seen, replace(move, source=move.target))
+    return Draft(move.source, about, (*rests, *may_remove(seen.views(move.source)), *go_on), go_on)
+
+
+def resting(rules: Rules, seen: FanoutSeen, move: Move) -> tuple[tuple[Call, ...], tuple[Call, ...]]:
+    """Stop dispatch at the serving site while both are compared, and begin it again. Not where a store of ids tells
+    what was consumed, or the console refuses pauses."""
+    views = [view for view in seen.views(move.source) if view.open and not view.own.stored]
+    if any(PAUSES in view.denied for view in views):
+        return (), ()
+    queues = [(view, queue) for view in views for queue in to_pause(rules, view, move)]
+    rests = [pause(view, queue, "clients take messages while both sites are compared") for view, queue in queues]
+    go_on = [resume(view, queue, "it is paused") for view, queue in queues]
+    return tuple(in_part(REST, rests)), tuple(in_part(GO_ON, go_on))
+
+
+def draft_settle(rules: Rules, step: RunbookStep, seen: FanoutSeen, move: Move) -> Draft:
+    """Before clients are let in: messages that the store of ids knows are removed and listed by id."""
+    del rules, step
+    about = f"what consumers of {move.source} had done, as their store of ids says, is removed at {move.target}"
+    return Draft(move.target, about, tuple(may_remove(seen.views(move.target))))
+
+
+def catch_up(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    del step
+    tools.evened = Evened()
+    refused = even_all(tools, tools.between(move.source, move.target), move, hand, copied=False, pace=Pace.ONCE)
+    return refused or _evened(tools)
+
+
+def drain(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    del step
+    tools.evened = Evened()
+    with lifting(tools, move, hand) as lifted:
+        refused = even_all(tools, tools.between(move.source, move.target), move, hand, copied=True)
+    return lifted.judged(refused or _evened(tools))
+
+
+def trim(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    """Compare towards the named site, which waits; say what nobody could tell, as it stays there. Where clients take
+    messages all the time, let them rest for a moment."""
+    ways = tools.between(move.target, move.source)
+    tools.evened = Evened()
+    refused = even_all(tools, ways, move, hand, copied=False)
+    busy = any(each.why == parity.TAKEN for each in tools.evened.untold.values())
+    if refused is None and busy and not hand.only_looks:
+        serving = replace(move, source=move.target)
+        refused = at_rest(
+            tools,
+            step,
+            serving,
+            hand,
+            lambda: even_all(tools, ways, move, hand, copied=False, pace=Pace.RESTING),
+        )
+    if refused is not None:
+        return refused
+    could = f"{tools.evened.removed_in_all} consumed messages could be removed at {move.source}"
+    done = replace(_evened(tools), text=could) if hand.only_looks else _evened(tools)
+    return replace(done, findings=tuple(possible_duplicates(tools.evened.untold, move, move.source)))
+
+
+def undo_trim(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    return tools.put_back(step, move.target, hand)
+
+
+def at_rest(
+    tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand, work: Callable[[], Refused | None]
+) -> Refused | None:
+    """Do something while the source delivers nothing and its clients hold nothing, if they let go in time; then let it
+    deliver again. Gives None where all came true."""
+    calls = tuple(replace(call, part="", when=None) for call in step.part(REST))
+    if not calls:
+        return None
+    held = replace(step, calls=calls, limits={"within": tools.patience.quiesce_s})
+    quiet = quiesce.act(tools, held, move, hand)
+    refused = work() if isinstance(quiet, Done) else None
+    lifted = quiesce.undo(tools, step, move, hand)
+    return lifted if isinstance(lifted, Refused) else refused
+
+
+def _evened(tools: FanoutTools) -> Done:
+    return Done(tools.evened.text, tools.evened.as_json())
+
+
+def even_all(
+    tools: FanoutTools, ways: Collection[Way], move: Move, hand: Hand, *, copied: bool, pace: Pace = Pace.WORKING
+) -> Refused | None:
+    """Even out every pair; gives None where all came true."""
+    for way in ways:
+        if (refused := even(tools, way, move, hand, copied=copied, pace=pace)) is not None:
+            return refused
+    return None
+
+
+def even(
+    tools: FanoutTools, way: Way, move: Move, hand: Hand, *, copied: bool, pace: Pace = Pace.WORKING
+) -> Refused | None:
+    """Remove at the second broker the messages that were consumed at the first, in every queue. If `copied`, also copy
+    the messages that the second lacks, until a comparison shows that it lacks none. Gives None where all came true.
+    Raises `BrokerError`."""
+    source, target = (access.look() for access in way)
+    queues = {
+        each.queue: (source.named.get(each.queue), target.named.get(each.queue))
+        for each in parity.counts(source, target, Queues())
+        if each.source or each.target
+    }
+    store = tools.comparing.store
+    if store is not None and not copied:
+        for name, (here, there) in queues.items():
+            ids.listed(way[0], here, name)  # a message without an id ends a move here, and not behind the fence
+            if (refused := remove(tools, way[1], name, ids.consumed(store, way[1], there), hand)) is not None:
+                return refused
+        return None
+    idle = 0
+    for _ in range(ROUNDS):
+        pause = partial(hand.wait, tools.patience.poll_s)
+        apart = tools.comparing.apart(way, queues, pause, hand.monotonic, pace)
+        tools.evened.alone |= {name: {*each.alone} for name, each in apart.items()}
+        untold = tools.comparing.untold(apart)
+        tools.evened.untold = {name: each for name, each in tools.evened.untold.items() if name not in apart} | untold
+        for name, each in apart.items():
+            if (refused := remove(tools, way[1], name, each.done, hand)) is not None:
+                return refused
+        split = {name: Lacking.of(each.rows) for name, each in apart.items()}
+        tools.evened.not_carried |= {name: {*each.cannot} for name, each in split.items() if each.cannot}
+        lacks = {name: each.can for name, each in split.items() if each.can}
+        if not copied or not lacks:
+            if not hand.only_looks:
+                _keep(way, apart)
+            return _not_carried(tools, way, move) if copied else None
+        before = tools.evened.copied_in_all
+        for name, wanted in lacks.items():
+            if (refused := _copy(tools, way, name, wanted, hand)) is not None:
+                return refused
+        idle = idle + 1 if tools.evened.copied_in_all == before else 0
+        if idle == IDLE:
+            named = some([f"{name} {ident}" for name, wanted in lacks.items() for ident in sorted(wanted)])
+            return Refused(
+                f"{way[0].site} lists messages that {way[1].site} lacks, and shows them to no client: {named}",
+                tools.evened.as_json(),
+            )
+    text = f"{target.site} goes on lacking what comes to {source.site}: producers do not write to both"
+    found = COPIED_AGAIN_AND_AGAIN(
+        text, f"See why producers do not reach {target.site}; then run the same command again."
+    )
+    return Refused(text, tools.evened.as_json(), (found,), code=ExitCode.DRAIN_TIMEOUT)
+
+
+def _keep(way: Way, apart: Mapping[str, ids.Apart]) -> None:
+    """Note what both sites hold now, consumed messages removed: from here on counters tell what is consumed."""
+    marks = {}
+    for name, each in apart.items():
+        if each.marks is not None:
+            there = each.marks[way[1].site]
+            marks[name] = {**each.marks, way[1].site: replace(there, removed=there.removed + len(each.done.ids))}
+    ids.keep(way, marks)
+
+
+def _not_carried(tools: FanoutTools, way: Way, move: Move) -> Refused | None:
+    """Refuse where the second site lacks messages that cannot be copied whole, unless a person accepts as many."""
+    kept = tools.evened.not_carried
+    wrong = {name: lost for name, lost in kept.items() if len(lost) != move.ask.accept_difference.get(name)}
+    if not wrong:
+        return None
+    text = f"{way[1].site} lacks messages that cannot be copied whole over STOMP: " + some(
+        [f"{name}: {len(lost)} ({some(sorted(lost))})" for name, lost in wrong.items()]
+    )
+    remedy = (
+        f"Copy them from {way[0].site} by a JMS client with the same {way[0].own.id_header}; or let them be consumed. "
+        + " ".join(f"--accept-difference {quote(f'{name}={len(lost)}')}" for name, lost in wrong.items())
+        + " goes on without them."
+    )
+    return Refused(text, tools.evened.as_json(), (NOT_CARRIED(text, remedy),))
+
+
+def remove(tools: FanoutTools, access: Access, queue: str, gone: Consumed, hand: Hand) -> Refused | None:
+    """Remove these messages, and look whether they are gone; gives None where they are. Raises `BrokerError`."""
+    if not gone.ids:
+        return None
+    if hand.only_looks:
+        tools.evened.note(tools.evened.removed, queue, gone.ids)
+        return None
+    view = access.names()
+    outcomes = tools.change(list(removes(view, view.named[queue], gone)), hand)
+    left = ids.lying(access, view.named[queue]) & gone.ids
+    tools.evened.note(tools.evened.removed, queue, gone.ids - left)
+    if not left:
+        return None
+    why = next((each.text for each in outcomes if not isinstance(each, Done)), "they are still there")
+    return Refused(f"{len(left)} of {len(gone.ids)} message(s) could not be removed from {queue} at {view.site}: {why}")
+
+
+def _copy(tools: FanoutTools, way: Way, queue: str, lacks: Collection[str], hand: Hand) -> Refused | None:
+    """Copy those of these messages that the first broker shows to a client. Whoever lacks afterwards is compared again:
+    a message that was not shown may be on its way to a consumer."""
+    source, target = way
+    messages = source.messages(queue, lacks)
+    target.carries = {(queue, ident): message for ident, message in messages.items()}
+    outcomes = tools.change(list(copies(target.names(), queue, messages)), hand)
+    target.carries = {}
+    there = ids.lying(target, target.look().named.get(queue))
+    tools.evened.note(tools.evened.copied, queue, messages.keys() & there)
+    if not (left := messages.keys() - there):
+        return None
+    why = next((each.text for each in outcomes if not isinstance(each, Done)), "they are not there")
+    return Refused(f"{len(left)} of {len(messages)} message(s) of {queue} could not be copied to {target.site}: {why}")
+
+
+def settle(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    """Remove the messages that the lost site's consumers had done. Messages without a record come twice: nobody waits
+    for them."""
+    del step
+    tools.evened = Evened()
+    if (store := tools.observer.store) is None:
+        text = f"which messages the consumers of {move.source} had done is not known: these come twice"
+        return Done(text, findings=(CONSUMED_NOT_KNOWN(text, SERVED_ON),))
+    try:
+        why = _without_done(tools, store, move.target, hand)
+    except BrokerError as error:
+        why = str(error)
+    if why is None:
+        return Done(tools.evened.text, tools.evened.as_json())
+    text = f"not all that the consumers of {move.source} had done is removed, and comes twice: {why}"
+    return Done(text, tools.evened.as_json(), (CONSUMED_NOT_KNOWN(text, SERVED_ON),))
+
+
+def _without_done(tools: FanoutTools, store: Store, site: str, hand: Hand) -> str | None:
+    """Remove there what the store knows, queue by queue; says why that was not done. Raises `BrokerError`."""
+    for access in tools.observer.brokers[site].values():
+        for name, queue in access.look().business.items():
+            if not queue.depth:
+                continue
+            if (refused := remove(tools, access, name, ids.consumed(store, access, queue), hand)) is not None:
+                return refused.text
+    return None
