@@ -22,7 +22,7 @@ from tests.rpo.fifo import FifoSite, at
 from tests.rpo.files import FixedClock
 
 PAIR, QUEUE = "orders-1", "orders"
-DIED_S, STEP_S, RATE = 130.0, 0.05, 40
+DIED_S, STEP_S, PACE = 130.0, 0.05, 40
 DELAYS_S = (5, 65, 300, 3600, 43_200, 259_200)
 """So long after the death it is asked."""
 DAY_S = 86_400.0
@@ -38,11 +38,11 @@ def lived() -> Iterator[Look]:
     site = FifoSite(PAIR, "mixed", (QUEUE,))
     for number in range(round(DIED_S / STEP_S) + 1):
         now = number * STEP_S
-        for _ in range(RATE // 20 + (60 if number % 140 == 0 else 0)):
+        for _ in range(PACE // 20 + (60 if number % 140 == 0 else 0)):
             site.send(QUEUE, now)
         for _ in range(5):
             site.consume(QUEUE)
-        for _ in range(RATE if now < DIED_S - 5 else 0):
+        for _ in range(PACE if now < DIED_S - 5 else 0):
             site.ship(("mixed", "*"))
         if number % 5 == 0:
             yield now, [role(now, "serving"), *site.look(now)]
@@ -189,7 +189,7 @@ def equal(answers: dict[int, Bounds]) -> Bounds:
 def test_the_bound_of_one_death_is_the_same_whenever_it_is_asked(tmp_path: Path, name: str, joined: bool) -> None:
     soon = equal(bounds_by_delay(tmp_path, CHANGES[name], joined=joined))
 
-    lost = RATE * 5 + 120 - 10  # at least, of what was sent since the cut
+    lost = PACE * 5 + 120 - 10  # at least, of what was sent since the cut
     assert 0 < soon.lost.at_most < 4 * lost
     assert "waiting does not change this" in (soon.because or "")
 
@@ -208,7 +208,7 @@ def test_after_a_time_in_which_the_monitors_machine_slept_the_site_may_have_been
 
     at_most = {delay_s: each.lost.at_most or 0 for delay_s, each in answers.items()}
     assert at_most[5] == at_most[65] == at_most[300]
-    assert at_most[3600] == at_most[43_200] == at_most[259_200] > at_most[300] + 1000 * RATE
+    assert at_most[3600] == at_most[43_200] == at_most[259_200] > at_most[300] + 1000 * PACE
     assert [each.id for each in answers[3600].findings if each.id == "DR-RPO-030"] == ["DR-RPO-030"]
     assert "waiting does not change this" in (answers[259_200].because or "")
 
