@@ -373,7 +373,7 @@ def test_no_life_loses_more_than_was_said(tmp_path: Path, link: Link, count: int
 @pytest.mark.parametrize("link", LINKS)
 @pytest.mark.parametrize(
     "count",
-    [1, pytest.param(3, marks=pytest.mark.deep), pytest.param(60, marks=pytest.mark.chaos)],
+    [1, pytest.param(9, marks=pytest.mark.deep), pytest.param(60, marks=pytest.mark.chaos)],
     ids=["one", "some", "sixty"],
 )
 def test_no_life_loses_more_than_was_said_after_what_befell_monitor_or_service(
