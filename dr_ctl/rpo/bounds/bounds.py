@@ -123,11 +123,11 @@ def because(pairs: Sequence[Pair], death: Death, likely: int | None, sites: tupl
     apart = f", + {lost.apart} at {sites[0]} alone ({_named(alone, sites)})" if lost.apart else ""
     text = (
         f"{expected}{lost.at_most} = {lost.there} neither shipped nor consumed at the reading of "
-        f"{stamp(moment(lost.us))}{apart}, + at most {lost.since} sent in the {lost.took_us / US:.1f} s until "
-        f"{death.text}{_busiest(lost)}"
+        f"{stamp(moment(lost.us))}{apart}, + {_came(lost, death)}"
     )
     if death.grows:
-        return f"{text}; it grows by up to {lost.rate:.0f} a second until {_until(death)}"
+        until = "it is seen down" if death.how is How.OPEN else "a monitor looks again"
+        return f"{text}; it grows by up to {lost.rate:.0f} a second until {until}"
     return f"{text}; waiting does not change this"
 
 
@@ -147,12 +147,9 @@ def _named(queues: Sequence[Apart], sites: tuple[str, str]) -> str:
     return some([each.text(*sites) for each in queues])
 
 
-def _busiest(lost: Part) -> str:
-    return " (assuming the highest rate of the last minutes)" if lost.since else ""
-
-
-def _until(death: Death) -> str:
-    return "it is seen down" if death.how is How.OPEN else "a monitor looks again"
+def _came(lost: Part, death: Death) -> str:
+    assumed = " (assuming the highest rate of the last minutes)" if lost.since else ""
+    return f"at most {lost.since} sent in the {lost.took_us / US:.1f} s until {death.text}{assumed}"
 
 
 def findings(
@@ -201,7 +198,8 @@ def _of_pair(site: str, pair: Pair, death: Death, *, is_summed: bool) -> Iterato
     if (pair.lost is None or pair.duplicates is None) and not untold:
         yield _unbounded(pair, pair.lost_read_us, where, elapsed_us)
     elif pair.lost is not None and not is_summed:
-        yield _rests_on(pair.lost, where, death)
+        text = f"{where}: the bounds rest on the look at {stamp(moment(pair.lost.us))} and on {_came(pair.lost, death)}"
+        yield ONE_PAIR_ONLY(text, "A shorter `history.every` makes them narrower.")
     yield from _left(pair, site)
 
 
@@ -228,14 +226,6 @@ def _unbounded(pair: Pair, read_us: int, where: str, elapsed_us: int) -> Finding
         why = f"{pair.overtaken} message(s) came to the other site since, more than the pace before explains"
     text = f"{where}: what changed after the look at {stamp(moment(read_us))} has no bound: {why}"
     return UNBOUNDED_SINCE_LOOK(text, "Let `dr-ctl monitor` run, on a machine whose clock is set.")
-
-
-def _rests_on(lost: Part, where: str, death: Death) -> Finding:
-    text = (
-        f"{where}: the bounds rest on the look at {stamp(moment(lost.us))} and on at most {lost.since} sent in the "
-        f"{lost.took_us / US:.1f} s until {death.text}{_busiest(lost)}"
-    )
-    return ONE_PAIR_ONLY(text, "A shorter `history.every` makes them narrower.")
 
 
 AHEAD_US: Final = 60 * US
@@ -277,7 +267,7 @@ def bounds(
     if silent_since is not None:
         death = death.or_earlier(micros(silent_since), seen)
     selected = Selected(include, exclude, differ)
-    bounded = _pairs_until(seen, death.us, selected, live)
+    bounded = [Pair.of(name, seen, death.us, selected, live) for name in sorted(seen.pairs)]
     names = sorted({name for pair in bounded for name in (*pair.delivering, *pair.apart.queues) if name in selected})
     of_lost, of_duplicates = likely(bounded, death.us)
     lost = _bound([(at_most(pair.lost), pair.lost_read_us) for pair in bounded], of_lost)
@@ -312,10 +302,6 @@ def bounds(
     )
 
 
-def _pairs_until(seen: Recent, end_us: int, selected: Selected, live: Sequence[Row] = ()) -> list[Pair]:
-    return [Pair.of(name, seen, end_us, selected, live) for name in sorted(seen.pairs)]
-
-
 def latest_end(
     history: Path | Place,
     *,
@@ -332,7 +318,8 @@ def latest_end(
     there is none after its last look, or the loss is not known."""
     now_us = micros(now)
     seen = recent(history, site, pairs, until_us=now_us + AHEAD_US, other=other)
-    bounded = _pairs_until(seen, now_us, Selected(include, exclude, differ))
+    selected = Selected(include, exclude, differ)
+    bounded = [Pair.of(name, seen, now_us, selected) for name in sorted(seen.pairs)]
 
     def lost(end_us: int) -> Part | None:
         return added([each.until(end_us).lost for each in bounded])
