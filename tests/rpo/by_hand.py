@@ -1,7 +1,7 @@
 """An estimate by hand: the files read with PyArrow, cut into hours, each hour asked of the mathematics, and the rows
 added up in this process. What Spark says is held against this."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -16,19 +16,17 @@ from dr_ctl.rpo.core.calibration import backtested
 from dr_ctl.rpo.core.cut import AWAY_US, DAY, HOUR, READ, SECOND, fineness
 from dr_ctl.rpo.core.hour import HORIZON_US, SHORT, Orders, hour, needs
 from dr_ctl.rpo.core.rows import ADDED, CLASS, KEYS, OWN, SCHEMA, TOTAL, class_name
-from dr_ctl.rpo.core.scope import Ask, Facts, OfScope, figures, pair_of
+from dr_ctl.rpo.core.scope import Facts, figures, pair_of
 from dr_ctl.rpo.estimate.estimate import Made, nothing_of
 from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.history.files import Sources, Store
 from dr_ctl.rpo.history.row import micros
 
-PARTS = 24 * 8
 SUMS = ["kind", "scope", "name", "weight_sum", "count_sum", "most_max", "least_min", "cell_max"]
 
 
 def made(asked: Request, now_us: int) -> Made | Finding:
     folder = Store.of(asked.history).folder
-    assert folder is not None
     findings, sites = list[Finding](), dict[str, list[pa.Table]]()
     for name in sorted({each.name.removeprefix("site=") for each in folder.glob("date=*/site=*")}):
         told = (each.told(findings, READ) for each in Sources(folder).newest_first(name))
@@ -45,7 +43,7 @@ def made(asked: Request, now_us: int) -> Made | Finding:
     until_us = until_us if asked.until is None else min(until_us, micros(asked.until))
     since_us = since_us if asked.since is None else max(since_us, micros(asked.since))
     classes = () if asked.objectives is None else tuple(each.queues for each in asked.objectives.classes)
-    cell_us = max(SECOND, (until_us + 1 - max(since_us, int(us[0]))) // PARTS) if asked.tested else 0
+    cell_us = max(SECOND, (until_us + 1 - max(since_us, int(us[0]))) // 192) if asked.tested else 0
     horizons = tuple(int(each * SECOND) for each in asked.horizons_s)
     span = int(us[0]), until_us + 1, since_us, until_us + 1
     orders = Orders(*span, asked.include, asked.exclude, classes, horizons, cell_us)
@@ -58,12 +56,9 @@ def made(asked: Request, now_us: int) -> Made | Finding:
         rows = pa.concat_tables([rows, *(each.filter(pc.field("kind") == "change") for each in far)])
     scopes = [TOTAL, *map(class_name, range(len(classes))), *facts.flows]
     late = [int(each) for each in ends if each > limit_us]
-    whose = partial(_figures_of, rows, scopes), lambda ask: backtested(TOTAL, of_scope(rows, TOTAL), ask)
+    told = partial(lambda rows, ask: {one: figures(one, of_scope(rows, one, ask.end_us), ask) for one in scopes}, rows)
+    whose = told, lambda ask: backtested(TOTAL, of_scope(rows, TOTAL), ask)
     return Made(site, serving, until_us + 1, facts, *whose, tuple(findings), (len(late), max(late)) if late else None)
-
-
-def _figures_of(rows: pa.Table, scopes: Sequence[str], ask: Ask) -> Mapping[str, OfScope]:
-    return {name: figures(name, of_scope(rows, name, ask.end_us), ask) for name in scopes}
 
 
 def us_of(looks: pa.Table) -> Any:

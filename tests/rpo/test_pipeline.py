@@ -6,11 +6,11 @@ import os
 import shutil
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from functools import cache
-from itertools import repeat
+from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -168,15 +168,9 @@ def test_progress_is_counted_by_the_stage_that_sums_up(monkeypatch: pytest.Monke
     from dr_ctl.rpo.pipeline import make as module  # noqa: PLC0415 - the fast tests do without Spark
 
     monkeypatch.setattr(module, "_EVERY_S", 0.001)
-    over, said = threading.Event(), list[str]()
-
-    def stages() -> Iterator[SimpleNamespace | None]:
-        for stage, tasks, done in ((7, 9, 9), (8, 2, 0), (8, 2, 1), (8, 2, 2)):
-            yield SimpleNamespace(stageId=stage, numTasks=tasks, numCompletedTasks=done)
-        over.set()
-        yield from repeat(None)
-
-    told = stages()
+    over, said, looks = threading.Event(), list[str](), ((7, 9, 9), (8, 2, 0), (8, 2, 1), (8, 2, 2))
+    stages = (SimpleNamespace(stageId=stage, numTasks=of, numCompletedTasks=done) for stage, of, done in looks)
+    told = chain(stages, iter(over.set, True))  # and none any more
     tracker = SimpleNamespace(getActiveStageIds=lambda: [0], getStageInfo=lambda _: next(told))
     spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(statusTracker=lambda: tracker))
     with module.counted(spark, said.append, 4, 2):
