@@ -21,7 +21,7 @@ from dr_ctl.core.patience import Patience
 from dr_ctl.settings.loader import load
 from dr_ctl.settings.topologies.artemis import ArtemisBroker
 from dr_ctl.topologies.artemis.look import QUEUE
-from dr_ctl.topologies.mirror.access import Observer
+from dr_ctl.topologies.mirror.look import Observer
 from dr_ctl_lab.lab.lab import Lab
 
 SIZES, MOST = (1, 1_000, 10_000), 10_000

@@ -47,9 +47,9 @@ BELOW = {
     "workloads": set[str](),
 }
 # What stands beside the packages of topologies, whatever the topology; the registry knows them all, none knows it.
-SHARED = {"topology", "procedure", "proposing"}
+SHARED = {"topology", "proposing"}
 # What decides may not hold what acts.
-ACTING = {"access", "doors", "gate", "observer", "tools"}
+ACTING = {"access", "doors", "gate", "look", "observer", "tools"}
 
 
 @cache

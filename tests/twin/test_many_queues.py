@@ -16,7 +16,7 @@ from dr_ctl.engine.goals import Goal
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.common.access import READ_S
-from dr_ctl.topologies.mirror import access
+from dr_ctl.topologies.mirror import look as looks
 from dr_ctl.topologies.mirror.view import BrokerView
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.faults import Fault, FaultKind, When
@@ -156,7 +156,7 @@ def test_while_clients_are_out_no_look_asks_for_all_figures_of_all_queues(
     """From the first call of the fence to the opening one; the lasting fence is lifted in between. Each figure costs a
     broker of ten thousand queues a tenth of a second."""
     done(dr_ctl(*MOVE, "--yes"))  # london's roles are kept out from then on
-    look, sent, whole = access.look, goals(monkeypatch), list[int]()
+    look, sent, whole = looks.look, goals(monkeypatch), list[int]()
 
     def looked(*arguments: Any, **more: Any) -> BrokerView:
         so_far = {each for request in sent for each in request}
@@ -164,7 +164,7 @@ def test_while_clients_are_out_no_look_asks_for_all_figures_of_all_queues(
             whole.append(len(sent))
         return look(*arguments, **more)
 
-    monkeypatch.setattr(access, "look", looked)
+    monkeypatch.setattr(looks, "look", looked)
 
     done(dr_ctl(*BACK, "--yes"))
 
@@ -176,7 +176,7 @@ def test_while_clients_are_out_no_look_asks_for_all_figures_of_all_queues(
 def test_only_a_broker_with_many_queues_is_given_more_time_to_tell_of_them(
     twin: PlayedTwin, monkeypatch: pytest.MonkeyPatch, many: int
 ) -> None:
-    look, given = access.look, list[float]()
+    look, given = looks.look, list[float]()
 
     def slow(*arguments: Any, timeout_s: float, **more: Any) -> BrokerView:
         given.append(timeout_s)
@@ -184,10 +184,10 @@ def test_only_a_broker_with_many_queues_is_given_more_time_to_tell_of_them(
             raise TimedOut("no answer in time")
         return look(*arguments, timeout_s=timeout_s, **more)
 
-    monkeypatch.setattr(access, "look", slow)
-    monkeypatch.setattr(access, "MANY", many)
+    monkeypatch.setattr(looks, "look", slow)
+    monkeypatch.setattr(looks, "MANY", many)
 
-    with closing(access.Observer(load(twin.settings_path), SystemClock(), Patience(), Path())) as observer:
+    with closing(looks.Observer(load(twin.settings_path), SystemClock(), Patience(), Path())) as observer:
         [london] = observer.at("london")
         if many > len(ALIKE):
             with pytest.raises(TimedOut):

@@ -9,8 +9,8 @@ from typing import Final
 
 from dr_ctl.core.model import Finding, some
 from dr_ctl.engine.plan import Ask
-from dr_ctl.topologies.bridges.access import Access, Way
 from dr_ctl.topologies.bridges.findings import DONE_AT_RETURNED, IDS_LACKING, IDS_MISSING
+from dr_ctl.topologies.bridges.look import Access, Way
 from dr_ctl.topologies.bridges.messages import COMPARED, PAGE, Message, Origin, pages
 from dr_ctl.topologies.bridges.view import BrokerView, Chosen, whole
 from dr_ctl.topologies.common.idstore import WITHIN_S, NotRead, Store

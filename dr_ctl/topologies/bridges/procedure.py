@@ -4,19 +4,17 @@ from typing import Final
 
 from dr_ctl.engine.operations import FAILOVER, FENCE
 from dr_ctl.topologies.bridges import activate, checks, fence, reinstate, shipping, trim
-from dr_ctl.topologies.bridges.access import Observer
 from dr_ctl.topologies.bridges.checks import BY_BROKER, BY_PAIR
+from dr_ctl.topologies.bridges.look import Observer
 from dr_ctl.topologies.bridges.tools import BridgesTools
 from dr_ctl.topologies.bridges.view import BrokerView
 from dr_ctl.topologies.common.failover import nothing_owed
-from dr_ctl.topologies.common.recipe import Checks
-from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.common.recipe import Checks, Procedure, Row
 from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.common.topology import Kind
 from dr_ctl.topologies.common.verbs import canary, plain, proving, quarantine, quiesce
-from dr_ctl.topologies.procedure import Procedure, Row
 
-PROCEDURE: Final[Procedure[Rules, Seen[BrokerView], BridgesTools]] = Procedure(
+PROCEDURE: Final[Procedure[Seen[BrokerView], BridgesTools]] = Procedure(
     Row("observe", proving.draft_observe, proving.observe),
     Row("check", proving.draft_check, proving.check),
     Row("catch-up", shipping.draft_catch_up, shipping.catch_up, shipping.start),

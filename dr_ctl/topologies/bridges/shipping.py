@@ -16,8 +16,8 @@ from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.artemis.operations import START, STOP
-from dr_ctl.topologies.bridges.access import Access
 from dr_ctl.topologies.bridges.duplicates import Lacking, lacking, told
+from dr_ctl.topologies.bridges.look import Access
 from dr_ctl.topologies.bridges.tools import BridgesTools, IdBarrier, MessageBarrier
 from dr_ctl.topologies.bridges.view import Bridge, BrokerView, Chosen
 from dr_ctl.topologies.common import waiting

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from dr_ctl.core.model import Finding, Json, some
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.ports import Move
-from dr_ctl.topologies.bridges.access import Observer
 from dr_ctl.topologies.bridges.duplicates import Side, lacking, missing, not_compared, told
 from dr_ctl.topologies.bridges.findings import TOO_MANY_TO_COMPARE
+from dr_ctl.topologies.bridges.look import Observer
 from dr_ctl.topologies.bridges.view import BrokerView, Chosen, lying
 from dr_ctl.topologies.common.figures import Residue, said
 from dr_ctl.topologies.common.findings import SAME_COUNT_OTHER_MESSAGES

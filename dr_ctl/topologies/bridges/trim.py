@@ -15,8 +15,8 @@ from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.jolokia.client import Read, Reader
 from dr_ctl.jolokia.errors import BadValue
 from dr_ctl.jolokia.values import Fields
-from dr_ctl.topologies.bridges.access import Access, Way
 from dr_ctl.topologies.bridges.findings import COPIES_STAY
+from dr_ctl.topologies.bridges.look import Access, Way
 from dr_ctl.topologies.bridges.messages import NUMBER, Message, Origin, pages
 from dr_ctl.topologies.bridges.tools import BridgesTools
 from dr_ctl.topologies.bridges.view import ORIGIN, BrokerView

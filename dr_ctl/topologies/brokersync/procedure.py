@@ -18,13 +18,11 @@ from dr_ctl.topologies.brokersync.view import BrokerView
 from dr_ctl.topologies.classic import verbs as classic
 from dr_ctl.topologies.common.access import READ_S
 from dr_ctl.topologies.common.consumed import NotWhole
-from dr_ctl.topologies.common.recipe import Checks, Recipe
-from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.common.recipe import Checks, Procedure, Recipe, Row
 from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.common.tools import Sender
 from dr_ctl.topologies.common.topology import Kind, PairDriver, PairTopology
 from dr_ctl.topologies.common.verbs import activate, canary, fence, plain, proving, quarantine, quiesce
-from dr_ctl.topologies.procedure import Procedure, Row
 from dr_ctl.topologies.topology import Keeper, Unproven
 
 NOT_COPIED: Final = (
@@ -41,7 +39,7 @@ def _activate(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
     return activate.act(tools, step, move, hand)
 
 
-PROCEDURE: Final[Procedure[Rules, Seen[BrokerView], SyncTools]] = Procedure(
+PROCEDURE: Final[Procedure[Seen[BrokerView], SyncTools]] = Procedure(
     Row("observe", proving.draft_observe, proving.observe),
     Row("check", proving.draft_check, proving.check),
     Row("catch-up", shipping.draft_catch_up, shipping.catch_up, shipping.start),

@@ -1,4 +1,8 @@
-"""The half of a topology that decides: the reasons against a move, and every step by its procedure's table. Pure."""
+"""The half of a topology that decides: the reasons against a move, and every step by its procedure's table. Pure.
+
+The table says of each verb of a runbook how it is decided, how it is done, how it is undone. A row may be for some
+operations only; the first that fits is meant. The table knows nothing of what the verbs act on.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -6,7 +10,9 @@ from typing import Any, Generic, TypeVar
 
 from dr_ctl.core.model import Finding, Json, Role, some
 from dr_ctl.engine.operations import ALONE, FAILOVER, MOVING, REINSTATE, RETURNS
-from dr_ctl.engine.ports import Check, Draft, Move
+from dr_ctl.engine.outcome import Outcome
+from dr_ctl.engine.plan import PlannedStep
+from dr_ctl.engine.ports import Check, Draft, Hand, Move
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.common import failover, single
 from dr_ctl.topologies.common.baseline import baseline, basis
@@ -24,9 +30,36 @@ from dr_ctl.topologies.common.findings import MOVES_WHOLE
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.common.view import Broker
-from dr_ctl.topologies.procedure import Procedure
 
+S = TypeVar("S")  # what was seen
+T = TypeVar("T")  # what is acted with
 V = TypeVar("V", bound=Broker)
+
+
+@dataclass(frozen=True, slots=True)
+class Row(Generic[S, T]):
+    """One verb; `of` are the operations that the row is for, none of them named for any."""
+
+    verb: str
+    draft: Callable[[Rules, RunbookStep, S, Move], Draft]
+    act: Callable[[T, PlannedStep, Move, Hand], Outcome]
+    undo: Callable[[T, PlannedStep, Move, Hand], Outcome] | None = None
+    of: tuple[str, ...] = ()
+
+
+class Procedure(Generic[S, T]):
+    """The rows of one topology, in the order in which a person reads them: the order of steps is the runbook's."""
+
+    def __init__(self, *rows: Row[S, T]) -> None:
+        self.rows: Sequence[Row[S, T]] = rows
+
+    @property
+    def verbs(self) -> frozenset[str]:
+        return frozenset(row.verb for row in self.rows)
+
+    def row(self, verb: str, operation: str) -> Row[S, T]:
+        """The row of a verb in one operation; raises `StopIteration` where the topology has none."""
+        return next(row for row in self.rows if row.verb == verb and (operation in row.of or not row.of))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +81,7 @@ class Recipe(Generic[V]):
     def __init__(
         self,
         rules: Rules,
-        procedure: Procedure[Rules, Seen[V], Any],
+        procedure: Procedure[Seen[V], Any],
         checks: Checks[V],
         lost_on_the_way: tuple[str, ...] = (),
         cannot_tell: tuple[str, ...] = (),

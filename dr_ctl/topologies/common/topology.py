@@ -24,11 +24,11 @@ from dr_ctl.topologies.common import recipe
 from dr_ctl.topologies.common.access import Access
 from dr_ctl.topologies.common.doors import Doors
 from dr_ctl.topologies.common.observer import Observer
+from dr_ctl.topologies.common.recipe import Procedure
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.seen import Seen, V_co
 from dr_ctl.topologies.common.tools import Sender, Tools
 from dr_ctl.topologies.common.view import Broker
-from dr_ctl.topologies.procedure import Procedure
 from dr_ctl.topologies.topology import Glance
 
 V = TypeVar("V", bound=Broker)
@@ -37,7 +37,7 @@ V = TypeVar("V", bound=Broker)
 class PairDriver(Generic[V_co]):
     """An instance serves one command. `by_console` is how a person opens a site in its console."""
 
-    def __init__(self, procedure: Procedure[Any, Any, Any], tools: Tools[V_co], by_console: str) -> None:
+    def __init__(self, procedure: Procedure[Any, Any], tools: Tools[V_co], by_console: str) -> None:
         self._procedure, self._tools, self._by_console = procedure, tools, by_console
 
     def observe(self) -> Seen[V_co]:
@@ -133,7 +133,7 @@ class Kind(Generic[V]):
     person opens a site in its console, `lost_on_the_way` which messages its link does not bring over, `cannot_tell`
     what of them cannot be read."""
 
-    procedure: Procedure[Rules, Any, Any]
+    procedure: Procedure[Any, Any]
     checks: recipe.Checks[V]
     observer: Callable[[Installation, Clock, Patience, Path], Observer[V, Any]]
     tools: Callable[[Any, recipe.Recipe[V], Sender], Tools[V]]

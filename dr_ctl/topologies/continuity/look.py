@@ -1,8 +1,4 @@
-"""A look at a broker with the plugin: the questions, in one POST, and the way from answers to a view.
-
-The plugin moves the beans of its queues and bridges under its own, unless it was told not to. No question uses a built
-name: patterns find the beans in either place, and every flow names its own.
-"""
+"""The way to each broker with the plugin, and the looks at it: the questions, in one POST, and the answers' view."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,9 +9,12 @@ from dr_ctl.jolokia.client import READ_S, Answer, Ask, Listing, Read, Reader, Se
 from dr_ctl.jolokia.errors import BadValue, NoSuchBean
 from dr_ctl.jolokia.post import Asked, Post
 from dr_ctl.jolokia.values import Fields
-from dr_ctl.topologies.artemis import beans
+from dr_ctl.settings.model import Installation
+from dr_ctl.settings.topologies.artemis_continuity import ContinuityBroker
+from dr_ctl.topologies.artemis import access, beans
 from dr_ctl.topologies.artemis import look as parts
 from dr_ctl.topologies.artemis.broker import GROUP, read_group
+from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.names import OWN
 from dr_ctl.topologies.common.view import Config, Queue
 from dr_ctl.topologies.continuity.plugin import InFilter
@@ -312,3 +311,43 @@ def _commands(plugin: Service | None, queues: Mapping[str, Queue], bridges: Mapp
         return None
     out = f"{plugin.prefix}.out"
     return Commands(queues[out], queues[f"{plugin.prefix}.in"], bridges[f"{out}.bridge"])
+
+
+class Access(access.Access[SiteView]):
+    def _config(self) -> Config:
+        settings = self._installation.broker(self.site, self.pair, ContinuityBroker)
+        return replace(super()._config(), id_cache=settings.id_cache_size)
+
+    def _ask(self, broker: str, timeout_s: float) -> SiteView:
+        return look(
+            self.reader(), pair=self.pair, site=self.site, config=self.config, broker=broker, timeout_s=timeout_s
+        )
+
+    def aged(self, *, timeout_s: float = READ_S) -> SiteView:
+        return aged(self.reader(), self.look(timeout_s=timeout_s), timeout_s=timeout_s)
+
+    def glance(self, *, timeout_s: float = READ_S) -> SiteView:
+        return glance(self.reader(), self.names(), timeout_s=timeout_s)
+
+    def open_doors(self, *, timeout_s: float) -> tuple[str, ...]:
+        """Empty while the plugin does not deliver: an acceptor whose port is taken says that it is started."""
+        delivers, started = serving(self.reader(), self.names().broker, timeout_s=timeout_s)
+        return started if delivers else ()
+
+    @staticmethod
+    def clock(broker: str) -> Read:
+        return clock(broker)
+
+    @staticmethod
+    def clock_ms(answer: Answer) -> int:
+        return clock_ms(answer)
+
+
+Way = tuple[Access, Access]
+
+
+class Observer(observer.Observer[SiteView, Access]):
+    """Looks at both sites."""
+
+    def _access(self, installation: Installation, site: str, pair: str) -> Access:
+        return Access(installation, site, pair)

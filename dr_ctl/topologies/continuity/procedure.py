@@ -3,17 +3,15 @@
 from typing import Final
 
 from dr_ctl.engine.operations import FAILOVER, FENCE
-from dr_ctl.topologies.common.recipe import Checks
-from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.common.recipe import Checks, Procedure, Row
 from dr_ctl.topologies.common.topology import Kind
 from dr_ctl.topologies.common.verbs import activate, canary, fence, plain, proving, quarantine, quiesce
 from dr_ctl.topologies.continuity import activate as own_activate
 from dr_ctl.topologies.continuity import checks, reconcile, reinstate, shipping
-from dr_ctl.topologies.continuity.access import Observer
 from dr_ctl.topologies.continuity.checks import BY_BROKER, BY_PAIR
+from dr_ctl.topologies.continuity.look import Observer
 from dr_ctl.topologies.continuity.tools import ContinuityTools
 from dr_ctl.topologies.continuity.view import ContinuitySeen
-from dr_ctl.topologies.procedure import Procedure, Row
 
 # Losses of the plugin's way between the sites.
 LOST_ON_THE_WAY: Final = (
@@ -24,7 +22,7 @@ LOST_ON_THE_WAY: Final = (
 )
 BY_CONSOLE: Final = "activateSite of the continuity plugin, which starts its client acceptors"
 
-PROCEDURE: Final[Procedure[Rules, ContinuitySeen, ContinuityTools]] = Procedure(
+PROCEDURE: Final[Procedure[ContinuitySeen, ContinuityTools]] = Procedure(
     Row("observe", proving.draft_observe, proving.observe),
     Row("check", proving.draft_check, proving.check),
     Row("catch-up", shipping.draft_catch_up, shipping.catch_up),

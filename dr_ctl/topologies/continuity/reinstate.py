@@ -30,7 +30,6 @@ from dr_ctl.topologies.common.verbs import quarantine
 from dr_ctl.topologies.common.verbs.quarantine import owed_again, paid
 from dr_ctl.topologies.console.requests import request
 from dr_ctl.topologies.continuity import checks, copies
-from dr_ctl.topologies.continuity.access import Access, Way
 from dr_ctl.topologies.continuity.findings import (
     BROUGHT_BACK,
     COMMANDS_WAITING,
@@ -40,6 +39,7 @@ from dr_ctl.topologies.continuity.findings import (
     SAME_SITE_ID,
     STAGING_PAUSED,
 )
+from dr_ctl.topologies.continuity.look import Access, Way
 from dr_ctl.topologies.continuity.tools import Applied, Both, ContinuityTools
 from dr_ctl.topologies.continuity.view import Bridge, ContinuitySeen, SiteView
 

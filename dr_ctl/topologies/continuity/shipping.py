@@ -23,7 +23,6 @@ from dr_ctl.topologies.common.gate import Sample, clients_of, moved, why_not_yet
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.verbs.quiesce import lifting, lifts_planned, while_serving
 from dr_ctl.topologies.continuity import copies
-from dr_ctl.topologies.continuity.access import Way
 from dr_ctl.topologies.continuity.copies import Compared
 from dr_ctl.topologies.continuity.findings import (
     COPIES_NOT_COVERED,
@@ -31,6 +30,7 @@ from dr_ctl.topologies.continuity.findings import (
     NO_COPY_AT_TARGET,
     STAGED_NOT_DELIVERED,
 )
+from dr_ctl.topologies.continuity.look import Way
 from dr_ctl.topologies.continuity.tools import Both, ContinuityTools, PluginPatience
 from dr_ctl.topologies.continuity.view import ContinuitySeen, SiteView
 

@@ -13,9 +13,9 @@ from dr_ctl.topologies.common.rules import selected
 from dr_ctl.topologies.common.tools import Sender, Tools
 from dr_ctl.topologies.common.view import Peer
 from dr_ctl.topologies.continuity import copies
-from dr_ctl.topologies.continuity.access import Observer, Way
 from dr_ctl.topologies.continuity.copies import Compared
 from dr_ctl.topologies.continuity.findings import COUNTED_NOT_NAMED, FLOWS_DIFFER, STAGED_NOT_DELIVERED
+from dr_ctl.topologies.continuity.look import Observer, Way
 from dr_ctl.topologies.continuity.plugin import WAITS_MS
 from dr_ctl.topologies.continuity.view import SiteView
 

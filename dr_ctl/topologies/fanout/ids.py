@@ -12,9 +12,8 @@ from dr_ctl.jolokia.errors import BadValue
 from dr_ctl.topologies.common.consumed import Consumed, Covered, InBothStores, NotWhole, Whole
 from dr_ctl.topologies.common.idstore import Store
 from dr_ctl.topologies.common.view import Queue
-from dr_ctl.topologies.fanout.access import Access, Way
 from dr_ctl.topologies.fanout.counting import CHECKPOINTS, EMPTY, At, Checkpoints, Counters, Mark, Since
-from dr_ctl.topologies.fanout.look import COUNTERS, counters_of
+from dr_ctl.topologies.fanout.look import COUNTERS, Access, Way, counters_of
 from dr_ctl.topologies.fanout.parity import ALONE, NOT_COUNTED, ONE_SITE_ALONE, TAKEN, Untold
 
 BROWSE_S: Final = 30.0  # 20 000 messages take 6 s

@@ -24,11 +24,11 @@ from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.verbs import quiesce
 from dr_ctl.topologies.common.verbs.quiesce import lifting, lifts_planned, to_pause, while_serving
 from dr_ctl.topologies.fanout import ids, parity
-from dr_ctl.topologies.fanout.access import Access, Way
 from dr_ctl.topologies.fanout.checks import possible_duplicates
 from dr_ctl.topologies.fanout.copying import Lacking, copies, may_copy, may_remove, removes
 from dr_ctl.topologies.fanout.findings import CONSUMED_NOT_KNOWN, COPIED_AGAIN_AND_AGAIN, NOT_CARRIED
 from dr_ctl.topologies.fanout.ids import Pace
+from dr_ctl.topologies.fanout.look import Access, Way
 from dr_ctl.topologies.fanout.tools import Evened, FanoutTools
 from dr_ctl.topologies.fanout.view import FanoutSeen
 

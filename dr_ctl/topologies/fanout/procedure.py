@@ -4,8 +4,7 @@ from typing import Final
 
 from dr_ctl.engine.operations import FAILOVER, FENCE
 from dr_ctl.topologies.classic import verbs as classic
-from dr_ctl.topologies.common.recipe import Checks
-from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.common.recipe import Checks, Procedure, Row
 from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.common.topology import Kind
 from dr_ctl.topologies.common.verbs import activate, canary, fence, plain, proving, quarantine, quiesce
@@ -13,9 +12,8 @@ from dr_ctl.topologies.fanout import checks, levelling, reinstate
 from dr_ctl.topologies.fanout.checks import BY_BROKER, BY_PAIR
 from dr_ctl.topologies.fanout.tools import FanoutTools, Observer
 from dr_ctl.topologies.fanout.view import BrokerView
-from dr_ctl.topologies.procedure import Procedure, Row
 
-PROCEDURE: Final[Procedure[Rules, Seen[BrokerView], FanoutTools]] = Procedure(
+PROCEDURE: Final[Procedure[Seen[BrokerView], FanoutTools]] = Procedure(
     Row("observe", proving.draft_observe, proving.observe),
     Row("check", proving.draft_check, proving.check),
     Row("catch-up", levelling.draft_catch_up, levelling.catch_up),

@@ -18,11 +18,10 @@ from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.seen import Seen, Silent
 from dr_ctl.topologies.common.tools import Sender, Tools
 from dr_ctl.topologies.fanout import parity
-from dr_ctl.topologies.fanout.access import Access, Way, ids_of
 from dr_ctl.topologies.fanout.checks import possible_duplicates
 from dr_ctl.topologies.fanout.counting import Counted, Counters
 from dr_ctl.topologies.fanout.ids import Comparing, kept, listed_to_the_end
-from dr_ctl.topologies.fanout.look import counters
+from dr_ctl.topologies.fanout.look import Access, Way, counters, ids_of
 from dr_ctl.topologies.fanout.parity import Untold
 from dr_ctl.topologies.fanout.view import BrokerView
 

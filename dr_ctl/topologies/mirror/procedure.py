@@ -4,19 +4,17 @@ from typing import Final
 
 from dr_ctl.engine.operations import FAILOVER, FENCE
 from dr_ctl.topologies.common.failover import nothing_owed
-from dr_ctl.topologies.common.recipe import Checks
-from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.common.recipe import Checks, Procedure, Row
 from dr_ctl.topologies.common.topology import Kind
 from dr_ctl.topologies.common.verbs import activate, canary, fence, plain, proving, quarantine, quiesce
 from dr_ctl.topologies.mirror import checks, reconcile, reinstate, shipping
-from dr_ctl.topologies.mirror.access import Observer
 from dr_ctl.topologies.mirror.checks import BY_BROKER, BY_PAIR
+from dr_ctl.topologies.mirror.look import Observer
 from dr_ctl.topologies.mirror.parity import ORIGINS_UP_TO
 from dr_ctl.topologies.mirror.tools import MirrorTools
 from dr_ctl.topologies.mirror.view import MirrorSeen
-from dr_ctl.topologies.procedure import Procedure, Row
 
-PROCEDURE: Final[Procedure[Rules, MirrorSeen, MirrorTools]] = Procedure(
+PROCEDURE: Final[Procedure[MirrorSeen, MirrorTools]] = Procedure(
     Row("observe", proving.draft_observe, proving.observe),
     Row("check", proving.draft_check, proving.check),
     Row("catch-up", shipping.draft_catch_up, shipping.catch_up, shipping.start),

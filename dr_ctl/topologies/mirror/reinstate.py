@@ -27,8 +27,7 @@ from dr_ctl.topologies.common.findings import TRAFFIC_WHILE_OPEN
 from dr_ctl.topologies.common.rules import Rules, selected
 from dr_ctl.topologies.common.verbs.quarantine import owed_again, paid
 from dr_ctl.topologies.mirror import origins, parity
-from dr_ctl.topologies.mirror.access import Way
-from dr_ctl.topologies.mirror.look import Flow
+from dr_ctl.topologies.mirror.look import Flow, Way
 from dr_ctl.topologies.mirror.origins import Origin, browsed, residue
 from dr_ctl.topologies.mirror.reconcile import LeftOver, taken_out
 from dr_ctl.topologies.mirror.shipping import Flows, PairWait, flows, start_link, until_all

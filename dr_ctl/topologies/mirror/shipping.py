@@ -26,8 +26,7 @@ from dr_ctl.topologies.common.findings import LINK_DID_NOT_ATTACH, LINK_NOT_READ
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.verbs.quiesce import lifting, lifts_planned, while_serving
 from dr_ctl.topologies.console.requests import request
-from dr_ctl.topologies.mirror.access import Access, Way
-from dr_ctl.topologies.mirror.look import Flow
+from dr_ctl.topologies.mirror.look import Access, Flow, Way
 from dr_ctl.topologies.mirror.tools import MirrorTools
 from dr_ctl.topologies.mirror.view import BrokerConnection, BrokerView, MirrorSeen
 

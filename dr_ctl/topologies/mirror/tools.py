@@ -14,9 +14,8 @@ from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.rules import selected
 from dr_ctl.topologies.common.tools import Sender, Tools
 from dr_ctl.topologies.mirror import parity
-from dr_ctl.topologies.mirror.access import Access, Observer
 from dr_ctl.topologies.mirror.findings import COMPARED_BY_COUNT, UNDONE_SET_ASIDE
-from dr_ctl.topologies.mirror.look import scheduled
+from dr_ctl.topologies.mirror.look import Access, Observer, scheduled
 from dr_ctl.topologies.mirror.origins import Browsed, Origin, browsed, told
 from dr_ctl.topologies.mirror.view import BrokerView
 

@@ -8,12 +8,10 @@ from dr_ctl.engine.operations import ACTIVATE, FAILOVER, FENCE
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.classic import verbs as classic
 from dr_ctl.topologies.common import recipe as common
-from dr_ctl.topologies.common.recipe import Checks
-from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.common.recipe import Checks, Procedure, Row
 from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.common.topology import Kind
 from dr_ctl.topologies.common.verbs import canary, fence, plain, proving, quiesce
-from dr_ctl.topologies.procedure import Procedure, Row
 from dr_ctl.topologies.sharedstore import activate, checks, waits
 from dr_ctl.topologies.sharedstore.access import Observer
 from dr_ctl.topologies.sharedstore.checks import BY_BROKER
@@ -24,7 +22,7 @@ from dr_ctl.topologies.sharedstore.view import BrokerView
 IN_THE_STORE: Final = "{site} holds nothing of its own: what it had lies in the store"
 ONE_STORE: Final = "both sites use one store: there is nothing to compare"
 
-PROCEDURE: Final[Procedure[Rules, Seen[BrokerView], StoreTools]] = Procedure(
+PROCEDURE: Final[Procedure[Seen[BrokerView], StoreTools]] = Procedure(
     Row("observe", proving.draft_observe, proving.observe),
     Row("check", proving.draft_check, proving.check),
     Row("catch-up", waits.draft_catch_up, waits.catch_up),

@@ -22,7 +22,7 @@ from dr_ctl.topologies.artemis.documents import IN_USER, Documents
 from dr_ctl.topologies.common.debts import debts_of, document, is_debt
 from dr_ctl.topologies.common.names import numbered
 from dr_ctl.topologies.common.view import Connection, Queue
-from dr_ctl.topologies.mirror.access import Access
+from dr_ctl.topologies.mirror.look import Access
 from dr_ctl.topologies.mirror.view import BrokerView
 from tests.topologies.mirror.pair import Management, _Direct, failed
 from tests.topologies.mirror.views import broker, queue
@@ -57,7 +57,7 @@ def test_a_look_from_before_the_machine_slept_is_old(
     monkeypatch.setattr(time, "monotonic", lambda: awake_s)
     monkeypatch.setattr(time, "clock_gettime", lambda _: awake_s + asleep_s[0])
     view = SimpleNamespace(documents={}, forged=(), now_ms=1, queues=())
-    monkeypatch.setattr("dr_ctl.topologies.mirror.access.look_again", lambda *_, **__: view)
+    monkeypatch.setattr("dr_ctl.topologies.mirror.look.look_again", lambda *_, **__: view)
     mine = Access.__new__(Access)
     mine.site, mine.pair, mine.newest = "london", "orders-1", (awake_s, cast("BrokerView", view))
     monkeypatch.setattr(mine, "_look", lambda _: view)

@@ -23,10 +23,9 @@ from dr_ctl.engine.runbook import CUT_OFF, RunbookStep
 from dr_ctl.settings.model import Drain, Queues
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.bridges import procedure
-from dr_ctl.topologies.bridges.access import BridgesSeen, Roles
 from dr_ctl.topologies.bridges.checks import SKIPS_PER_S, of_broker, of_move
 from dr_ctl.topologies.bridges.duplicates import count_lacking
-from dr_ctl.topologies.bridges.look import joined
+from dr_ctl.topologies.bridges.look import BridgesSeen, Roles, joined
 from dr_ctl.topologies.bridges.messages import COMPARED, _latest_s, _message
 from dr_ctl.topologies.bridges.reinstate import HELD
 from dr_ctl.topologies.bridges.tools import IdBarrier

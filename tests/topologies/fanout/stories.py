@@ -12,8 +12,8 @@ import yaml
 
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.fanout import ids
-from dr_ctl.topologies.fanout.access import Access
 from dr_ctl.topologies.fanout.ids import Listed, listed_to_the_end
+from dr_ctl.topologies.fanout.look import Access
 from dr_ctl.topologies.fanout.tools import Observer
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.classic.fanout.broker import ID_HEADER, LEAST, FanoutBroker
@@ -120,7 +120,7 @@ class Story:
         consume(self.twin, site, *ids)
 
     def shows_none(self, _: str) -> None:
-        self.patch.setattr("dr_ctl.topologies.fanout.access.read", lambda *_: {})
+        self.patch.setattr("dr_ctl.topologies.fanout.look.read", lambda *_: {})
 
     def hold(self, rest: str) -> None:
         """A client has it in hand."""

@@ -30,9 +30,8 @@ from dr_ctl.topologies.common.seen import Silent
 from dr_ctl.topologies.common.view import Acceptor, Config, Connection, Consumer
 from dr_ctl.topologies.console.requests import change
 from dr_ctl.topologies.mirror import parity, procedure
-from dr_ctl.topologies.mirror.access import Observer
 from dr_ctl.topologies.mirror.checks import of_move
-from dr_ctl.topologies.mirror.look import Flow
+from dr_ctl.topologies.mirror.look import Flow, Observer
 from dr_ctl.topologies.mirror.parity import Difference
 from dr_ctl.topologies.mirror.shipping import LINK_RESTARTS, Flows, Mender, Movement, PairWait, until_all
 from dr_ctl.topologies.mirror.tools import MirrorPatience, MirrorVerifier
