@@ -19,6 +19,7 @@ from typing import Any, Final, TextIO
 from dr_ctl.agents.monitor import recording
 from dr_ctl.application.result import Result
 from dr_ctl.core.clock import SystemClock, growing_s
+from dr_ctl.core.document import document
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Role
@@ -215,11 +216,11 @@ def _judged(planned: Verdict, lost: _Lost, tell: _Teller, codes: Mapping[str, in
     if len(shown) < least:
         wrong.append(f"{len(shown)} reports were written, not {least}")
     data: dict[str, Json] = {
-        "ledger": planned.as_json(),
+        "ledger": document(planned),
         "failover": {
             "bounds": dict(lost.bounds),
-            "before_return": lost.before.as_json(),
-            "ledger": lost.after.as_json(),
+            "before_return": document(lost.before),
+            "ledger": document(lost.after),
         },
         "report": shown[0] if shown else None,
         "reports": [*shown],

@@ -5,8 +5,9 @@ from typing import Any, Final
 
 from typing_extensions import TypedDict
 
-from dr_ctl.application.documents.parts import BoundsDocument, Nothing
-from dr_ctl_lab.lab.ledger import Counts, Gap
+from dr_ctl.application.documents.schema import Nothing
+from dr_ctl.rpo.bounds.result import Bounds
+from dr_ctl_lab.lab.ledger import Verdict
 from dr_ctl_lab.lab.status import LabStatus
 
 
@@ -15,31 +16,14 @@ class UpData(TypedDict):
     lab: LabStatus
 
 
-class LedgerData(TypedDict):
-    """The fate of every message of a load: how many of each kind."""
-
-    clean: bool
-    drained: bool
-    counts: Counts
-    lost: int
-    duplicates: int
-    redelivered: int
-    in_doubt: int
-    in_doubt_arrived: int
-    unexpected: int
-    receive_gap: Gap
-    receive_gaps: dict[str, Gap]
-    send_gap: Gap
-
-
 class LossData(TypedDict):
-    bounds: BoundsDocument
-    before_return: LedgerData
-    ledger: LedgerData
+    bounds: Bounds
+    before_return: Verdict
+    ledger: Verdict
 
 
 class DemoData(TypedDict):
-    ledger: LedgerData
+    ledger: Verdict
     failover: LossData
     report: str | None
     reports: list[str]
@@ -49,7 +33,7 @@ class DemoData(TypedDict):
 DOCUMENTS: Final[Mapping[str, Any]] = {
     "lab up": UpData,
     "lab status": LabStatus,
-    "lab load": LedgerData,
+    "lab load": Verdict,
     **dict.fromkeys(("lab down", "lab kill", "lab start", "lab cut", "lab heal"), Nothing),
     "demo": DemoData,
 }

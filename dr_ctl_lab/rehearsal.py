@@ -25,6 +25,7 @@ from dr_ctl.application.result import Result
 from dr_ctl.cli.app import run
 from dr_ctl.cli.session import Time
 from dr_ctl.core.clock import growing_s, stamp
+from dr_ctl.core.document import document, key
 from dr_ctl.core.errors import BrokerError, DrCtlError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, some
@@ -77,25 +78,24 @@ class Like:
         return tuple(self.depths) or USUAL
 
 
+@dataclass(frozen=True, slots=True)
+class End:
+    """How one command ended."""
+
+    command: str
+    exit_code: int
+    summary: str
+
+
 @dataclass(slots=True)
 class Played:
     """One variation: what was typed, how each command ended, and what was wrong with that."""
 
     seed: int
     scene: str
-    ends: list[tuple[str, int, str]] = field(default_factory=list)
+    ends: list[End] = field(default_factory=list, metadata=key("commands"))
     outage_s: float | None = None
     wrong: list[str] = field(default_factory=list)
-
-    def as_json(self) -> dict[str, Json]:
-        ends: list[Json] = [{"command": words, "exit_code": code, "summary": text} for words, code, text in self.ends]
-        return {
-            "seed": self.seed,
-            "scene": self.scene,
-            "commands": ends,
-            "outage_s": self.outage_s,
-            "wrong": [*self.wrong],
-        }
 
 
 def rehearse(caller: Caller, *, variations: int, seed: int) -> Result:
@@ -113,14 +113,14 @@ def rehearse(caller: Caller, *, variations: int, seed: int) -> Result:
         found("DR-REHEARSE-003", seed=each.seed, scene=each.scene, wrong=some(each.wrong)) for each in wrong
     ]
     evidence = caller.state() / "rehearsals" / f"{caller.clock.now():%Y%m%dT%H%M%SZ}-twin.json"
-    ends = Counter(code for each in played for _, code, _ in each.ends)
+    ends = Counter(end.exit_code for each in played for end in each.ends)
     data: dict[str, Json] = {
         "at": stamp(caller.clock.now()),
         "topology": like.topology,
         "sites": [*like.sites],
         "queues": dict(like.depths),
         "notes": [*like.notes],
-        "variations": [each.as_json() for each in played],
+        "variations": document(played),
         "ends": {str(code): count for code, count in sorted(ends.items())},
         "outage_s": {"median": outages[len(outages) // 2], "most": outages[-1]} if outages else None,
         "took_s": round(growing_s() - began, 1),
@@ -134,7 +134,7 @@ def rehearse(caller: Caller, *, variations: int, seed: int) -> Result:
 
 
 def _codes(each: Played) -> str:
-    return ", ".join(f"{words.split()[0]} {code}" for words, code, _ in each.ends)
+    return ", ".join(f"{end.command.split()[0]} {end.exit_code}" for end in each.ends)
 
 
 def _like(caller: Caller) -> Like:
@@ -312,21 +312,21 @@ class _Play:
         options = ("--config", str(self._twin.settings_path), "--state-dir", str(self._state), "--json", "--quiet")
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(quiet):
             code = run([*words, *options], Time(patience=PATIENCE))
-        document: Mapping[str, Any] = json.loads(out.getvalue())
-        self._played.ends.append((" ".join(words), code, str(document["summary"])))
-        outage = document["data"].get("outage_s")
+        envelope: Mapping[str, Any] = json.loads(out.getvalue())
+        self._played.ends.append(End(" ".join(words), code, str(envelope["summary"])))
+        outage = envelope["data"].get("outage_s")
         if outage is not None:
             self._played.outage_s = max(outage, self._played.outage_s or 0.0)
-        self._judged(words, code, document)
-        return document
+        self._judged(words, code, envelope)
+        return envelope
 
-    def _judged(self, words: Sequence[str], code: int, document: Mapping[str, Any]) -> None:
+    def _judged(self, words: Sequence[str], code: int, envelope: Mapping[str, Any]) -> None:
         serving = self.serving()
         if len(serving) > 1 and words[0] in ("swapover", "failover", "failback"):
             self._played.wrong.append(f"both sites let clients in after `{' '.join(words)}`")
         if code == ExitCode.INTERNAL:
-            self._played.wrong.append(f"a defect: {document['summary']}")
-        told = [pair["serving"] for pair in document["data"].get("pairs", ())]
+            self._played.wrong.append(f"a defect: {envelope['summary']}")
+        told = [pair["serving"] for pair in envelope["data"].get("pairs", ())]
         if code == ExitCode.OK and words[0] in ("swapover", "failover") and told and self._there not in told:
             self._played.wrong.append(f"{words[0]} ended 0, and {self._there} does not serve")
 

@@ -2,19 +2,20 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
 from dr_ctl.agents.exposing import Metric, Shown
-from dr_ctl.core.clock import Clock, SystemClock, stamp
+from dr_ctl.agents.look import Look
+from dr_ctl.core.clock import Clock, SystemClock
+from dr_ctl.core.document import document
 from dr_ctl.core.errors import DrCtlError, EnvironmentFault
-from dr_ctl.core.model import ExitCode, Json, Role
+from dr_ctl.core.model import ExitCode
 from dr_ctl.core.patience import Patience
-from dr_ctl.core.printable import if_known
 from dr_ctl.core.system import Work, beside, system
 from dr_ctl.rpo.history.row import GLANCED, Row
 from dr_ctl.rpo.history.upkeep import Upkeep
@@ -30,30 +31,6 @@ LEAST_S: Final = 0.25
 """Looks at everything are no nearer to each other."""
 SHARE: Final = 20
 """Looks at everything take a twentieth of the time at most, unless `history.every` asks for more."""
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """A sample. `outflows` holds None where one was not read. `trouble` is a fault of the history; `waiting` and
-    `dropped` count the rows affected."""
-
-    at: datetime
-    roles: Mapping[str, Role]
-    outflows: Mapping[str, int | None]
-    seen: Seen
-    trouble: str | None = None
-    waiting: int = 0
-    dropped: int = 0
-
-    def as_json(self) -> dict[str, Json]:
-        roles: dict[str, Json] = {site: role.value for site, role in self.roles.items()}
-        history: dict[str, Json] = {"trouble": self.trouble, "waiting": self.waiting, "dropped": self.dropped}
-        return {"ts": stamp(self.at), "roles": roles, "outflows": dict(self.outflows), "history": history}
-
-    @property
-    def line(self) -> str:
-        parts = [f"{site} {role.value}, {if_known(self.outflows[site])} to ship" for site, role in self.roles.items()]
-        return f"{stamp(self.at)}  " + "; ".join(parts)
 
 
 class AnotherMonitor(DrCtlError):
@@ -205,7 +182,7 @@ def shown(monitor: Monitor, look: Look, figures: Sequence[Metric] = ()) -> Shown
     ]
     answers = any(each.silent is None for each in look.seen.brokers)
     good_for_s = max(RECENT_S, 3 * monitor.every_s)
-    return Shown(look.trouble is None, look.as_json(), [*own, *figures], ready=answers, good_for_s=good_for_s)
+    return Shown(look.trouble is None, document(look), [*own, *figures], ready=answers, good_for_s=good_for_s)
 
 
 def _state(seen: Seen) -> object:

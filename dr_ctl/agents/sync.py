@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Final
 
 from dr_ctl.core.clock import Clock, stamp
+from dr_ctl.core.document import document
 from dr_ctl.core.model import Json
 from dr_ctl.engine.notes import BY_AGENT, Notes
 from dr_ctl.engine.runs import Runs
@@ -125,7 +126,7 @@ class SyncAgent:
             "why": standing.why or None,
             "held_by": standing.run,
             "silent": dict(kept.silent),
-            "queues": [each.as_json() for each in kept.queues],
-            "findings": [each.as_json() for each in kept.findings],
+            "queues": document(kept.queues),
+            "findings": document(kept.findings),
             "remembers": dict(kept.remembers),
         }

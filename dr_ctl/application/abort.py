@@ -10,6 +10,7 @@ from dr_ctl.application.opened import Opened
 from dr_ctl.application.result import Result
 from dr_ctl.application.run import NOBODY_ASKED, SAID_NO
 from dr_ctl.application.run_options import RunOptions
+from dr_ctl.core.document import document
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Json
@@ -61,7 +62,7 @@ def _planned(past: History, files: RunFiles) -> Result:
     """The calls that an abort would make, and the sites that would serve then."""
     steps = executor.to_undo(past)
     text = page(f"undo {step.verb}: {call.about}, if {if_known(call.when)}" for step in steps for call in step.inverse)
-    undo: list[Json] = [{"step": step.id, "calls": [call.as_json() for call in step.inverse]} for step in steps]
+    undo: list[Json] = [{"step": step.id, "calls": document(step.inverse)} for step in steps]
     serves = " and ".join(past.serving)
     ending = f"{serves} would serve" if serves else "nobody would be served, as before the run"
     data: dict[str, Json] = {"undo": undo, "serves": [*past.serving]}

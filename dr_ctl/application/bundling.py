@@ -19,6 +19,7 @@ from dr_ctl.application.caller import Caller
 from dr_ctl.application.redacting import redacted, texts
 from dr_ctl.application.result import Result
 from dr_ctl.core.clock import stamp
+from dr_ctl.core.document import document
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.loose import mapping
@@ -63,7 +64,7 @@ def bundle(caller: Caller, files: RunFiles, out: Path | None, *, has_settings: b
         "schema": SCHEMA,
         "run": files.name,
         "made_at": stamp(now),
-        "verified": sealed.as_json(),
+        "verified": document(sealed),
         "files": listed,
         "left_out": [each.text for each in findings],
     }

@@ -16,6 +16,7 @@ from dr_ctl.application.preflight import Preflight
 from dr_ctl.application.price import FailoverPrice
 from dr_ctl.application.result import Result
 from dr_ctl.application.run_options import RunOptions
+from dr_ctl.core.document import document
 from dr_ctl.core.errors import DrCtlError
 from dr_ctl.core.findings import found
 from dr_ctl.core.loose import mapping
@@ -165,12 +166,12 @@ class Work:
         debts = owed(self.caller.state(), ended.seen.debts, answered)
         findings = (*ended.findings, *debts.findings)
         data: dict[str, Json] = {
-            "pairs": [unit.as_json() for unit in ended.seen.units],
+            "pairs": document(ended.seen.units),
             "outage_s": round(ended.outage_s, 3) if ended.outage_s is not None else None,
             "report": str(self.files.report),
         }
         if workloads := workloads_of(ended.seen):
-            data["workloads"] = [each.as_json() for each in workloads]
+            data["workloads"] = document(workloads)
         if ended.bounds is not None:
             data["bounds"] = dict(ended.bounds)
         if ended.undone is not None:

@@ -10,7 +10,7 @@ from dr_ctl.application.estimates import objectives
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Severity, some
 from dr_ctl.core.patterns import matches
-from dr_ctl.rpo.bounds.result import Bound, Bounds, ClassBound, QueueBound
+from dr_ctl.rpo.bounds.result import Bound, Bounds, ClassBound, Loss, QueueBound
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.topology import Seen, Stake
@@ -60,7 +60,7 @@ class _Closed:
             for each in (limits.classes if limits is not None else ())
         )
         findings = tuple(self._differ(untold))
-        return Bounds(self.site, Bound(lost, self.at), Bound(duplicates, self.at), queues, classes, findings)
+        return Bounds(self.site, Loss(lost, self.at), Bound(duplicates, self.at), queues, classes, findings)
 
     def _of_queue(
         self, name: str, lost: int | None, duplicates: int | None, depths: Mapping[str, int | None]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.result import Result
+from dr_ctl.core.document import document
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json
@@ -41,6 +42,6 @@ def owed_now(caller: Caller, seen: Seen) -> Owed:
 
 def with_units(caller: Caller, result: Result, seen: Seen) -> Result:
     """A result with who serves what, and what is owed."""
-    data: dict[str, Json] = {**result.data, "pairs": [unit.as_json() for unit in seen.units]}
+    data: dict[str, Json] = {**result.data, "pairs": document(seen.units)}
     debts = owed_now(caller, seen)
     return replace(result, data=data, debts=debts.debts, findings=(*result.findings, *debts.findings))

@@ -8,6 +8,7 @@ from dr_ctl.application.opened import Opened
 from dr_ctl.application.question import Question
 from dr_ctl.application.result import Result
 from dr_ctl.application.verdicts import agreed_today, besides
+from dr_ctl.core.document import document
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity
@@ -50,7 +51,7 @@ def planned(opened: Opened, asked: Ask, lost: str) -> Result:
     plan = replace(decided, as_if_lost=lost, findings=(*own, *findings))
     summary = f"as if {lost} was lost: {len(plan.steps)} steps to {asked.target}; {price_text(bounds)}"
     text = f"price, if {lost} was lost now: {price_text(bounds)}"
-    return Result(ExitCode.OK, summary, plan.findings, {"plan": plan.as_json(), **data}, plan=plan, text=text)
+    return Result(ExitCode.OK, summary, plan.findings, {"plan": document(plan), **data}, plan=plan, text=text)
 
 
 def _first(findings: tuple[Finding, ...]) -> str:

@@ -15,6 +15,7 @@ from dr_ctl.application.price import FailoverPrice
 from dr_ctl.application.result import Result
 from dr_ctl.application.verdicts import Judge, OpenRun
 from dr_ctl.core.clock import stamp
+from dr_ctl.core.document import document
 from dr_ctl.core.errors import DrCtlError, TimedOut
 from dr_ctl.core.model import ExitCode, Health, Json, Role, some
 from dr_ctl.engine.debts import Debt
@@ -90,7 +91,7 @@ def _judged(caller: Caller, opened: Opened, seen: Seen) -> Result:
     line = f"{health.name} - {'; '.join(filter(None, [served, *(each.text for each in worst), *well]))}"
     data: dict[str, Json] = {
         "sites": {site: {"role": role.value} for site, role in seen.roles.items()},
-        "pairs": [unit.as_json() for unit in seen.units],
+        "pairs": document(seen.units),
         "problems": [{"health": each.health.name.lower(), "text": each.text} for each in worst],
         "open_run": run.files.name if run is not None else None,
         "newest_look_s": look_s,

@@ -5,12 +5,15 @@ of this STATE and the looks of the monitor; no broker is asked.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
+from typing_extensions import TypedDict
+
 from dr_ctl.application.result import Result
 from dr_ctl.core.clock import stamp
+from dr_ctl.core.document import document, key
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, some
 from dr_ctl.core.printable import table
@@ -28,6 +31,16 @@ _HEADING: Final = ("since (UTC)", "serves", "clients out", "epoch", "by", "what,
 NO_RUN: Final = "no run of this STATE"
 
 
+class Done(TypedDict):
+    """The run that did it."""
+
+    run: str | None
+    epoch: int | None
+    by: str | None
+    reason: str | None
+    outcome: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class Turn:
     """A moment from which on clients were served at `serving`, or at no site where that is None; not `known`: where
@@ -37,30 +50,25 @@ class Turn:
     at: datetime
     serving: str | None
     text: str
-    out: Out | None = None
-    run: Record | None = None
-    about: bool = False
+    out: Out | None = field(default=None, metadata=key("out_s"))
+    run: Record | None = field(default=None, metadata=key(of="done", flat=Done))
+    about: bool = field(default=False, metadata=key(description="the moment is about so: between two looks"))
     known: bool = True
 
     @property
     def serves(self) -> str:
         return self.serving or ("no site" if self.known else "not known")
 
-    def as_json(self) -> dict[str, Json]:
+    @property
+    def done(self) -> Done:
         run = self.run
-        return {
-            "at": stamp(self.at),
-            "about": self.about,
-            "serving": self.serving,
-            "known": self.known,
-            "out_s": None if self.out is None else self.out.as_json(),
-            "run": None if run is None else run.run,
-            "epoch": None if run is None else run.epoch,
-            "by": None if run is None else run.by or None,
-            "reason": None if run is None else run.reason or None,
-            "outcome": None if run is None else run.outcome,
-            "text": self.text,
-        }
+        return Done(
+            run=None if run is None else run.run,
+            epoch=None if run is None else run.epoch,
+            by=None if run is None else run.by,
+            reason=None if run is None else run.reason or None,
+            outcome=None if run is None else run.outcome,
+        )
 
     @property
     def cells(self) -> tuple[str, ...]:
@@ -82,7 +90,7 @@ def history(runs: Sequence[RunFiles], installation: Installation | None, since: 
     seen, findings = _looks(installation, since)
     all_ = sorted([*_by_runs(records, seen), *_by_no_run(records, seen)], key=lambda each: each.at)
     turns = [each for each in all_ if since is None or each.at >= since]
-    data: dict[str, Json] = {"history": [each.as_json() for each in turns], "looks": len(seen) > 0}
+    data: dict[str, Json] = {"history": document(turns), "looks": len(seen) > 0}
     last = turns[-1] if turns else None
     summary = "nothing is known" if last is None else f"{last.serves} serves since {stamp(last.at)}"
     summary += "" if last is None else ", as far as runs and looks tell"

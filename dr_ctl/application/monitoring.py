@@ -4,7 +4,8 @@ from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field
 
 from dr_ctl.agents.exposing import exposing
-from dr_ctl.agents.monitor import Look, Monitor, shown
+from dr_ctl.agents.look import Look
+from dr_ctl.agents.monitor import Monitor, shown
 from dr_ctl.agents.refreshing import Refresher, stays_by_default
 from dr_ctl.application.auto_reinstate import AutoReinstate
 from dr_ctl.application.caller import Caller
@@ -13,6 +14,7 @@ from dr_ctl.application.figures import Figures
 from dr_ctl.application.opened import Opened
 from dr_ctl.application.result import Result
 from dr_ctl.core.clock import stamp
+from dr_ctl.core.document import document
 from dr_ctl.core.errors import Stopped
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json
@@ -43,7 +45,7 @@ def monitor(caller: Caller, lasting_s: float | None, *, auto_reinstate: bool, me
                 if figures is not None:
                     board.shown = shown(watching, look, figures.of(look.seen, look.at))
                 service.notify(service.READY, service.ALIVE, f"STATUS={look.line}")
-                caller.line(look.as_json(), look.line)
+                caller.line(document(look), look.line)
                 if reinstating is not None:
                     reinstating.reinstate(look.seen)
                 watching.wait(until)

@@ -17,6 +17,7 @@ from dr_ctl.application.caller import Caller
 from dr_ctl.application.grouping import SETTINGS, grouped
 from dr_ctl.application.opened import folder, unverified_at
 from dr_ctl.application.result import Result, counted
+from dr_ctl.core.document import document
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity, some
 from dr_ctl.engine import runbook
@@ -38,7 +39,7 @@ def validate(caller: Caller, *, verbose: bool = False) -> Result:
     data: dict[str, Json] = {
         "settings": str(installation.file),
         "topology": settings.topology,
-        "checks": [each.as_json(0.0) for each in checks],
+        "checks": document([each.aged(0.0) for each in checks]),
     }
     groups = grouped(installation, findings, checks, (), verbose=verbose)
     code = ExitCode.PRECHECK_FAILED if failed else ExitCode.OK

@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from dr_ctl.core.document import document
+from dr_ctl.core.document import read as read_back
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.findings import found
-from dr_ctl.core.loose import items, mapping, text
-from dr_ctl.core.model import Finding, Json, Severity, some
+from dr_ctl.core.model import Json, some
 from dr_ctl.engine.operations import ALONE, AT_SOURCE, REINSTATE
 from dr_ctl.engine.plan import Ask, Decision, Plan, PlannedStep, Refusal
 from dr_ctl.engine.runs import write
@@ -36,7 +37,7 @@ def title(plan: Plan) -> str:
 def save(plan: Plan, out: Path) -> None:
     """Write it where `--plan` finds it; raises `UsageError`."""
     try:
-        write(out, plan.as_json())
+        write(out, document(plan))
     except OSError as problem:
         raise UsageError(
             f"--out {out}: {problem.strerror or problem}", remedy="Name a file that can be written."
@@ -49,23 +50,11 @@ class Saved:
 
     path: Path
     content: bytes
-    ask: Ask
-    steps: tuple[PlannedStep, ...]
-    basis: Mapping[str, Any]
-    document: Mapping[str, Any]
+    plan: Plan
 
     @property
-    def plan(self) -> Plan:
-        """The plan as it can be shown to whoever is to sign it."""
-        source = text(self.document.get("source"))
-        findings = tuple(
-            Finding(text(row.get("id")), Severity(row.get("severity")), text(row.get("text")), text(row.get("remedy")))
-            for row in map(mapping, items(self.document.get("findings")))
-        )
-        silent, unknown, untouched = (
-            tuple(map(str, items(self.document.get(key)))) for key in ("not_replicated", "cannot_know", "untouched")
-        )
-        return Plan(self.ask, source, self.steps, findings, {}, silent, unknown, untouched=untouched)
+    def ask(self) -> Ask:
+        return self.plan.ask
 
 
 def load(path: Path, again: str, *, named: str = "") -> Saved:
@@ -73,16 +62,14 @@ def load(path: Path, again: str, *, named: str = "") -> Saved:
     is what stands before the file in errors."""
     try:
         content = path.read_bytes()
-        document = json.loads(content)
-        steps = tuple(PlannedStep.from_json(step) for step in document["steps"])
-        saved = Saved(path, content, Ask.from_json(document["ask"]), steps, dict(document["basis"]), document)
-        lost = document.get("as_if_lost")
+        row = json.loads(content)
+        saved = Saved(path, content, read_back(Plan, {**row, "steps": row["steps"]}))
     except OSError as problem:
         raise UsageError(f"{named}{path}: {problem.strerror or problem}", remedy=again) from problem
     except (ValueError, KeyError, TypeError) as problem:
         why = f"{problem} is missing" if isinstance(problem, KeyError) else str(problem)
         raise UsageError(f"{named}{path}: is not a saved plan: {why}", remedy=again) from problem
-    if lost is not None:
+    if (lost := saved.plan.as_if_lost) is not None:
         why = f"{named}{path}: was made as if {lost} was lost, to be read, and is never carried out"
         remedy = f"`dr-ctl plan {saved.ask.operation} --to {saved.ask.target}` plans from what is so now."
         raise UsageError(why, remedy=remedy)
@@ -109,8 +96,8 @@ def same(saved: Saved | None, decided: Decision) -> Decision:
     if saved is None or not isinstance(decided, Plan):
         return decided
     now = json.loads(json.dumps(dict(decided.basis)))
-    changes = list(_changes(saved.basis, now))
-    if not changes and [_shape(step) for step in saved.steps] != [_shape(step) for step in decided.steps]:
+    changes = list(_changes(saved.plan.basis, now))
+    if not changes and [_shape(step) for step in saved.plan.steps] != [_shape(step) for step in decided.steps]:
         changes = ["the steps are others"]
     if not changes:
         return decided

@@ -16,6 +16,7 @@ from dr_ctl.application.out_of_lost import out_of_lost
 from dr_ctl.application.run_options import Accepted
 from dr_ctl.application.unread import unread
 from dr_ctl.core.clock import Clock, stamp
+from dr_ctl.core.document import document
 from dr_ctl.core.errors import Unreachable
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, Role
@@ -110,7 +111,8 @@ class FailoverPrice:
         self._host_lives = role is Role.DOWN and all(isinstance(each, Unreachable) and each.refused for each in silent)
 
     def bounds(self) -> Mapping[str, Json]:
-        return self._now().as_json()
+        bounds: Mapping[str, Json] = document(self._now())
+        return bounds
 
     def quoted(self) -> tuple[str, str]:
         """What to type for the loss, and for what comes twice; good for minutes where they grow."""
@@ -147,7 +149,7 @@ class FailoverPrice:
             again = f"`dr-ctl failover --to {ask.target} {accepting} --reason TEXT`"
             remedy = f"{over}Whoever owns that limit decides: {self._instead()}, or {again} in place of the open run."
         # Beneath the sentence that is refused with, which the end of the command says once more.
-        more = tuple(f"      {each}" for each in (now.because, price_text(now.as_json()), doubles) if each is not None)
+        more = tuple(f"      {each}" for each in (now.because, price_text(document(now)), doubles) if each is not None)
         return found(
             "DR-LOSS-001", "; ".join(reasons), remedy, more=(*more, *_beneath(now, doubled=doubles is not None))
         )
@@ -213,7 +215,7 @@ class FailoverPrice:
         accepting = f"{_accepting(now, lost=False, duplicates=True)}{self._holds(now)}"
         remedy = f"Whoever owns that limit decides: {self._instead()}, or add {accepting}."
         return found(
-            "DR-LOSS-005", why, remedy, more=(f"      {price_text(now.as_json())}", *_beneath(now, doubled=True))
+            "DR-LOSS-005", why, remedy, more=(f"      {price_text(document(now))}", *_beneath(now, doubled=True))
         )
 
     def out(self, let_in: datetime) -> dict[str, Json]:
@@ -279,9 +281,9 @@ class FailoverPrice:
 
     def _unreadable(self, error: ModuleNotFoundError) -> Bounds:
         """Nothing is known, and which package tells more."""
-        from dr_ctl.rpo.bounds.result import Bound, Bounds  # noqa: PLC0415 - as above
+        from dr_ctl.rpo.bounds.result import Bound, Bounds, Loss  # noqa: PLC0415 - as above
 
-        return Bounds(self.lost, Bound(None, None), Bound(None, None), findings=(unread(error),))
+        return Bounds(self.lost, Loss(None, None), Bound(None, None), findings=(unread(error),))
 
     def _pairs(self) -> list[str]:
         return [broker.name for broker in self._installation.settings.sites[self.lost].brokers]

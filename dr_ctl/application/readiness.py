@@ -17,6 +17,7 @@ from dr_ctl.application.status import silent
 from dr_ctl.application.verdicts import Judge, Verdict, targets
 from dr_ctl.application.ways_out import open_run_findings
 from dr_ctl.core.clock import stamp
+from dr_ctl.core.document import document
 from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity, some
@@ -62,15 +63,15 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
     age_s = caller.clock.monotonic() - began
     serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
     data: dict[str, Json] = {
-        "operations": {each.operation: each.as_json() for each in verdicts},
-        "pairs": [unit.as_json() for unit in seen.units],
+        "operations": {each.operation: document(each) for each in verdicts},
+        "pairs": document(seen.units),
         "fence": {site: seen.fence_strength(site) for site in seen.roles},
         "last_look": stamp(looked.at) if looked.at is not None else None,
         "rehearsed_at": stamp(at) if (at := rehearsing.last(caller.runs())) is not None else None,
         "bounds": dict(judge.if_lost(serving[0]).bounds()) if len(serving) == 1 else None,
     }
     if verbose:
-        data["checks"] = [each.as_json(age_s) for each in checks]
+        data["checks"] = document([each.aged(age_s) for each in checks])
     lines = [each.line for each in verdicts]
     groups = [
         replace(each, findings=_since_the_loss(seen, each.findings))
@@ -179,7 +180,7 @@ def verify(caller: Caller, asked: Ask) -> Result:
         seen = question.look()
         asked = question.narrowed(seen).ask
         roles = stand(part_of(seen, asked))
-        data: dict[str, Json] = {"pairs": [unit.as_json() for unit in seen.units]}
+        data: dict[str, Json] = {"pairs": document(seen.units)}
         if any(role in _UNANSWERED for role in seen.roles.values()):
             return Result(ExitCode.UNKNOWN, f"the gate cannot be looked at: {roles}", silent(seen), data)
         if any(role is Role.SERVING for role in part_of(seen, asked).roles.values()):

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from dr_ctl.core.document import document
 from dr_ctl.core.errors import DrCtlError, Stopped
 from dr_ctl.core.model import ExitCode, Finding, Health, Json, Severity
 
@@ -81,8 +82,8 @@ class Result:
             "exit_code": self.exit_code,
             "run": self.run,
             "summary": self.summary,
-            "findings": [finding.as_json() for finding in self.findings],
-            "debts": [debt.as_json() for debt in self.debts],
+            "findings": document(self.findings),
+            "debts": document(self.debts),
             "data": dict(self.data),
         }
 

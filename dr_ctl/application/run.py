@@ -15,6 +15,7 @@ from dr_ctl.application.opened import Opened
 from dr_ctl.application.question import Question
 from dr_ctl.application.result import Result
 from dr_ctl.application.run_options import Accepted, RunOptions
+from dr_ctl.core.document import document
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Json, Severity
@@ -165,7 +166,7 @@ def _carried_out(caller: Caller, question: Question, how: RunOptions, files: Run
         brings = question.residue(seen) if files is None else {}
         if files is None:
             files = runs.create(question.ask.operation, question.site, name)
-            files.begin(decided.as_json())
+            files.begin(document(decided))
         work = carrying_out.Work(caller, question.opened, files, lease, how, approved)
         superseded = unfinished if question.supersedes else None
         return work.execute(decided, question.price, brings=brings, superseded=superseded)
@@ -214,14 +215,14 @@ def _unpriced(result: Result, decided: Decision) -> Result:
     """With the plan that is refused for its loss, for whoever asked to see it."""
     if not isinstance(decided, Refusal) or decided.plan is None:
         return result
-    return replace(result, plan=decided.plan, data={**result.data, "plan": decided.plan.as_json()})
+    return replace(result, plan=decided.plan, data={**result.data, "plan": document(decided.plan)})
 
 
 def _planned(decided: Plan, question: Question) -> Result:
     calls = sum(call.when is None for step in decided.steps for call in step.calls)
     summary = f"{plans.title(decided)}: {calls} call(s) for certain; nothing was changed"
     text = "" if question.price is None else f"price: {price_text(question.price.bounds())}"
-    return Result(ExitCode.OK, summary, decided.findings, {"plan": decided.as_json()}, plan=decided, text=text)
+    return Result(ExitCode.OK, summary, decided.findings, {"plan": document(decided)}, plan=decided, text=text)
 
 
 def _trimmed(caller: Caller, planned: Result, decided: Plan, question: Question) -> Result:

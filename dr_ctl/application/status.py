@@ -16,6 +16,7 @@ from dr_ctl.application.result import Result
 from dr_ctl.application.verdicts import Judge
 from dr_ctl.application.ways_out import Interrupted, open_run_findings
 from dr_ctl.core.clock import stamp
+from dr_ctl.core.document import document
 from dr_ctl.core.errors import Between, LoginRefused, Throttled
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity, some
@@ -81,11 +82,11 @@ def status(caller: Caller, looked: Looking) -> Status:
         findings += if_lost.differing(opened, seen, priced, judge.if_lost(priced).differ())
     data: dict[str, Json] = {
         "sites": {site: {"role": role.value, **_at_work(seen, site)} for site, role in seen.roles.items()},
-        "pairs": [unit.as_json() for unit in seen.units],
-        "links": [{**link.as_json(), **_down(down, link)} for link in links],
-        "workloads": [each.as_json() for each in workloads_of(seen)],
+        "pairs": document(seen.units),
+        "links": [{**document(link), **_down(down, link)} for link in links],
+        "workloads": document(workloads_of(seen)),
         "open_run": run.files.name if run is not None else None,
-        "ways_out": [way.as_json() for way in interrupted.ways(seen, links)] if interrupted is not None else [],
+        "ways_out": document(interrupted.ways(seen, links)) if interrupted is not None else [],
         "last_served": out.at if out is not None else None,
         "last_look": stamp(last_look.at) if last_look.at is not None else None,
         "locks": lock.shown(seen),

@@ -12,6 +12,7 @@ from dr_ctl.application.caller import Caller
 from dr_ctl.application.opened import Opened
 from dr_ctl.application.result import Result
 from dr_ctl.application.run_options import RunOptions
+from dr_ctl.core.document import document
 from dr_ctl.core.errors import LoginRefused, Stopped
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Json, Role, some
@@ -96,7 +97,7 @@ def settle(caller: Caller, asked: Ask, how: RunOptions) -> Result:
         found = unproven_of(opened.topology, waiting, asked.queues)
     told = [each.why_not or f"{len(each.ids)} of {each.name}, the first {each.ids[0]}" for each in found]
     text = f"{waiting}: nothing proves that these copies were consumed: {some(told)}" if told else ""
-    data: dict[str, Json] = {"queues": [each.as_json() for each in found]}
+    data: dict[str, Json] = {"queues": document(found)}
     return Result(ExitCode.OK, text or f"{waiting} has no copies that nothing proves", data=data)
 
 
@@ -138,7 +139,7 @@ def _ended(standing: Standing) -> Result:
     kept = standing.kept
     deleted, left = _sum(kept, "deleted"), _sum(kept, "waiting") + _sum(kept, "unconfirmed")
     text = f"{standing.why}; {deleted} copies deleted, {left} announced and not deleted"
-    data: dict[str, Json] = {"deleted": deleted, "left": left, "queues": [each.as_json() for each in kept.queues]}
+    data: dict[str, Json] = {"deleted": deleted, "left": left, "queues": document(kept.queues)}
     return Result(ExitCode.OK, text, kept.findings, data)
 
 

@@ -17,7 +17,8 @@ from dr_ctl.application.open_run import still_open
 from dr_ctl.application.opened import Opened
 from dr_ctl.application.price import FailoverPrice
 from dr_ctl.application.question import Question
-from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity, some
+from dr_ctl.core.document import HIDDEN, key
+from dr_ctl.core.model import ExitCode, Finding, Role, Severity, some
 from dr_ctl.core.printable import if_known
 from dr_ctl.engine.ending import price_text
 from dr_ctl.engine.entries import is_held
@@ -57,13 +58,13 @@ class Verdict:
     """`code` is that of `validate`: 0, 10, or 22 where a site did not answer. `needs` are options to add. `price` is
     the finding that asks for the acceptance of a loss, or of doubles, as a warning."""
 
-    operation: str
+    operation: str = field(metadata=HIDDEN)
     to: str | None
-    text: str
-    code: ExitCode
-    needs: tuple[str, ...] = ()
-    findings: Sequence[Finding] = ()
-    price: Finding | None = None
+    text: str = field(metadata=key("verdict"))
+    code: ExitCode = field(metadata=key("exit_code", description="0 ready, 10 not, 22 not known"))
+    needs: tuple[str, ...] = field(default=(), metadata=key(description="options to add"))
+    findings: Sequence[Finding] = field(default=(), metadata=HIDDEN)
+    price: Finding | None = field(default=None, metadata=HIDDEN)
 
     @property
     def about(self) -> str:
@@ -72,9 +73,6 @@ class Verdict:
     @property
     def line(self) -> str:
         return f"{self.about}: {self.text}"
-
-    def as_json(self) -> dict[str, Json]:
-        return {"to": self.to, "verdict": self.text, "exit_code": int(self.code), "needs": list(self.needs)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from dr_ctl.application.open_run import refused_onward, why_not_undone
 from dr_ctl.application.verdicts import OpenRun
+from dr_ctl.core.document import key
 from dr_ctl.core.errors import DrCtlError
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, Json, Role, Severity
+from dr_ctl.core.model import Finding, Role, Severity
 from dr_ctl.engine.entries import read
 from dr_ctl.engine.executor import to_undo
 from dr_ctl.engine.history import History, history
@@ -25,23 +26,19 @@ _UNDO_S = 2
 class Way:
     """A command that ends the run. `serves` is the site that serves then, if any."""
 
-    command: str
+    command: str = field(metadata=key(of="typed"))
     serves: str | None
     cost: str
     recommended: bool = False
 
     @property
+    def typed(self) -> str:
+        return f"dr-ctl {self.command}"
+
+    @property
     def line(self) -> str:
         serves = f"{self.serves} serves" if self.serves else "nobody is served yet"
-        return f"`dr-ctl {self.command}`: {serves}; {self.cost}{' (recommended)' if self.recommended else ''}"
-
-    def as_json(self) -> dict[str, Json]:
-        return {
-            "command": f"dr-ctl {self.command}",
-            "serves": self.serves,
-            "cost": self.cost,
-            "recommended": self.recommended,
-        }
+        return f"`{self.typed}`: {serves}; {self.cost}{' (recommended)' if self.recommended else ''}"
 
 
 @dataclass(frozen=True, slots=True)

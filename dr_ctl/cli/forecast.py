@@ -61,7 +61,7 @@ def estimate(session: Session, window: Window, horizon: str, report: Path | None
     )
     with telling(color=session.color, quiet=session.quiet) as say, reading(say) as make:
         answer = make_estimate(asked, make, charted=report is not None)
-    data: Any = answer.as_json()
+    data = answer.data
     verdict = answer.verdict
     code = _CODES[verdict] if verdict is not None else ExitCode.OK
     name, told = installation.settings.name, _told(installation, answer, asked.objectives)
@@ -71,18 +71,18 @@ def estimate(session: Session, window: Window, horizon: str, report: Path | None
         code,
         _summary(answer, asked.objectives),
         answer.findings,
-        data or {},
+        data,
         text=_with_page(_table(answer, asked), page, report, method),
     )
 
 
 def _table(answer: EstimateAnswer, asked: Request) -> str:
-    table = estimate_table(answer.as_json(), asked.objectives)
+    table = estimate_table(answer.data, asked.objectives)
     return f"{table}\nmade by Spark on {master(asked.master)}" if table else ""
 
 
 def _told(installation: Installation, answer: EstimateAnswer, objectives: Objectives | None) -> pages.Told:
-    data = answer.as_json()
+    data = answer.data
     summary, over = _summary(answer, objectives, away=False), ""
     if answer.estimate is not None:
         window = answer.estimate.window
@@ -105,7 +105,7 @@ def backtest(
     ahead_s = [_duration("--horizon", each) for each in horizons] if horizons else HORIZONS_S
     with telling(color=session.color, quiet=session.quiet) as say, reading(say) as make:
         answer = make_backtest(asked, make, horizons_s=ahead_s)
-    data: Any = answer.as_json()
+    data = answer.data
     code, summary = _CALIBRATION[answer.verdict]
     return Result(code, summary, answer.findings, data, text=_calibration(data))
 
@@ -160,7 +160,7 @@ def _calibration(data: Any) -> str:
 def _summary(answer: EstimateAnswer, objectives: Objectives | None, *, away: bool = True) -> str:
     if answer.estimate is None:
         return "how much a failure would lose is not known"
-    data = answer.as_json()
+    data = answer.data
     as_of = at_stake.as_of(data) if away else ""
     told = f"if {answer.estimate.site} died: {at_stake.verdict(data, objectives)}"
     return f"{told}; {as_of}" if as_of else told

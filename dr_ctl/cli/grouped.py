@@ -34,7 +34,7 @@ def groups_text(groups: Sequence[Group], columns: int | None) -> str:
     checks = [check for group in groups for check in group.checks]
     lines = [text for group in groups if group.findings or group.checks for text in _group(group, columns)]
     if checks:
-        count = Counter(check.verdict for check in checks)
+        count = Counter[str](check.verdict for check in checks)
         verdicts = ", ".join(
             f"{count[one]} {one if count[one] == 1 else several}" for one, several in _VERDICTS.items() if count[one]
         )

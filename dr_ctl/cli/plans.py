@@ -1,6 +1,7 @@
 """A plan as text for people: in the order of its steps, on eighty columns where names allow."""
 
 from dr_ctl.application.plans import title
+from dr_ctl.core.document import document
 from dr_ctl.core.printable import page
 from dr_ctl.engine.operations import ALONE, AT_SOURCE, FAILBACK, REINSTATE
 from dr_ctl.engine.plan import Ask, Call, Plan
@@ -35,7 +36,7 @@ def options_text(ask: Ask) -> str:
     """The options beside operation and site, for a person who is to sign somebody else's plan."""
     return page(
         f"Asked with {key.replace('_', ' ')}: {value}"
-        for key, value in ask.as_json().items()
+        for key, value in document(ask).items()
         if key not in ("operation", "target") and value not in (None, {}) and value is not False
     )
 

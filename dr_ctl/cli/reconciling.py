@@ -1,16 +1,16 @@
 """`rpo reconcile`: lost, doubled, recovered, unexpected and unknown messages, by ledgers of message ids."""
 
 from pathlib import Path
-from typing import Any
 
 from dr_ctl.application.result import Result
 from dr_ctl.cli.session import Session
+from dr_ctl.core.document import document
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding
 from dr_ctl.core.printable import page
 from dr_ctl.core.system import system
-from dr_ctl.rpo.ledgers.reconcile import KINDS, Reconciled
 from dr_ctl.rpo.ledgers.reconcile import reconcile as make
+from dr_ctl.rpo.ledgers.result import KINDS, Reconciled
 from dr_ctl.settings.model import SparkSettings
 
 
@@ -18,7 +18,7 @@ def reconcile(session: Session, ledgers: list[str], out: Path | None, property_n
     spark = _spark(session)
     place = out or session.state() / "reconcile" / f"{system().now():%Y%m%dT%H%M%SZ}"
     result = make(ledgers, place, property_name=property_name, master=spark.master, conf=spark.conf)
-    data: Any = result.as_json()
+    data = document(result)
     return Result(_code(result), _summary(result), [*result.findings, *_doubts(result)], data, text=_table(result))
 
 

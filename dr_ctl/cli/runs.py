@@ -6,13 +6,14 @@ from typing import Final
 
 from dr_ctl.application.result import Result
 from dr_ctl.cli.session import Session
+from dr_ctl.core.document import document
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Json
 from dr_ctl.core.printable import if_known, page, table
 from dr_ctl.engine.entries import Entry, JournalDamaged, read
 from dr_ctl.engine.record import how_ended, record
-from dr_ctl.engine.seal import Verdict, check
+from dr_ctl.engine.seal import CheckedRun, Verdict, check
 from dr_ctl.report.html import write_index, write_report
 from dr_ctl.settings.durations import duration
 
@@ -35,7 +36,7 @@ def runs_list(session: Session) -> Result:
         )
         for each in records
     ]
-    data: dict[str, Json] = {"runs": [each.as_json() for each in records]}
+    data: dict[str, Json] = {"runs": document(records)}
     return Result(ExitCode.OK, f"{len(records)} run(s)", data=data, text=table(_HEADING, rows) if rows else "")
 
 
@@ -82,13 +83,12 @@ def runs_verify(session: Session, run: str | None) -> Result:
     altered = [(name, each) for name, each in checked if each.verdict is Verdict.ALTERED]
     findings = [found("DR-JOURNAL-001", run=name, said=each.text) for name, each in altered]
     text = page(f"{name}  {each.verdict.value:<12} {each.text}" for name, each in checked)
-    rows: list[Json] = [{"run": name, **each.as_json()} for name, each in checked]
     opens = sum(each.verdict is Verdict.OPEN for _, each in checked)
     summary = f"{len(checked)} run(s) looked at, {len(altered)} altered"
     summary += f", {opens} not ended and so not sealed" if opens else ""
     code = ExitCode.PRECHECK_FAILED if altered else ExitCode.OK
     name = checked[0][0] if run is not None else None
-    return Result(code, summary, findings, {"runs": rows}, name, text)
+    return Result(code, summary, findings, {"runs": document([CheckedRun(*each) for each in checked])}, name, text)
 
 
 def runs_report(session: Session, run: str | None) -> Result:

@@ -1,9 +1,12 @@
 """Time as a port, so that tests never sleep."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Protocol
 
+from dr_ctl.core.document import stamp
 from dr_ctl.core.system import system
+
+__all__ = ("Clock", "SystemClock", "growing_s", "stamp")
 
 
 class Clock(Protocol):
@@ -35,8 +38,3 @@ class SystemClock:
 
     def sleep(self, seconds: float) -> None:
         system().sleep(seconds)
-
-
-def stamp(at: datetime) -> str:
-    """Write a moment as every file and document of dr-ctl does: ISO 8601, UTC, milliseconds."""
-    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from enum import Enum, Flag, IntEnum, auto
 from typing import TYPE_CHECKING, Any, Final
 
+from dr_ctl.core.document import HIDDEN, key
+
 if TYPE_CHECKING:
     Json = str | int | float | bool | None | list["Json"] | dict[str, "Json"]
 else:
@@ -55,15 +57,15 @@ class Finding:
 
     id: str
     severity: Severity
-    text: str
+    text: str = field(metadata=key(of="whole"))
     remedy: str = ""
-    more: Sequence[str] = ()
-    weighs: Weight = field(default=Weight.NONE, compare=False)
-    duplicates: int = field(default=0, compare=False)
+    more: Sequence[str] = field(default=(), metadata=HIDDEN)
+    weighs: Weight = field(default=Weight.NONE, compare=False, metadata=HIDDEN)
+    duplicates: int = field(default=0, compare=False, metadata=HIDDEN)
 
-    def as_json(self) -> dict[str, Json]:
-        text = "\n".join((self.text, *self.more))
-        return {"id": self.id, "severity": self.severity.value, "text": text, "remedy": self.remedy}
+    @property
+    def whole(self) -> str:
+        return "\n".join((self.text, *self.more))
 
 
 class ExitCode(IntEnum):

@@ -7,14 +7,13 @@ time in which that site is away.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Any
 
+from dr_ctl.core.document import derived, document, key, read
 from dr_ctl.core.errors import EnvironmentFault
-from dr_ctl.core.model import Json
 from dr_ctl.engine.folders import private
 from dr_ctl.engine.runs import write_text
 
@@ -32,12 +31,12 @@ class Debt:
     """
 
     kind: DebtKind
-    about: str
+    about: str = field(metadata=key("site"))
     kept_at: str
     since: str
     lasting: bool = False
 
-    @property
+    @derived
     def text(self) -> str:
         if self.kind is DebtKind.FENCE:
             return f"{self.about} was lost and its clients were not shown to be kept out"
@@ -45,7 +44,7 @@ class Debt:
         until = f"{restart} does not end that" if self.lasting else f"{restart} ends that"
         return f"what {self.about} still holds is kept out of {self.kept_at}; {until}"
 
-    @property
+    @derived
     def remedy(self) -> str:
         if self.kind is DebtKind.FENCE:
             return f"`dr-ctl reinstate {self.about}` once it is back: it is closed first where it came back open."
@@ -53,21 +52,6 @@ class Debt:
             f"`dr-ctl reinstate {self.about}` once it is back: it compares both sites and lets that in; what may come "
             "twice it names first."
         )
-
-    def as_json(self) -> dict[str, Json]:
-        return {
-            "kind": self.kind.value,
-            "site": self.about,
-            "kept_at": self.kept_at,
-            "since": self.since,
-            "lasting": self.lasting,
-            "text": self.text,
-            "remedy": self.remedy,
-        }
-
-    @classmethod
-    def from_json(cls, row: Mapping[str, Any]) -> Debt:
-        return cls(DebtKind(row["kind"]), row["site"], row["kept_at"], row["since"], bool(row["lasting"]))
 
 
 def lost_alone(debts: Iterable[Debt]) -> str | None:
@@ -80,7 +64,7 @@ def lost_alone(debts: Iterable[Debt]) -> str | None:
 def known(path: Path) -> list[Debt]:
     """Read the debts that STATE remembers. Raises EnvironmentFault."""
     try:
-        return [Debt.from_json(each) for each in json.loads(path.read_text(encoding="utf-8"))]
+        return [read(Debt, each) for each in json.loads(path.read_text(encoding="utf-8"))]
     except FileNotFoundError:
         return []
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -92,8 +76,7 @@ def known(path: Path) -> list[Debt]:
 
 def remember(path: Path, debts: Iterable[Debt]) -> None:
     """Write down in STATE what is owed; the file is there only while something is."""
-    rows: list[Json] = [debt.as_json() for debt in debts]
-    if rows:
+    if rows := document([*debts]):
         private(path.parent)
         write_text(path, json.dumps(rows, ensure_ascii=False, indent=1) + "\n")
     else:

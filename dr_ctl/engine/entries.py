@@ -8,15 +8,12 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
+from dr_ctl.core.document import read as read_document
 from dr_ctl.core.errors import DrCtlError
 from dr_ctl.core.model import Json
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 GENESIS: Final = "0" * 64
 # A letter that no encoding has, out of a broker's answer, becomes its escape in JSON.
@@ -58,24 +55,12 @@ class Entry:
     @classmethod
     def of_line(cls, line: bytes) -> tuple[Entry, str]:
         """The entry of a line, and the hash that seals it; raises ValueError saying what does not fit."""
-        from pydantic import ValidationError  # noqa: PLC0415 - what reads no journal does without it
-
         try:
             row = json.loads(line)
             sealed = str(row.pop("hash"))
-            return _shape().validate_python(row), sealed
-        except ValidationError as error:
-            wrong = (f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
-            raise ValueError("; ".join(wrong)) from error
+            return read_document(cls, row), sealed
         except (KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(f"{type(error).__name__}: {error}") from error
-
-
-@cache
-def _shape() -> TypeAdapter[Entry]:
-    from pydantic import TypeAdapter  # noqa: PLC0415 - as above
-
-    return TypeAdapter(Entry)
 
 
 def is_held(path: Path) -> bool:

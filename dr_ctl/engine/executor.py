@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any, Final, Generic, TypeVar
 
 from dr_ctl.core.clock import Clock, stamp
+from dr_ctl.core.document import document
 from dr_ctl.core.errors import DrCtlError, Stopped
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity
@@ -273,7 +274,7 @@ class _Run(Generic[O]):
             self._outage.ends()
         let_in: dict[str, Json] = {} if hand.let_in_at is None else {LET_IN_AT: stamp(hand.let_in_at)}
         took = self._clock.monotonic() - began
-        findings: list[Json] = [finding.as_json() for finding in outcome.findings]
+        findings: list[Json] = document(outcome.findings)
         evidence = {"text": outcome.text, "took_s": round(took, 4), "findings": findings, **let_in, **outcome.evidence}
         self._journal.step(step, _EVENTS[type(outcome)], evidence)
         self._listener(StepEnded(step.verb, outcome.word, outcome.text, took))

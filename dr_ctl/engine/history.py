@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
+from dr_ctl.core.document import read
 from dr_ctl.core.model import Json
 from dr_ctl.engine.entries import Entry, JournalDamaged
 from dr_ctl.engine.plan import Ask, PlannedStep
@@ -52,7 +53,7 @@ class History:
 def _planned(entries: Iterable[Entry]) -> dict[str | None, PlannedStep]:
     """Every step that a run was to do, those of resumed runs last, by the id that its lines have."""
     plans: list[Any] = [entry.evidence["plan"] for entry in entries if entry.kind == "run"]
-    return {step.id: step for plan in plans for row in plan["steps"] for step in [PlannedStep.from_json(row)]}
+    return {step.id: step for plan in plans for row in plan["steps"] for step in [read(PlannedStep, row)]}
 
 
 def history(entries: Sequence[Entry]) -> History:
@@ -85,7 +86,7 @@ def _replayed(entries: Sequence[Entry]) -> History:
     if first is None:
         raise JournalDamaged("the journal holds no plan", remedy="The run never began: nothing was changed by it.")
     return History(
-        ask=Ask.from_json(first["ask"]),
+        ask=read(Ask, first["ask"]),
         source=first["source"],
         baseline=first["baseline"],
         steps=tuple(StepPast(step, states[step.id]) for step in steps.values()),

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Final
 
 from dr_ctl.core.clock import Clock, stamp
+from dr_ctl.core.document import document
 from dr_ctl.core.errors import DrCtlError, EnvironmentFault
 from dr_ctl.core.model import Json
 from dr_ctl.core.system import system
@@ -102,7 +103,7 @@ class Journal:
             if self._seq == 0:
                 self._path.unlink()  # the run never began, so no open run may remain
             raise
-        self._append([("run", None, None, None, {"plan": plan.as_json(), "by": dict(by)})])
+        self._append([("run", None, None, None, {"plan": document(plan), "by": dict(by)})])
         self._states |= {step.id: StepState.PENDING for step in plan.steps}
 
     def step(self, step: PlannedStep, event: StepEvent, evidence: Mapping[str, Json]) -> None:
@@ -113,7 +114,7 @@ class Journal:
 
     def intents(self, step: PlannedStep, calls: Sequence[Call]) -> list[int]:
         """Put all intents on disk with one sync; returns their `seq` numbers."""
-        first = self._append([("intent", step.id, call.as_json(), None, {}) for call in calls])
+        first = self._append([("intent", step.id, document(call), None, {}) for call in calls])
         return list(range(first, first + len(calls)))
 
     def results(self, step: PlannedStep, outcomes: Sequence[tuple[int, str, Mapping[str, Json]]]) -> None:

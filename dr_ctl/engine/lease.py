@@ -19,9 +19,10 @@ from typing import Any, Final, Protocol
 
 from dr_ctl.core import machine
 from dr_ctl.core.clock import stamp
+from dr_ctl.core.document import document, key
 from dr_ctl.core.errors import UNREADABLE, BrokerError
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, Json
+from dr_ctl.core.model import Finding
 from dr_ctl.engine.runs import Locked
 
 LOCK: Final = "lock"
@@ -45,8 +46,8 @@ class LockDocument:
     pid: int = 0
     state: str = ""
     boot: str = ""
-    start_ms: int = 0
-    expires_ms: int = 0
+    start_ms: int = field(default=0, metadata=key("start"))
+    expires_ms: int = field(default=0, metadata=key("expires"))
     released: bool = False
     paused_before: tuple[str, ...] = ()
     paused: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -70,46 +71,29 @@ class LockDocument:
         return own_id == other_id
 
     def to_text(self) -> str:
-        document: dict[str, Json] = {
-            "run": self.run,
-            "what": self.what,
-            "holder": self.holder,
-            "host": self.host,
-            "pid": self.pid,
-            "state": self.state,
-            "boot": self.boot,
-            "start": self.start_ms,
-            "expires": self.expires_ms,
-            "epoch": self.epoch,
-            "released": self.released,
-            "paused_before": list(self.paused_before),
-            "paused": {run: list(names) for run, names in self.paused.items()},
-            "last_hash": self.last_hash,
-            "count": self.count,
-        }
-        return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+        return json.dumps(document(self), ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
     def of_text(cls, epoch: int, text: str) -> LockDocument:
         """Read a document; an unreadable document counts as held by somebody unknown, and never expires."""
         try:
-            document: dict[str, Any] = json.loads(text)
+            row: dict[str, Any] = json.loads(text)
             return cls(
                 epoch=epoch,
-                run=str(document["run"]),
-                what=str(document["what"]),
-                holder=str(document["holder"]),
-                host=str(document["host"]),
-                pid=int(document["pid"]),
-                state=str(document["state"]),
-                boot=str(document["boot"]),
-                start_ms=_moment(document["start"]),
-                expires_ms=int(document["expires"]),
-                released=document["released"] is True,
-                paused_before=_names(document["paused_before"]),
-                paused={str(run): _names(names) for run, names in document["paused"].items()},
-                last_hash=str(document["last_hash"]),
-                count=int(document["count"]),
+                run=str(row["run"]),
+                what=str(row["what"]),
+                holder=str(row["holder"]),
+                host=str(row["host"]),
+                pid=int(row["pid"]),
+                state=str(row["state"]),
+                boot=str(row["boot"]),
+                start_ms=_moment(row["start"]),
+                expires_ms=int(row["expires"]),
+                released=row["released"] is True,
+                paused_before=_names(row["paused_before"]),
+                paused={str(run): _names(names) for run, names in row["paused"].items()},
+                last_hash=str(row["last_hash"]),
+                count=int(row["count"]),
             )
         except UNREADABLE:
             return cls(epoch=epoch, run="a run whose lock cannot be read", expires_ms=_NEVER)

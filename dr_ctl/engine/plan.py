@@ -6,9 +6,10 @@ A dry run prints the same object that a run executes, so the two cannot differ.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, Final, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Final, Literal
 
+from dr_ctl.core.document import derived, key
 from dr_ctl.core.model import ExitCode, Finding, Json
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.verbs import NO_RETURN
@@ -26,41 +27,31 @@ class Call:
     """
 
     site: str
-    unit: str
+    unit: str = field(metadata=key("pair"))
     goal: Goal
     thing: str
-    request: Mapping[str, Json] = field(hash=False)
+    part: str = field(default="", kw_only=True)
+    request: Mapping[str, Json] = field(hash=False, metadata=key(flat=True))
     about: str
     when: str | None = None
     at_most: int = 1
-    part: str = ""
-
-    def as_json(self) -> dict[str, Json]:
-        return {
-            "site": self.site,
-            "pair": self.unit,
-            "goal": self.goal.value,
-            "thing": self.thing,
-            "part": self.part,
-            **self.request,
-            "about": self.about,
-            "when": self.when,
-            "at_most": self.at_most,
-        }
 
     @classmethod
-    def from_json(cls, row: Mapping[str, Any]) -> Call:
-        return cls(
-            site=row["site"],
-            unit=row["pair"],
-            goal=Goal(row["goal"]),
-            thing=row["thing"],
-            request={key: value for key, value in row.items() if key not in _CALL},
-            about=row["about"],
-            when=row["when"],
-            at_most=row["at_most"],
-            part=row["part"],
-        )
+    def __get_pydantic_core_schema__(cls, of: Any, handler: Any) -> Any:
+        from pydantic_core.core_schema import no_info_before_validator_function  # noqa: PLC0415 - to read back alone
+
+        made = handler(of)
+        whole = handler.resolve_ref_schema(made)
+        whole["schema"] = no_info_before_validator_function(_gathered, whole["schema"])
+        return made
+
+
+def _gathered(row: Mapping[str, Json]) -> dict[str, Any]:
+    """The row of a call with the keys of its request as one."""
+    return {
+        **{name: each for name, each in row.items() if name in _CALL},
+        "request": {name: each for name, each in row.items() if name not in _CALL},
+    }
 
 
 def in_part(part: str, calls: Iterable[Call]) -> list[Call]:
@@ -76,12 +67,14 @@ class PlannedStep:
     keeps clients out of a site that does not answer.
     """
 
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
     number: int
     verb: str
     site: str
     about: str
     calls: tuple[Call, ...] = ()
-    inverse: tuple[Call, ...] = ()
+    inverse: tuple[Call, ...] = field(default=(), metadata=key(description="what undoes it"))
     limits: Mapping[str, float] = field(default_factory=dict)
     undoable: bool = True
     cut_off: bool = False
@@ -93,16 +86,6 @@ class PlannedStep:
     def part(self, name: str) -> tuple[Call, ...]:
         return tuple(call for call in self.calls if call.part == name)
 
-    def as_json(self) -> dict[str, Json]:
-        row = {each.name: getattr(self, each.name) for each in fields(self)}
-        calls, inverse = ([call.as_json() for call in calls] for calls in (self.calls, self.inverse))
-        return row | {"calls": calls, "inverse": inverse, "limits": dict(self.limits)}
-
-    @classmethod
-    def from_json(cls, row: Mapping[str, Any]) -> PlannedStep:
-        calls, inverse = (tuple(Call.from_json(call) for call in row[key]) for key in ("calls", "inverse"))
-        return cls(**{**row, "calls": calls, "inverse": inverse})
-
 
 @dataclass(frozen=True, slots=True)
 class Ask:
@@ -111,6 +94,8 @@ class Ask:
     `units` names the units to move, and is None for all; other units stay untouched. `queues` is the pattern that chose
     them. `silent_since` is the operator's word on when a lost site's service ended.
     """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     operation: str
     target: str
@@ -122,43 +107,17 @@ class Ask:
     presume_down: str | None = None
     reason: str | None = None
     max_outage_s: float | None = None
-    units: tuple[str, ...] | None = None
-    silent_since: str | None = None
-    queues: str | None = None
-    accept_duplicates: int | Literal["unknown"] | None = None
+    units: tuple[str, ...] | None = field(default=None, metadata=key(optional=True))
+    silent_since: str | None = field(default=None, metadata=key(optional=True))
+    queues: str | None = field(default=None, metadata=key(optional=True))
+    accept_duplicates: int | Literal["unknown"] | None = field(default=None, metadata=key(optional=True))
 
     def includes(self, unit: str | None) -> bool:
         """Say whether that unit is to move; False for None."""
         return unit is not None and (self.units is None or unit in self.units)
 
-    def as_json(self) -> dict[str, Json]:
-        part: dict[str, Json] = {} if self.units is None else {"units": list(self.units)}
-        if self.silent_since is not None:
-            part["silent_since"] = self.silent_since
-        if self.queues is not None:
-            part["queues"] = self.queues
-        if self.accept_duplicates is not None:
-            part["accept_duplicates"] = self.accept_duplicates
-        return {
-            "operation": self.operation,
-            "target": self.target,
-            "timeout_s": self.timeout_s,
-            "cut_in_flight": self.cut_in_flight,
-            "accept_difference": dict(self.accept_difference),
-            "expect_serving": self.expect_serving,
-            "accept_loss": self.accept_loss,
-            "presume_down": self.presume_down,
-            "reason": self.reason,
-            "max_outage_s": self.max_outage_s,
-            **part,
-        }
 
-    @classmethod
-    def from_json(cls, row: Mapping[str, Any]) -> Ask:
-        return cls(**{**row, "units": tuple(row["units"])} if "units" in row else row)
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """Every step in order. `baseline` is what dr-ctl may set, as it was before the run; undo restores exactly that.
 
@@ -168,43 +127,32 @@ class Plan:
     plan is never carried out.
     """
 
+    schema: Literal["dr-ctl/plan/1"] = field(default="dr-ctl/plan/1", init=False)
     ask: Ask
     source: str
-    steps: tuple[PlannedStep, ...]
-    findings: tuple[Finding, ...]
-    baseline: Mapping[str, Json]
-    not_replicated: tuple[str, ...]
-    cannot_know: tuple[str, ...]
     serving: tuple[str, ...] = ()
     moved: tuple[str, ...] = ()
     untouched: tuple[str, ...] = ()
     served: Mapping[str, str] = field(default_factory=dict)
-    basis: Mapping[str, Json] = field(default_factory=dict)
-    as_if_lost: str | None = None
+    steps: tuple[PlannedStep, ...]
+    findings: tuple[Finding, ...]
+    baseline: Mapping[str, Json] = field(metadata=key(description="by site and pair: what an undo restores"))
+    not_replicated: tuple[str, ...]
+    cannot_know: tuple[str, ...]
+    basis: Mapping[str, Json] = field(
+        default_factory=dict,
+        metadata=key(description="what the plan was decided from; `--plan` refuses another one"),
+    )
+    as_if_lost: str | None = field(default=None, metadata=key(optional=True))
 
-    @property
+    @derived
     def target(self) -> str:
         return self.ask.target
 
-    def as_json(self) -> dict[str, Json]:
-        return {
-            "schema": "dr-ctl/plan/1",
-            "ask": self.ask.as_json(),
-            "source": self.source,
-            "target": self.target,
-            "serving": list(self.serving),
-            "moved": list(self.moved),
-            "untouched": list(self.untouched),
-            "served": dict(self.served),
-            "steps": [step.as_json() for step in self.steps],
-            "point_of_no_return": next((step.number for step in self.steps if step.verb == NO_RETURN), None),
-            "findings": [finding.as_json() for finding in self.findings],
-            "baseline": dict(self.baseline),
-            "not_replicated": list(self.not_replicated),
-            "cannot_know": list(self.cannot_know),
-            "basis": dict(self.basis),
-            **({} if self.as_if_lost is None else {"as_if_lost": self.as_if_lost}),
-        }
+    @derived
+    def point_of_no_return(self) -> int | None:
+        """The number of that step."""
+        return next((step.number for step in self.steps if step.verb == NO_RETURN), None)
 
 
 @dataclass(frozen=True, slots=True)

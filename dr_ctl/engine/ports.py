@@ -7,9 +7,10 @@ brokers, applies steps and proves them. The planner holds only a recipe, the exe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeVar
 
+from dr_ctl.core.document import HIDDEN, derived, key
 from dr_ctl.core.model import Finding, Json, Role, Severity
 
 if TYPE_CHECKING:
@@ -28,12 +29,9 @@ class UnitSeen:
     """
 
     name: str
-    serving: str | None
-    open_at: tuple[str, ...] = ()
-    closed_at: tuple[str, ...] = ()
-
-    def as_json(self) -> dict[str, Json]:
-        return {"name": self.name, "serving": self.serving}
+    serving: str | None = field(metadata=key(description="the site that serves it; null where none is seen to"))
+    open_at: tuple[str, ...] = field(default=(), metadata=HIDDEN)
+    closed_at: tuple[str, ...] = field(default=(), metadata=HIDDEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,24 +121,24 @@ class Check:
     name: str
     where: str
     evidence: str | None
-    found: Sequence[Finding] = ()
+    found: Sequence[Finding] = field(default=(), metadata=HIDDEN)
+    age_s: float | None = field(default=None, metadata=key(digits=3))
 
-    @property
-    def verdict(self) -> str:
+    @derived
+    def verdict(self) -> Literal["holds", "warns", "fails", "not read"]:
         if self.evidence is None:
             return "not read"
         worst = {each.severity for each in self.found}
         return "fails" if Severity.ERROR in worst else "warns" if Severity.WARNING in worst else "holds"
 
-    def as_json(self, age_s: float) -> dict[str, Json]:
-        return {
-            "name": self.name,
-            "where": self.where,
-            "verdict": self.verdict,
-            "evidence": self.evidence,
-            "age_s": round(age_s, 3) if self.evidence is not None else None,
-            "findings": [each.id for each in self.found],
-        }
+    @derived
+    def findings(self) -> list[str]:
+        """Their ids."""
+        return [each.id for each in self.found]
+
+    def aged(self, age_s: float) -> Check:
+        """Copy that was read so long ago."""
+        return replace(self, age_s=age_s if self.evidence is not None else None)
 
 
 class Recipe(Protocol[O_contra]):

@@ -6,13 +6,13 @@ and settings are never asked.
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-from dr_ctl.core.clock import stamp
+from dr_ctl.core.document import HIDDEN, derived, key
 from dr_ctl.core.loose import items, mapping, moment, number, text
-from dr_ctl.core.model import ExitCode, Json
+from dr_ctl.core.model import ExitCode
 from dr_ctl.engine.history import LET_IN_AT
 from dr_ctl.engine.runs import RunFiles
 from dr_ctl.engine.states import StepEvent
@@ -54,8 +54,8 @@ class Door:
 class Out:
     """For how long clients were out, in seconds; None where nothing tells."""
 
-    at_least_s: float | None
-    at_most_s: float | None
+    at_least_s: float | None = field(metadata=key("at_least", digits=3))
+    at_most_s: float | None = field(metadata=key("at_most", digits=3))
 
     @property
     def text(self) -> str:
@@ -66,9 +66,6 @@ class Out:
         if round(self.at_least_s, 2) == round(self.at_most_s, 2):
             return duration(self.at_most_s)
         return f"{duration(self.at_least_s)} to {duration(self.at_most_s)}"
-
-    def as_json(self) -> dict[str, Json]:
-        return {"at_least": _milli(self.at_least_s), "at_most": _milli(self.at_most_s)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,56 +80,37 @@ class Record:
     run: str
     outcome: str
     summary: str
-    operation: str = ""
-    source: str = ""
-    target: str = ""
-    queues: str | None = None
-    reason: str = ""
+    operation: str = field(default="", metadata=key(blank=True))
+    source: str = field(default="", metadata=key(blank=True))
+    target: str = field(default="", metadata=key(blank=True))
+    queues: str | None = field(default=None, metadata=key(optional=True))
+    reason: str = field(default="", metadata=key(blank=True))
     began: datetime | None = None
     ended: datetime | None = None
-    authors: tuple[Author, ...] = ()
-    approved_by: tuple[str, ...] = ()
-    plan_sha256: str | None = None
-    exit_code: int | None = None
-    out: Out | None = None
+    authors: tuple[Author, ...] = field(default=(), metadata=HIDDEN)
+    approved_by: tuple[str, ...] = field(default=(), metadata=key(blank=True, optional=True))
+    plan_sha256: str | None = field(default=None, metadata=HIDDEN)
+    exit_code: int | None = field(default=None, metadata=HIDDEN)
+    out: Out | None = field(default=None, metadata=key("out_s"))
     debts: tuple[str, ...] = ()
-    epoch: int | None = None
-    let_in: Door | None = None
-    fenced: Door | None = None
-    served: Mapping[str, str | None] | None = None
-    served_before: tuple[str, ...] = ()
-    about: Mapping[str, Any] | None = None
+    epoch: int | None = field(default=None, metadata=HIDDEN)
+    let_in: Door | None = field(default=None, metadata=HIDDEN)
+    fenced: Door | None = field(default=None, metadata=HIDDEN)
+    served: Mapping[str, str | None] | None = field(default=None, metadata=HIDDEN)
+    served_before: tuple[str, ...] = field(default=(), metadata=HIDDEN)
+    about: Mapping[str, Any] | None = field(default=None, metadata=HIDDEN)
 
-    @property
+    @derived
     def took_s(self) -> float | None:
         """Seconds from the first line to the last, pauses between two processes included."""
         both = self.began is not None and self.ended is not None
-        return max(0.0, (self.ended - self.began).total_seconds()) if both else None  # type: ignore[operator]
+        took_s = (self.ended - self.began).total_seconds() if both else None  # type: ignore[operator]
+        return None if took_s is None else max(0.0, round(took_s, 3))
 
-    @property
-    def by(self) -> str:
-        """Everybody who carried out a part of it, the first first."""
-        return ", ".join(dict.fromkeys(author.name for author in self.authors if author.name))
-
-    def as_json(self) -> dict[str, Json]:
-        """What `runs list` tells of it; null is not known."""
-        return {
-            "run": self.run,
-            "operation": self.operation or None,
-            "source": self.source or None,
-            "target": self.target or None,
-            **({"queues": self.queues} if self.queues else {}),
-            "began": _stamped(self.began),
-            "ended": _stamped(self.ended),
-            "took_s": None if self.took_s is None else round(self.took_s, 3),
-            "by": self.by or None,
-            **({"approved_by": [*self.approved_by]} if self.approved_by else {}),
-            "reason": self.reason or None,
-            "outcome": self.outcome,
-            "out_s": None if self.out is None else self.out.as_json(),
-            "debts": [*self.debts],
-            "summary": self.summary,
-        }
+    @derived
+    def by(self) -> str | None:
+        """Everybody who carried out a part of it, the first first; None: not known."""
+        return ", ".join(dict.fromkeys(author.name for author in self.authors if author.name)) or None
 
 
 def record(files: RunFiles) -> Record:
@@ -264,11 +242,3 @@ def _out(data: Mapping[str, Any]) -> Out | None:
         return Out(measured, measured)
     at_least, at_most = number(bounds.get("at_least")), number(bounds.get("at_most"))
     return None if at_least is None and at_most is None else Out(at_least, at_most)
-
-
-def _milli(value_s: float | None) -> float | None:
-    return None if value_s is None else round(value_s, 3)
-
-
-def _stamped(at: datetime | None) -> str | None:
-    return None if at is None else stamp(at)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dr_ctl.core.clock import Clock, SystemClock, stamp
+from dr_ctl.core.document import document
 from dr_ctl.core.errors import DrCtlError, UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.machine import machine_id
@@ -102,12 +103,6 @@ class Owner:
             for name, addresses in self._by_name.items()
         }
         return {name: then for name, then in known.items() if then != name}
-
-    def as_json(self) -> dict[str, Json]:
-        brokers: dict[str, Json] = {
-            site: {pair: [*addresses] for pair, addresses in pairs.items()} for site, pairs in self.brokers.items()
-        }
-        return {"name": self.name, "brokers": brokers}
 
     @classmethod
     def read(cls, path: Path) -> Owner | None:
@@ -321,7 +316,7 @@ class Runs:
         with refusing_where_full(self._state):
             if recorded is not None:
                 self._rename_documents(owner.called_before(recorded))
-            write(path, owner.as_json())
+            write(path, document(owner))
 
     def _rename_documents(self, before: Mapping[str, str]) -> None:
         """In two passes, so that two brokers may exchange their names; goes on where a pass was killed."""

@@ -7,12 +7,12 @@ otherwise.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from dr_ctl.core.model import Json
+from dr_ctl.core.document import key
 from dr_ctl.engine.entries import GENESIS, Entry
 from dr_ctl.engine.runs import RunFiles
 
@@ -31,10 +31,13 @@ class Checked:
     verdict: Verdict
     lines: int
     text: str
-    line: int | None = None
+    line: int | None = field(default=None, metadata=key(description="the first that does not fit"))
 
-    def as_json(self) -> dict[str, Json]:
-        return {"verdict": self.verdict.value, "lines": self.lines, "line": self.line, "text": self.text}
+
+@dataclass(frozen=True, slots=True)
+class CheckedRun:
+    run: str
+    checked: Checked = field(metadata=key(flat=True))
 
 
 def check(files: RunFiles) -> Checked:

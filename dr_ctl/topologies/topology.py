@@ -13,7 +13,10 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
-from dr_ctl.core.clock import Clock, stamp
+from typing_extensions import TypedDict
+
+from dr_ctl.core.clock import Clock
+from dr_ctl.core.document import HIDDEN, derived, key
 from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.core.model import Finding, Json, Role
 from dr_ctl.core.patience import Patience
@@ -77,42 +80,49 @@ class BrokerSeen:
     traffic: tuple[float, float] | None = None
 
 
+class LinkFigures(TypedDict, total=False):
+    """Of some links; null: not known."""
+
+    last_attached: str | None
+    loss_risk: int | None
+    duplicate_risk: int | None
+    recovery_point_s: float | None
+    recovery_time_s: float | None
+    queues: dict[str, int | None]
+    ids_to_ship: int | None
+    producers: int
+    held: bool | None
+    holder: str | None
+    lease_s: float | None
+    process: bool | None
+
+
 @dataclass(frozen=True, slots=True)
 class LinkSeen:
     """The link that ships from one broker to its peer. `rate` is messages a second, known after two looks; `outflow`
     the messages still to ship, `unapplied` the peer's acknowledgements that have arrived here. `lines` are for people,
     `more` are the topology's own figures for `data.links`. `messages_alone`: no acknowledgement is in the outflow."""
 
-    site: str
+    site: str = field(metadata=key("from"))
     pair: str
     name: str | None
     started: bool | None
     attached: bool | None
     outflow: int | None
-    unapplied: int | None
-    rate: float | None
-    lines: tuple[str, ...]
-    more: Mapping[str, Json] = field(default_factory=dict)
-    messages_alone: bool = False
+    unapplied: int | None = field(metadata=HIDDEN)
+    rate: float | None = field(metadata=key(digits=1, description="by how many a second the outflow shrinks"))
+    lines: tuple[str, ...] = field(metadata=HIDDEN)
+    more: Mapping[str, Json] = field(default_factory=dict, metadata=key(flat=LinkFigures))
+    messages_alone: bool = field(default=False, metadata=HIDDEN)
 
-    @property
+    @derived
     def drain_s(self) -> float | None:
         """Seconds until nothing is left to ship, at the rate that was seen."""
         return drain_s(self.outflow, self.rate)
 
-    def as_json(self) -> dict[str, Json]:
-        return {
-            "from": self.site,
-            "pair": self.pair,
-            "name": self.name,
-            "started": self.started,
-            "attached": self.attached,
-            "outflow": self.outflow,
-            "rate": round(self.rate, 1) if self.rate is not None else None,
-            "drain_s": self.drain_s,
-            "pending_acks": self.unapplied,
-            **self.more,
-        }
+    @derived
+    def pending_acks(self) -> int | None:
+        return self.unapplied
 
 
 def drain_s(depth: int | None, rate: float | None) -> float | None:
@@ -150,10 +160,10 @@ class WorkloadSeen:
     kind: str
     singleton: bool
     parts: Mapping[str, PartState] = field(default_factory=dict)
-    detail: str = ""
+    detail: str = field(default="", metadata=key(blank=True))
     silent: str | None = None
-    alone: bool = False
-    refuses: bool = False
+    alone: bool = field(default=False, metadata=HIDDEN)
+    refuses: bool = field(default=False, metadata=HIDDEN)
 
     @property
     def runs(self) -> bool | None:
@@ -162,7 +172,7 @@ class WorkloadSeen:
             return None
         return any(each is not PartState.STOPPED for each in self.parts.values())
 
-    @property
+    @derived
     def state(self) -> str:
         """In words."""
         if self.silent is not None:
@@ -175,19 +185,8 @@ class WorkloadSeen:
         words = [self.state, self.detail, "singleton" if self.singleton else "", self.silent or ""]
         return f"{self.name}: {', '.join(filter(None, words))}"
 
-    def as_json(self) -> dict[str, Json]:
-        return {
-            "site": self.site,
-            "name": self.name,
-            "kind": self.kind,
-            "singleton": self.singleton,
-            "state": self.state,
-            "parts": {name: each.value for name, each in self.parts.items()},
-            "detail": self.detail or None,
-            "silent": self.silent,
-        }
 
-
+@runtime_checkable
 class Seen(Observation, Protocol):
     """A look at both sites. A broker that did not answer is part of it."""
 
@@ -271,23 +270,7 @@ class QueueKept:
     unheard: int = 0
     compared: datetime | None = None
     whole: bool | None = None
-    why_not: str = ""
-
-    def as_json(self) -> dict[str, Json]:
-        return {
-            "pair": self.pair,
-            "name": self.name,
-            "deleted": self.deleted,
-            "waiting": self.waiting,
-            "unconfirmed": self.unconfirmed,
-            "absent": self.absent,
-            "vanished": self.vanished,
-            "unproven": self.unproven,
-            "unheard": self.unheard,
-            "compared": stamp(self.compared) if self.compared is not None else None,
-            "whole": self.whole,
-            "why_not": self.why_not or None,
-        }
+    why_not: str = field(default="", metadata=key(blank=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,9 +330,6 @@ class Unproven:
     name: str
     ids: Sequence[str]
     why_not: str | None = None
-
-    def as_json(self) -> dict[str, Json]:
-        return {"pair": self.pair, "name": self.name, "ids": [*self.ids], "why_not": self.why_not}
 
 
 S = TypeVar("S", bound=Seen)

@@ -9,6 +9,7 @@ from typing import Final
 
 from dr_ctl.application.result import Result
 from dr_ctl.cli.session import Session
+from dr_ctl.core.document import document
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.model import ExitCode, Json
 from dr_ctl.settings.durations import seconds
@@ -86,7 +87,7 @@ def twin_up(session: Session, wanted: Wanted, plugin: Path | None) -> Result:
 
 
 def _is_up(lab: Lab | Playground, wanted: Wanted) -> Result:
-    data: dict[str, Json] = {"settings": str(lab.settings_path), "lab": lab.status().as_json()}
+    data: dict[str, Json] = {"settings": str(lab.settings_path), "lab": document(lab.status())}
     text = f"next: dr-ctl --config {lab.settings_path} status"
     return Result(ExitCode.OK, f"{wanted.sites[0]} serves; settings: {lab.settings_path}", data=data, text=text)
 
@@ -109,7 +110,7 @@ def status(session: Session, directory: Path) -> Result:
         f"{'connected' if link.connected else 'not known' if link.connected is None else 'not connected'}"
         for link in standing.links
     ]
-    return Result(ExitCode.OK, f"lab {standing.name}", data=standing.as_json(), text="\n".join(lines))
+    return Result(ExitCode.OK, f"lab {standing.name}", data=document(standing), text="\n".join(lines))
 
 
 def _letting_in(site: SiteStatus, queues: Sequence[str]) -> str:
@@ -140,7 +141,7 @@ def load(session: Session, directory: Path, rate: float, lasting: str, protocols
             session.say(f"{counts.sent} sent, {counts.received} received, {counts.awaited} awaited")
         verdict = traffic.stop()
     code = ExitCode.OK if verdict.clean else ExitCode.LOSS_REFUSED
-    return Result(code, verdict.told, data=verdict.as_json())
+    return Result(code, verdict.told, data=document(verdict))
 
 
 def _spoken(session: Session, target: Target, asked: Sequence[str]) -> tuple[Speaks, ...]:

@@ -16,17 +16,17 @@ import json
 import os
 import threading
 from collections import Counter
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Self
 
 from dr_ctl.core.clock import Clock, SystemClock, stamp
+from dr_ctl.core.document import derived, key
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
-    from dr_ctl.core.model import Json
 
 FLUSH_EVERY_S = 0.5
 _to_line = json.JSONEncoder(ensure_ascii=False).encode
@@ -74,22 +74,23 @@ class Verdict:
     confirmed in between, which at-least-once delivery allows. `in_doubt`: sends without a receipt, of which
     `in_doubt_arrived` came nevertheless. `unexpected`: received, and never sent by this load. Where `drained` is
     False the consumers were stopped before the queues were known to be empty, and `lost` may count what still lies
-    there. `receive_gaps` are those of each queue by itself.
+    there. `receive_gaps` are those of each queue by itself. A document has
+    the number of each list of ids; the ids are in the ledger.
     """
 
     counts: Counts
-    lost: tuple[Key, ...]
-    duplicates: tuple[Key, ...]
-    redelivered: tuple[Key, ...]
+    lost: tuple[Key, ...] = field(metadata=key(count=True))
+    duplicates: tuple[Key, ...] = field(metadata=key(count=True))
+    redelivered: tuple[Key, ...] = field(metadata=key(count=True))
     in_doubt: int
     in_doubt_arrived: int
-    unexpected: tuple[Key, ...]
+    unexpected: tuple[Key, ...] = field(metadata=key(count=True))
     receive_gap: Gap
     receive_gaps: Mapping[str, Gap]
     send_gap: Gap
     drained: bool
 
-    @property
+    @derived
     def clean(self) -> bool:
         """No message lost, none consumed twice, and the queues were seen empty."""
         return self.drained and not self.lost and not self.duplicates
@@ -105,11 +106,6 @@ class Verdict:
             f"{len(self.redelivered)} redelivered, {self.in_doubt} in doubt; "
             f"longest receive gap {self.receive_gap.seconds:.2f} s"
         )
-
-    def as_json(self) -> dict[str, Json]:
-        """Put the verdict into a document: a number for each list of ids; the ids are in the ledger."""
-        told = {name: len(each) if isinstance(each, tuple) else each for name, each in asdict(self).items()}
-        return {"clean": self.clean, "drained": self.drained, **told}
 
 
 @dataclass(slots=True)

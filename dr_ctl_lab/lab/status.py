@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dr_ctl.core.errors import BrokerError, EnvironmentFault
@@ -11,7 +11,6 @@ from dr_ctl_lab.lab import wire
 from dr_ctl_lab.lab.kinds import KINDS
 
 if TYPE_CHECKING:
-    from dr_ctl.core.model import Json
     from dr_ctl_lab.lab.state import LabState, LinkState, SiteState
 
 
@@ -49,9 +48,6 @@ class LabStatus:
     name: str
     sites: tuple[SiteStatus, ...]
     links: tuple[LinkStatus, ...]
-
-    def as_json(self) -> dict[str, Json]:
-        return asdict(self)
 
 
 def read(state: LabState) -> LabStatus:

@@ -17,7 +17,8 @@ import yaml
 import tests.documents
 import tests.patience
 from dr_ctl.cli.app import run
-from dr_ctl.engine.plan import Ask, Plan, PlannedStep
+from dr_ctl.core.document import read
+from dr_ctl.engine.plan import Plan
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.console import ADMIN
 from dr_ctl_lab.twin.site import PAIR
@@ -147,11 +148,7 @@ def begun(dr_ctl: Shell, sites: Sites, *verbs: str) -> None:
     """A run whose process died after these steps, with what it had changed until then."""
     dr_ctl("plan", "swapover", "--to", "paris", "--out", "plan.json")
     told = json.loads((dr_ctl.folder / "plan.json").read_text(encoding="utf-8"))
-    steps = tuple(PlannedStep.from_json(step) for step in told["steps"])
-    asked = Ask.from_json(told["ask"])
-    scribe = Scribe(
-        dr_ctl.run(), plan=Plan(asked, "london", steps, (), told["baseline"], (), (), ("london",), basis=told["basis"])
-    )
+    scribe = Scribe(dr_ctl.run(), plan=read(Plan, told))
     scribe.begin()
     for verb in verbs:
         calls = [call for call in scribe.step(verb).calls if call.when is None]

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from dr_ctl.core.document import document
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.model import ExitCode, Json
 from dr_ctl.core.system import ThisMachine, running_on
@@ -99,7 +100,7 @@ def test_every_line_has_the_nine_fields_and_follows_the_line_before(path: Path) 
     assert told[3]["evidence"] == {"text": "answered", "intent": 3}
     assert [entry.hash() for entry in entries] == [line["hash"] for line in told]
     # A run says its plan and who runs it.
-    assert entries[0].evidence == {"plan": json.loads(json.dumps(PLAN.as_json())), "by": BY}
+    assert entries[0].evidence == {"plan": json.loads(json.dumps(document(PLAN))), "by": BY}
 
 
 def test_nothing_of_a_run_is_kept_but_what_the_plan_the_calls_and_the_outcomes_say(at: Desk) -> None:
@@ -524,7 +525,7 @@ def moment(second: int, kind: str, step: str, outcome: str | None = None) -> Ent
 
 STEPS = ("05-quiesce", "06-fence", "10-activate", "11-probe", "17-fence", "21-activate")
 PLANNED: list[Json] = [
-    PlannedStep(int(number), verb, "", "").as_json() for number, _, verb in (each.partition("-") for each in STEPS)
+    document(PlannedStep(int(number), verb, "", "")) for number, _, verb in (each.partition("-") for each in STEPS)
 ]
 BEGUN = replace(moment(0, "run", ""), step=None, evidence={"plan": {"steps": PLANNED}})
 STARTED = moment(1, "step", "06-fence", "started")

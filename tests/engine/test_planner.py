@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from dr_ctl.core.document import document
 from dr_ctl.core.model import ExitCode, Finding, Role, Severity
 from dr_ctl.engine.debts import Debt
 from dr_ctl.engine.history import History, StepPast
@@ -149,7 +150,7 @@ class TestThePlan:
         assert decided.not_replicated == ("what is in memory at london",)
         assert decided.cannot_know == ("what clients do",)
         # The point of no return parts what is undone from what is finished.
-        assert decided.as_json()["point_of_no_return"] == 9
+        assert document(decided)["point_of_no_return"] == 9
         assert [step.undoable for step in decided.steps] == [True] * 8 + [False] * 3
         assert decided.baseline == Machine().dump()
 

@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dr_ctl.application.debts import owed
+from dr_ctl.core.document import document
 from dr_ctl.core.errors import EnvironmentFault, UsageError
 from dr_ctl.core.model import ExitCode
 from dr_ctl.engine.debts import Debt, DebtKind, known, lost_alone, merged, remember
@@ -248,7 +249,7 @@ def test_the_file_is_there_only_while_something_is_owed(state: Path) -> None:
         "7",
         "[7]",
         '[{"kind": "fence"}]',
-        json.dumps([FENCE.as_json() | {"kind": "taxes"}]),
+        json.dumps([document(FENCE) | {"kind": "taxes"}]),
     ],
 )
 def test_a_damaged_file_is_a_fault_of_this_machine_with_what_to_do(tmp_path: Path, damaged: str | None) -> None:

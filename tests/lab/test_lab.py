@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from dr_ctl.core.document import document
 from dr_ctl.core.errors import EnvironmentFault, UsageError
 from dr_ctl_lab.lab import distribution
 from dr_ctl_lab.lab.camel import LOG, Camel, connected
@@ -42,7 +43,7 @@ def test_two_labs_come_up_at_once_and_leave_nothing(tmp_path: Path) -> None:
         assert [link.connected for link in waiting.links] == [True, False]
         assert [site.clients_open for site in waiting.sites] == [False, False]
         status = lab.status()
-        json.dumps(status.as_json())
+        json.dumps(document(status))
         assert [(site.name, site.running, site.answers, site.clients_open) for site in status.sites] == [
             ("london", True, True, True),
             ("paris", True, True, False),

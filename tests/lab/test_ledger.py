@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dr_ctl.core.document import document
 from dr_ctl.core.model import ExitCode
 from dr_ctl_lab import demonstration
 from dr_ctl_lab.demonstration import _judged, _Lost, _Teller
@@ -69,7 +70,7 @@ def test_what_became_of_a_message(
     assert tuple(map(len, (verdict.lost, verdict.duplicates, verdict.redelivered))) == (lost, duplicates, redelivered)
     assert (verdict.in_doubt, verdict.in_doubt_arrived, verdict.unexpected) == (in_doubt, arrived, ())
     assert verdict.clean is (not lost and not duplicates)
-    told = verdict.as_json()
+    told = document(verdict)
     assert (told["lost"], told["clean"]) == (lost, verdict.clean)
     assert json.loads(json.dumps(told)) == told
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from dr_ctl.core.document import document
 from dr_ctl.core.model import Finding, Json, Severity
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.journal import Journal
@@ -99,7 +100,7 @@ class Scribe:
     def begin(self, decided: Plan | None = None) -> Scribe:
         self.plan = decided or self.plan
         if not self.files.plan.exists():
-            write(self.files.plan, self.plan.as_json())
+            write(self.files.plan, document(self.plan))
         self.journal.run(self.plan, ADA)
         return self
 

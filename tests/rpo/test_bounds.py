@@ -9,9 +9,10 @@ from typing import Any, Literal
 
 import pytest
 
+from dr_ctl.core.document import document
 from dr_ctl.rpo.bounds.bounds import bounds
 from dr_ctl.rpo.bounds.pair import LOOKS
-from dr_ctl.rpo.bounds.result import Bound, Bounds
+from dr_ctl.rpo.bounds.result import Bound, Bounds, Loss
 from dr_ctl.rpo.estimate.result import LossClass, LossLimit, Objectives
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
@@ -70,7 +71,7 @@ def test_what_lay_in_the_outflow_and_what_may_have_come_since_is_the_bound(tmp_p
         "seen down (assuming the highest rate of the last minutes); it grows by up to 11 a second until it is seen down"
     )
     figures = {"at_most": 57, "likely": 7, "read_at": "2026-03-01T12:00:10.000Z"}
-    assert found.as_json() == {
+    assert document(found) == {
         "lost": {**figures, "because": because},
         "duplicates": figures,
         "queues": [],
@@ -105,7 +106,7 @@ def test_what_the_monitor_had_not_written_whole_counts(tmp_path: Path) -> None:
     writer.flush()
 
     assert (before.lost.read_at, [each.name for each in before.queues]) == (at(10.75), ["orders"])
-    assert asked(tmp_path, 11).as_json() == before.as_json()
+    assert document(asked(tmp_path, 11)) == document(before)
     assert list(tmp_path.rglob("_*")) == []
 
 
@@ -152,7 +153,7 @@ def test_a_site_sent_nothing_after_its_end(
 def test_looks_by_a_clock_that_is_a_little_ahead_count_by_that_clock(tmp_path: Path) -> None:
     write([*STEADY, role("down", 12)], tmp_path)
 
-    found = [asked(tmp_path, second).as_json() for second in (1, 9, 13, 40)]
+    found = [document(asked(tmp_path, second)) for second in (1, 9, 13, 40)]
 
     assert found[0]["lost"]["at_most"] == 7 + came(2)
     assert found == [found[0]] * 4
@@ -164,7 +165,7 @@ def test_without_history_of_the_site_nothing_is_known(tmp_path: Path, rows: list
 
     found = asked(tmp_path / ("history" if not rows else ""), 14, pairs=[ONE])
 
-    assert found.as_json() == {
+    assert document(found) == {
         "lost": {"at_most": None, "likely": None, "read_at": None, "because": None},
         "duplicates": {"at_most": None, "likely": None, "read_at": None},
         "queues": [],
@@ -471,7 +472,7 @@ def test_a_class_has_an_age_of_its_own(tmp_path: Path) -> None:
 
 
 def with_duplicates(duplicates: int | None, likely: int | None = None) -> Bounds:
-    return Bounds("london", Bound(0, None), Bound(duplicates, None, likely))
+    return Bounds("london", Loss(0, None), Bound(duplicates, None, likely=likely))
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from dr_ctl.core.document import document
 from dr_ctl.core.model import Role
 from dr_ctl.rpo.bounds.bounds import bounds, latest_end
 from dr_ctl.rpo.bounds.result import Bounds
@@ -174,7 +175,7 @@ def equal(answers: dict[int, Bounds]) -> Bounds:
     """The answer that all delays have."""
     soon = answers[DELAYS_S[0]]
     assert soon.lost.at_most is not None
-    assert {delay_s: each.as_json() for delay_s, each in answers.items()} == dict.fromkeys(DELAYS_S, soon.as_json())
+    assert document(answers) == dict.fromkeys(DELAYS_S, document(soon))
     return soon
 
 

@@ -56,7 +56,7 @@ def test_an_estimate_from_files_to_verdict(tmp_path: Path) -> None:
 
     answer = estimated(tmp_path, objectives=objectives)
 
-    data = answer.as_json()
+    data = answer.data
     assert (data["site"], data["read_at"], data["stale_s"]) == ("01", "2026-03-01T12:02:00.000Z", 0.0)
     assert [data["total"][f"{each}_risk"] for each in ("loss", "duplicate")] == [60, None]
     assert data["window"] == {

@@ -88,7 +88,7 @@ def told(make: Make, request: Request) -> tuple[Any, ...]:
     answer = estimate(request, kept, clock=FixedClock(at(90 * 86_400)), charted=True)
     [made] = asked_of
     assert isinstance(made, Made)
-    return answer.as_json(), answer.curves, [each.id for each in answer.findings], made.facts, rows_of(made)
+    return answer.data, answer.curves, [each.id for each in answer.findings], made.facts, rows_of(made)
 
 
 def rows_of(made: Made) -> list[str]:
@@ -112,7 +112,7 @@ def both(make: Make, root: Path | str, **more: Any) -> tuple[Any, ...]:
 def of_the_past(make: Make, root: Path) -> dict[str, Any]:
     found = backtest(asked(root), make, clock=FixedClock(at(90 * 86_400)))
     assert found.backtest is not None
-    return found.as_json()
+    return found.data
 
 
 @pytest.mark.spark

@@ -9,22 +9,26 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dr_ctl.core.document import document
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.patterns import matches
-from dr_ctl.rpo.core.calibration import NAMES, BoundRow, Calibration, Fold, Row, ahead, unconditional
+from dr_ctl.rpo.core.calibration import NAMES, ahead, unconditional
 from dr_ctl.rpo.core.hour import Changes
-from dr_ctl.rpo.core.quantities import Figures, Horizon, Quantiles, Quantity
+from dr_ctl.rpo.core.quantities import BoundRow, Calibration, Figures, Fold, Horizon, Quantiles, Quantity, Row
 from dr_ctl.rpo.core.rows import Histogram
 from dr_ctl.rpo.estimate import request
-from dr_ctl.rpo.estimate.estimate import Backtest, BacktestAnswer, backtest, estimate
+from dr_ctl.rpo.estimate.estimate import backtest, estimate
 from dr_ctl.rpo.estimate.request import Request, place, store, stored
 from dr_ctl.rpo.estimate.result import (
+    Backtest,
+    BacktestAnswer,
     Estimate,
     EstimateAnswer,
     LossClass,
     LossLimit,
     Objectives,
     SeenWindow,
+    Span,
     Verdict,
     verdict_of,
 )
@@ -95,7 +99,7 @@ def test_without_history_the_verdict_is_unknown_and_spark_is_not_started(
     assert answer.estimate is None
     assert answer.verdict is Verdict.UNKNOWN
     assert [finding.id for finding in answer.findings] == ["DR-RPO-001"]
-    assert answer.as_json()["verdict"] == "unknown"
+    assert answer.data["verdict"] == "unknown"
 
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -115,7 +119,7 @@ def test_what_was_stored_is_read_with_its_age(tmp_path: Path) -> None:
     assert found.findings == ()
     told = found.stored.as_json(NOW + timedelta(seconds=90))
     assert (told["made_at"], told["age_s"]) == ("2026-03-01T12:00:00.000Z", 90.0)
-    assert {key: told[key] for key in answer().as_json()} == answer().as_json()
+    assert {key: told[key] for key in answer().data} == answer().data
     assert stat.S_IMODE(place(tmp_path, "london").stat().st_mode) == 0o600
 
 
@@ -188,7 +192,7 @@ def by_metric(folds_: list[list[int]]) -> dict[str, Histogram]:
 def test_a_fold_is_asked_with_what_was_known_before_it() -> None:
     found = row(unconditional(by_metric([[5], [5], [5], [9, 4]])), "p95")
 
-    assert [(fold.number, fold.said, fold.coverage) for fold in found.folds] == [(2, 5, 1.0), (3, 5, 0.5)]
+    assert [(fold.number, fold.said, fold.coverage) for fold in found.tested] == [(2, 5, 1.0), (3, 5, 0.5)]
     assert found.width == pytest.approx((0 * 10 + (5 - 6.5) * 20) / 30)
 
 
@@ -213,15 +217,15 @@ def test_ahead_it_takes_similar_moments_whose_end_was_known() -> None:
 
     near, far = (said_ahead(found, horizon_s) for horizon_s in (10, 250))
 
-    assert [(fold.number, round(fold.said, 6)) for fold in near.folds] == [(2, 0), (3, 1), (4, 2), (5, 3)]
-    assert [(fold.number, round(fold.said, 6)) for fold in far.folds] == [(4, 0), (5, 1)]
-    assert [fold.coverage for fold in near.folds] == pytest.approx([0.5] * 4)
+    assert [(fold.number, round(fold.said, 6)) for fold in near.tested] == [(2, 0), (3, 1), (4, 2), (5, 3)]
+    assert [(fold.number, round(fold.said, 6)) for fold in far.tested] == [(4, 0), (5, 1)]
+    assert [fold.coverage for fold in near.tested] == pytest.approx([0.5] * 4)
 
 
 def test_a_stall_is_not_told_from_moments_that_flow() -> None:
     found = moved((0, 1, False), (1, 1, False), (2, 1, False), (2, 50, True))
 
-    assert [(fold.number, fold.weight, fold.coverage) for fold in said_ahead(found, 10).folds] == [(2, 40, 1.0)]
+    assert [(fold.number, fold.weight, fold.coverage) for fold in said_ahead(found, 10).tested] == [(2, 40, 1.0)]
 
 
 def folds(*coverages: float) -> tuple[Fold, ...]:
@@ -251,7 +255,7 @@ def test_the_worst_counts_and_what_is_not_known_does_not() -> None:
     assert Calibration.worst([none, none]) is none
     assert BoundRow(0, 0, None, None).verdict is none
     assert BoundRow(1000, 989, 1.0, 1.0).verdict is bad
-    assert BacktestAnswer(None).as_json()["verdict"] == "unknown"
+    assert BacktestAnswer(None).data["verdict"] == "unknown"
 
 
 @pytest.mark.parametrize(
@@ -268,7 +272,7 @@ def test_a_backtest_that_tested_no_quantile_is_unknown(
 ) -> None:
     rows = (Row("loss", None, "p95", folds(*coverages)), Row("loss", None, "p50", folds(*(1.0,) * 8)))
 
-    assert Backtest("london", (NOW, NOW), bound, rows).verdict is verdict
+    assert Backtest("london", Span(NOW, NOW), bound, rows).verdict is verdict
 
 
 def test_a_simulated_past(tmp_path: Path) -> None:
@@ -278,10 +282,10 @@ def test_a_simulated_past(tmp_path: Path) -> None:
 
     assert (found.site, found.bound.moments > 400, found.bound.coverage) == ("london", True, 1.0)
     assert found.bound.excess > 0
-    assert abs(found.bound.bias) <= 0.1 * found.bound.mean
-    assert 0 < found.bound.error <= 0.25 * found.bound.mean
+    assert abs(found.bound.likely.bias) <= 0.1 * found.bound.mean
+    assert 0 < found.bound.likely.error <= 0.25 * found.bound.mean
     by_name = {(each.metric, each.horizon_s, each.quantile): each for each in found.rows}
     assert len(by_name) == 2 * 3 * 3
     assert all(each.folds for each in found.rows)
     assert by_name["loss", 60.0, "p95"].coverage > 0.8
-    assert found.as_json()["bound"]["coverage"] == 1.0
+    assert document(found)["bound"]["coverage"] == 1.0

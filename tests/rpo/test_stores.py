@@ -88,7 +88,7 @@ def asked(where: Path | Place, now: datetime = NOW) -> Bounds:
 
 def same(here: Any, there: Any) -> bool:
     """Whether two estimates say the same; when each was asked for is not of the history."""
-    told = [({**each.as_json(), "stale_s": None}, [of.id for of in each.findings]) for each in (here, there)]
+    told = [({**each.data, "stale_s": None}, [of.id for of in each.findings]) for each in (here, there)]
     return told[0] == told[1]
 
 

@@ -1,7 +1,6 @@
 """Histories whose answer is known by hand: nothing is `met` that was not read, and nothing unknown passes for zero; and
 what is told beside the figures: where most comes from, what would shorten it, and that a site is away."""
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -10,12 +9,10 @@ from typing import Any
 from unittest.mock import ANY
 
 import pytest
-from jsonschema import Draft202012Validator
-from pydantic import TypeAdapter
 
 from dr_ctl.application import at_stake
-from dr_ctl.application.documents.estimates import EstimateData
 from dr_ctl.cli.estimate_table import estimate_table
+from dr_ctl.core.document import document
 from dr_ctl.rpo.core.quantities import Quantity
 from dr_ctl.rpo.estimate.estimate import estimate
 from dr_ctl.rpo.estimate.request import Request
@@ -31,7 +28,6 @@ from dr_ctl.rpo.estimate.result import (
 )
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
-from tests.documents import closed
 from tests.rpo import by_hand
 from tests.rpo.fifo import at
 from tests.rpo.files import FixedClock
@@ -395,21 +391,19 @@ def test_a_site_that_is_away_is_told_with_when_it_served_last(
 
     told = None if outage is None else Outage(at(END_S - 10), outage[0], at(outage[1]))
     assert found.outage == told
-    shape = Draft202012Validator(closed(TypeAdapter(EstimateData).json_schema()))
-    assert [*shape.iter_errors(json.loads(json.dumps(found.as_json())))] == []
     expected = "" if outage is None else (
         "as of 2026-03-01T13:59:50.000Z, before the outage of london; not the price of a failover now"
     )  # fmt: skip
-    assert at_stake.as_of(found.as_json()) == expected
+    assert at_stake.as_of(document(found)) == expected
     assert "what a failover costs, with what may have come since: `dr-ctl status`" in estimate_table(
-        found.as_json(), OBJECTIVES
+        document(found), OBJECTIVES
     )
 
 
 def test_in_a_terminal_likely_stands_beside_the_bound_and_the_objective_beside_both(tmp_path: Path) -> None:
     found = estimate_of(tmp_path, stalling())
 
-    lines = estimate_table(found.as_json(), OBJECTIVES).splitlines()
+    lines = estimate_table(document(found), OBJECTIVES).splitlines()
 
     head, likely, most = (line.split() for line in lines[:3])
     assert head == ["now", "p50", "p95", "p99", "max", "allowed", "at", "p99"]
@@ -421,5 +415,5 @@ def test_in_a_terminal_likely_stands_beside_the_bound_and_the_objective_beside_b
     assert of_class.split()[-1] == "100"
     assert "most was likely lost of orders.in 80% (at most" in "\n".join(lines)
     assert sum(line.startswith("- ") for line in lines) == len(found.advice) > 2
-    assert "allowed" not in estimate_table(found.as_json(), None)
+    assert "allowed" not in estimate_table(document(found), None)
     assert estimate_table({}, None) == ""

@@ -14,6 +14,7 @@ from typing import Any, Self
 import pytest
 
 from dr_ctl.agents.monitor import recording
+from dr_ctl.core.document import document
 from dr_ctl.core.model import ExitCode
 from dr_ctl.rpo.estimate import request as estimates
 from dr_ctl.settings.loader import load
@@ -145,7 +146,7 @@ def test_a_service_moves_there_and_back_loses_a_site_and_takes_it_in_again(
         # All that was sent was consumed: nothing of it is left; an agent may take a moment.
         until(lambda: not left(stage, topology), why=f"nothing is left: {left(stage, topology)}")
     bounds = refused.document["data"]["bounds"]
-    print(verdict.as_json(), bounds, len(lost.lost), len(lost.duplicates))
+    print(document(verdict), bounds, len(lost.lost), len(lost.duplicates))
 
     assert there.document["data"]["pairs"][0]["serving"] == "paris", there.told
     assert (back.code, back.document["data"]["pairs"][0]["serving"]) == (0, "london"), back.told

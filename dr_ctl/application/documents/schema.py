@@ -1,36 +1,68 @@
-"""JSON Schema of the settings and of each command's document, made of the types that the documents are held to.
+"""JSON Schema of the settings and of each command's document, made of the classes that write the documents.
 
 A document may get further keys with a later version; none is taken away or means something else.
 """
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from functools import reduce
+from importlib import import_module
 from importlib.metadata import entry_points
+from operator import or_
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Generic, TypeVar, get_type_hints
 
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter, WithJsonSchema
 from pydantic.json_schema import GenerateJsonSchema
+from typing_extensions import TypedDict
 
-from dr_ctl.application.documents import estimates, looks, runs
-from dr_ctl.application.documents.parts import Envelope, Nothing, words
-from dr_ctl.application.result import Result
+from dr_ctl.application.result import SCHEMA, Result
+from dr_ctl.core.document import derived_of
 from dr_ctl.core.errors import UsageError
-from dr_ctl.core.model import ExitCode
-from dr_ctl.engine.entries import Entry
+from dr_ctl.core.model import ExitCode, Finding, Health
+from dr_ctl.engine.debts import Debt
 from dr_ctl.settings.schema import schema as of_settings
 
 GROUP: Final = "dr_ctl.documents"
 DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
 
-DATA: Final[Mapping[str, Any]] = {
-    "init": looks.InitData,
-    "validate": looks.ValidateData | looks.OfflineData,
-    "check": looks.CheckData,
-    "status": looks.StatusData,
-    "verify": looks.VerifyData,
-    "plan": runs.PlanData,
-    "plan approve": runs.ApproveData,
+C = TypeVar("C")
+D = TypeVar("D")
+
+
+def words(*every: str) -> WithJsonSchema:
+    return WithJsonSchema({"type": "string", "enum": list(dict.fromkeys(every))})
+
+
+Nothing = Annotated[dict[str, Any], Field(max_length=0, description="where the command ended before it had any data")]
+"""An object without keys."""
+
+
+class Envelope(TypedDict, Generic[C, D]):
+    """The one document of a command."""
+
+    schema: Annotated[str, words(SCHEMA)]
+    command: C
+    outcome: Annotated[str, words(*(code.outcome for code in ExitCode), *(health.name.lower() for health in Health))]
+    exit_code: Annotated[
+        int, WithJsonSchema({"type": "integer", "enum": sorted({*map(int, ExitCode), *map(int, Health)})})
+    ]
+    run: Annotated[str | None, Field(description="the run that the command made, or speaks of")]
+    summary: str
+    findings: list[Finding]
+    debts: list[Debt]
+    data: D
+
+
+DATA: Final[Mapping[str, str]] = {
+    "init": "InitData",
+    "validate": "ValidateData OfflineData",
+    "check": "CheckData",
+    "status": "StatusData",
+    "verify": "VerifyData",
+    "plan": "PlanData",
+    "plan approve": "ApproveData",
     **dict.fromkeys(
         (
             "swapover",
@@ -47,48 +79,99 @@ DATA: Final[Mapping[str, Any]] = {
             "resume",
             "escalate",
         ),
-        runs.OperationData,
+        "OperationData",
     ),
-    "abort": runs.AbortData,
-    "rehearse": runs.OperationData | runs.TwinData,
-    "sync": runs.SettleData,
-    "monitor": looks.MonitorData,
-    "history": runs.HistoryData,
-    "runs list": runs.RunsData,
-    "runs show": runs.RunData,
-    "runs verify": runs.VerifiedData,
-    "runs report": runs.ReportData,
-    "runs bundle": runs.BundleData,
-    "rpo estimate": estimates.EstimateData,
-    "rpo backtest": estimates.BacktestData,
-    "rpo reconcile": estimates.ReconcileData,
-    "runbook list": looks.RunbooksData,
-    "runbook show": looks.RunbookData,
-    "runbook lint": looks.LintData,
-    "explain": looks.ExplainData,
-    "schema": looks.SchemaData,
+    "abort": "AbortData",
+    "rehearse": "OperationData TwinData",
+    "sync": "SettleData",
+    "monitor": "MonitorData",
+    "history": "HistoryData",
+    "runs list": "RunsData",
+    "runs show": "RunData",
+    "runs verify": "VerifiedData",
+    "runs report": "ReportData",
+    "runs bundle": "BundleData",
+    "rpo estimate": "rpo.estimate.result:Estimate rpo.estimate.result:NO_ESTIMATE",
+    "rpo backtest": "rpo.estimate.result:Backtest rpo.estimate.result:NO_BACKTEST",
+    "rpo reconcile": "rpo.ledgers.result:Reconciled",
+    "runbook list": "RunbooksData",
+    "runbook show": "RunbookData",
+    "runbook lint": "LintData",
+    "explain": "ExplainData",
+    "schema": "SchemaData",
 }
-"""`data` of each command's document."""
+"""`data` of each command's document: the names of the types that it may have, in `data.py` or in another module; a
+value is the only one of its kind."""
 
-LINES: Final[Mapping[str, Any]] = {
-    "monitor": looks.LookDocument | Envelope[str, runs.OperationData],
-    "sync": looks.AgentDocument,
-    "runs show": Entry,
+LINES: Final[Mapping[str, str]] = {
+    "monitor": "agents.look:Look MonitoredRun",
+    "sync": "AgentDocument",
+    "runs show": "engine.entries:Entry",
 }
 """The lines that a command writes before its document, where it goes on."""
 
 
-class _Untitled(GenerateJsonSchema):
-    """Titles that only say the key again are left out."""
+class _OfDocuments(GenerateJsonSchema):
+    """Describes what `document` writes of a class. Titles that only say the key again are left out."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         del schema
         return False
 
+    def datetime_schema(self, schema: Any) -> dict[str, Any]:
+        return {**super().datetime_schema(schema), "description": "ISO 8601, in UTC"}
+
+    def dataclass_schema(self, schema: Any) -> dict[str, Any]:
+        made, of = super().dataclass_schema(schema), schema["cls"]
+        inner = schema["schema"]
+        types = {each["name"]: each["schema"] for each in inner.get("schema", inner)["fields"]}
+        made.pop("additionalProperties", None)
+        made["description"] = str(of.__doc__).replace("None", "null")
+        properties, required = {**made.get("properties", {})}, []
+        for each in fields(of):
+            name, how = each.metadata.get("alias", each.name), each.metadata
+            if "flat" in how:
+                flat = self._flat(types[each.name] if how["flat"] is True else TypeAdapter(how["flat"]).core_schema)
+                properties.pop(name)
+                properties |= flat.get("properties", {})
+                required += flat.get("required", ())
+                made |= {word: told for word, told in flat.items() if word == "additionalProperties"}
+            elif name in properties:
+                properties[name].pop("default", None)
+                if "count" in how:
+                    properties[name] = {"type": "integer"}
+                elif "blank" in how:
+                    properties[name] = {"anyOf": [properties[name], {"type": "null"}]}
+                required += [] if "optional" in how else [name]
+        hints = {name: get_type_hints(each.fget)["return"] for name, each in derived_of(of).items()}
+        properties |= {name: self.generate_inner(TypeAdapter(hint).core_schema) for name, hint in hints.items()}
+        return {**made, "properties": properties, "required": [*required, *hints]}
+
+    def _flat(self, schema: Any) -> dict[str, Any]:
+        """The keys of a value that stand in the document of what it is part of."""
+        if schema["type"] == "dict" and schema.get("keys_schema", {}).get("type") == "literal":
+            names = schema["keys_schema"]["expected"]
+            return {"properties": dict.fromkeys(names, self.generate_inner(schema["values_schema"])), "required": names}
+        if schema["type"] == "dict":
+            return {"additionalProperties": True}
+        made: dict[str, Any] = self.generate_inner(schema)
+        return self.get_schema_from_definitions(made["$ref"]) or {} if "$ref" in made else made
+
 
 def data_types() -> Mapping[str, Any]:
     """`data` by command, with the commands of other packages."""
     return {**DATA, **{name: each for entry in entry_points(group=GROUP) for name, each in entry.load().items()}}
+
+
+def _types(names: Any) -> Any:
+    """The types of that name; what another package adds is a type itself."""
+    return reduce(or_, map(_named, names.split())) if isinstance(names, str) else names
+
+
+def _named(name: str) -> Any:
+    module, _, attribute = name.rpartition(":")
+    named = getattr(import_module(f"dr_ctl.{module or 'application.documents.data'}"), attribute)
+    return Annotated[dict[str, Any], WithJsonSchema({"const": {**named}})] if isinstance(named, Mapping) else named
 
 
 def schema_of(command: str | None) -> dict[str, Any]:
@@ -100,11 +183,11 @@ def schema_of(command: str | None) -> dict[str, Any]:
         text = f"{command} is no command with a document" if command else "no command was named"
         raise UsageError(text, remedy=f"The commands are {', '.join(sorted(every))}.")
     envelope: Any = Envelope
-    document = envelope[Annotated[str, words(command)], every[command] | Nothing]
+    document = envelope[Annotated[str, words(command)], _types(every[command]) | Nothing]
     title = f"the document of dr-ctl {command}"
-    if (line := LINES.get(command)) is not None:
-        document, title = document | line, f"{title}, or a line before it"
-    made = TypeAdapter[Any](document).json_schema(schema_generator=_Untitled)
+    if lines := LINES.get(command):
+        document, title = document | _types(lines), f"{title}, or a line before it"
+    made = TypeAdapter[Any](document).json_schema(schema_generator=_OfDocuments, mode="serialization")
     return {"$schema": DRAFT, **made, "title": title}
 
 

@@ -14,11 +14,11 @@ says. Pairs add up; a figure not read for one pair makes the total unknown, neve
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from dr_ctl.engine.findings import COUNTS_DIFFER
 from dr_ctl.rpo.bounds.direction import Apart, Part, Selected, added, at_most
 from dr_ctl.rpo.bounds.looks import LONGEST_US
 from dr_ctl.rpo.bounds.pair import Pair, likely, total
-from dr_ctl.rpo.bounds.result import Bound, Bounds, ClassBound, QueueBound
+from dr_ctl.rpo.bounds.result import Bound, Bounds, ClassBound, Loss, QueueBound
 from dr_ctl.rpo.estimate.result import Objectives
 from dr_ctl.rpo.findings import (
     LIES_AT_SURVIVOR,
@@ -45,6 +45,7 @@ from dr_ctl.rpo.history.newest import US, Recent, recent
 from dr_ctl.rpo.history.row import Row, micros, moment
 from dr_ctl.settings.model import Place
 
+B = TypeVar("B", bound=Bound)
 STALE_US: Final = 30 * US
 """So far apart at most looks are that saw a site down for it to be taken to have been so in between."""
 
@@ -270,8 +271,8 @@ def bounds(
     bounded = [Pair.of(name, seen, death.us, selected, live) for name in sorted(seen.pairs)]
     names = sorted({name for pair in bounded for name in (*pair.delivering, *pair.apart.queues) if name in selected})
     of_lost, of_duplicates = likely(bounded, death.us)
-    lost = _bound([(at_most(pair.lost), pair.lost_read_us) for pair in bounded], of_lost)
-    duplicates = _bound([(pair.duplicates, pair.duplicates_read_us) for pair in bounded], of_duplicates)
+    lost = _bound(Loss, [(at_most(pair.lost), pair.lost_read_us) for pair in bounded], of_lost)
+    duplicates = _bound(Bound, [(pair.duplicates, pair.duplicates_read_us) for pair in bounded], of_duplicates)
     why = because(bounded, death, lost.likely, sites)
     if lost.at_most is not None and death.how is How.WORD:
         unsaid_lost = total(at_most(each.until(unsaid.us).lost) for each in bounded)
@@ -279,7 +280,7 @@ def bounds(
         why = f"{if_known(why)}; without that word {unsaid_text}"
     return Bounds(
         site=site,
-        lost=lost,
+        lost=replace(lost, because=why),
         duplicates=duplicates,
         queues=tuple(
             QueueBound(
@@ -295,7 +296,6 @@ def bounds(
         ),
         findings=(*seen.findings, *findings(sites, bounded, death, later=seen.later, is_summed=why is not None)),
         age_s=_oldest(pair.age_us for pair in bounded),
-        because=why,
         growing=(_rate(each.lost for each in bounded), _rate(each.acknowledgements.whole for each in bounded))
         if death.grows
         else (0.0, 0.0),
@@ -344,12 +344,12 @@ def _rate(parts: Iterable[Part | None]) -> float:
     return sum(each.rate for each in parts if each is not None)
 
 
-def _bound(of_pairs: Sequence[tuple[int | None, int | None]], likely_count: int | None) -> Bound:
+def _bound(kind: type[B], of_pairs: Sequence[tuple[int | None, int | None]], likely_count: int | None) -> B:
     """Of each pair the bound, and when it was read. What is likely is at most the bound; with an unknown bound it is
     unknown."""
     most, moments = total([count for count, _ in of_pairs] or [None]), [us for _, us in of_pairs if us is not None]
     of_likely = None if most is None or likely_count is None else min(most, likely_count)
-    return Bound(most, moment(min(moments)) if moments else None, of_likely)
+    return kind(most, moment(min(moments)) if moments else None, likely=of_likely)
 
 
 def _oldest(ages: Iterable[int | None]) -> float | None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final, Literal
 
-from dr_ctl.core.clock import stamp
-from dr_ctl.core.model import Finding, Json, some
+from dr_ctl.core.document import HIDDEN, derived, key
+from dr_ctl.core.model import Finding, some
 from dr_ctl.core.printable import if_known
 from dr_ctl.rpo.estimate.result import Objectives
 from dr_ctl.settings.durations import duration
@@ -25,15 +25,13 @@ class Bound:
     None: not known."""
 
     at_most: int | None
+    likely: int | None = field(default=None, kw_only=True)
     read_at: datetime | None
-    likely: int | None = None
 
-    def as_json(self) -> dict[str, Json]:
-        return {
-            "at_most": self.at_most,
-            "likely": self.likely,
-            "read_at": None if self.read_at is None else stamp(self.read_at),
-        }
+
+@dataclass(frozen=True, slots=True)
+class Loss(Bound):
+    because: str | None = field(default=None, kw_only=True, metadata=key(description="the arithmetic in one sentence"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,32 +63,29 @@ class ClassBound:
 class Bounds:
     """The bounds of a failover from `site`; `findings` name the knowledge that the bounds rest on."""
 
-    site: str
-    lost: Bound
+    site: str = field(metadata=HIDDEN)
+    lost: Loss
     duplicates: Bound
     queues: tuple[QueueBound, ...] = ()
-    classes: tuple[ClassBound, ...] = ()
-    findings: tuple[Finding, ...] = ()
+    classes: tuple[ClassBound, ...] = field(default=(), metadata=HIDDEN)
+    findings: tuple[Finding, ...] = field(default=(), metadata=HIDDEN)
     age_s: float | None = None  # greatest age of the oldest lost message; None: not known
-    because: str | None = None  # the sum of the loss in a sentence; None: not known
-    growing: tuple[float, float] = (0.0, 0.0)  # a second, of what is lost and comes twice, for who asks later
+    # A second, of what is lost and comes twice, for who asks later.
+    growing: tuple[float, float] = field(default=(0.0, 0.0), metadata=HIDDEN)
 
-    def as_json(self) -> dict[str, Json]:
-        """Make `data.bounds` of the envelope; the findings belong to the envelope's own."""
-        queues: list[Json] = [asdict(queue) for queue in self.queues]
-        lost: dict[str, Json] = {**self.lost.as_json(), "because": self.because}
-        document: dict[str, Json] = {"lost": lost, "duplicates": self.duplicates.as_json(), "queues": queues}
-        return {**document, "age_s": self.age_s, "because": self.because}
+    @derived
+    def because(self) -> str | None:
+        """The sum of the loss in a sentence; None: not known."""
+        return self.lost.because
 
     def without_loss(self, at: datetime) -> Bounds:
         """The bounds where the site's messages survive the site."""
         return replace(
             self,
-            lost=Bound(0, at),
+            lost=Loss(0, at, because="both sites use one store, which is not lost with a site"),
             queues=tuple(replace(each, lost=0) for each in self.queues),
             classes=tuple(replace(each, lost=0) for each in self.classes),
             age_s=None,
-            because="both sites use one store, which is not lost with a site",
         )
 
     def exceeds(self, objectives: Objectives | None, accept: int | Literal["unknown"] | None = None) -> tuple[str, ...]:

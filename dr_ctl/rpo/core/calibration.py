@@ -7,18 +7,16 @@ because moments within a fold are alike.
 """
 
 import math
-import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from dr_ctl.core.model import Json
 from dr_ctl.rpo.core.cut import Ints
 from dr_ctl.rpo.core.hour import SUMS, Changes
-from dr_ctl.rpo.core.quantities import PROBABILITIES, UNITS, Calibration
+from dr_ctl.rpo.core.quantities import DIGITS, PROBABILITIES, UNITS, BoundRow, Fold, Off, Row
 from dr_ctl.rpo.core.rows import MILLI, Histogram, bucket_of, wall_blocks, weighted_quantile
 from dr_ctl.rpo.core.scope import Ask, Scope
 
@@ -26,63 +24,6 @@ LEAST_BEFORE: Final = 2
 FOLDS: Final = 24
 DAY_S: Final = 86_400.0
 NAMES: Final = {"loss": "loss", "age_ms": "age_s"}
-
-
-@dataclass(frozen=True, slots=True)
-class Fold:
-    """A fold's estimate, the share of time covered, and how far the estimate lay above."""
-
-    number: int
-    said: float
-    coverage: float
-    weight: float
-    above: float
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A quantile of a metric, unconditional (`horizon_s` None) or ahead.
-
-    `width`: how far the estimate lay above the truth, on average over time, in the metric's unit.
-    """
-
-    metric: str
-    horizon_s: float | None
-    quantile: str
-    folds: tuple[Fold, ...]
-
-    @property
-    def coverage(self) -> float | None:
-        return self._mean([fold.coverage for fold in self.folds])
-
-    @property
-    def width(self) -> float | None:
-        return self._mean([fold.above for fold in self.folds])
-
-    def _mean(self, values: Sequence[float]) -> float | None:
-        weights = [fold.weight for fold in self.folds]
-        return sum(map(operator.mul, values, weights)) / sum(weights) if sum(weights) else None
-
-    @property
-    def verdict(self) -> Calibration:
-        coverages, weights = [fold.coverage for fold in self.folds], [fold.weight for fold in self.folds]
-        return Calibration.of(coverages, weights, PROBABILITIES[self.quantile])
-
-    def as_json(self) -> dict[str, Json]:
-        return {
-            "metric": self.metric,
-            "horizon_s": self.horizon_s,
-            "quantile": self.quantile,
-            "nominal": PROBABILITIES[self.quantile],
-            "coverage": _rounded(self.coverage),
-            "width": _rounded(self.width),
-            "folds": len(self.folds),
-            "verdict": self.verdict.value,
-        }
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 4)
 
 
 def unconditional(histograms: Mapping[str, Histogram]) -> list[Row]:
@@ -148,42 +89,6 @@ def _ahead_folds(
 
 
 @dataclass(frozen=True, slots=True)
-class BoundRow:
-    """The bound between two looks, made from every second look, against what the looks in between say was under way.
-
-    `excess` is how far the bound lay above it on average, in messages; `bias` how far what was likely did, drawn from
-    one look to the next, and `error` how far it lay off, above or below.
-    """
-
-    moments: int
-    covered: int
-    mean: float | None
-    excess: float | None
-    bias: float | None = None
-    error: float | None = None
-
-    @property
-    def coverage(self) -> float | None:
-        return self.covered / self.moments if self.moments else None
-
-    @property
-    def verdict(self) -> Calibration:
-        if self.coverage is None:
-            return Calibration.UNKNOWN
-        return Calibration.HOLDS if self.coverage >= PROBABILITIES["p99"] else Calibration.NARROW
-
-    def as_json(self) -> dict[str, Json]:
-        return {
-            "moments": self.moments,
-            "coverage": _rounded(self.coverage),
-            "mean": _rounded(self.mean),
-            "excess": _rounded(self.excess),
-            "likely": {"bias": _rounded(self.bias), "error": _rounded(self.error)},
-            "verdict": self.verdict.value,
-        }
-
-
-@dataclass(frozen=True, slots=True)
 class Tested:
     """The bound between looks, and every quantile, unconditional and ahead."""
 
@@ -207,4 +112,5 @@ def _bound(told: Scope) -> BoundRow:
     if not moments:
         return BoundRow(0, 0, None, None)
     covered, was, excess, bias, error = (float(checks[metric].weight.sum()) / MILLI for metric in SUMS)
-    return BoundRow(moments, round(covered), *(each / moments for each in (was, excess, bias, error)))
+    mean, over, above, off = (round(each / moments, DIGITS) for each in (was, excess, bias, error))
+    return BoundRow(moments, round(covered), mean, over, Off(above, off))

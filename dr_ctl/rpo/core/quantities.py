@@ -2,12 +2,13 @@
 a figure. Imports no NumPy."""
 
 import math
+import operator
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from dr_ctl.core.model import Json
+from dr_ctl.core.document import HIDDEN, derived
 
 Number = int | float
 Interval = tuple[Number, Number | None]
@@ -47,7 +48,8 @@ class Horizon:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Everything estimated of one scope: the total, a flow or a class."""
+    """Everything estimated of one scope, the total, a flow or a class: bounds, with what is likely beside them. The
+    last four are those that `status` shows of each link, under the same names."""
 
     loss: Quantity
     age_s: Quantity
@@ -56,15 +58,21 @@ class Figures:
     horizon: Horizon
     unexplained: float | None = None
 
-    def as_json(self) -> dict[str, Json]:
-        """The last four are those that `status` shows of each link, under the same names."""
-        return {
-            **asdict(self),
-            "loss_risk": self.loss.now,
-            "duplicate_risk": self.duplicates.now,
-            "recovery_point_s": self.age_s.now,
-            "recovery_time_s": self.drain_s.now,
-        }
+    @derived
+    def loss_risk(self) -> Number | None:
+        return self.loss.now
+
+    @derived
+    def duplicate_risk(self) -> Number | None:
+        return self.duplicates.now
+
+    @derived
+    def recovery_point_s(self) -> Number | None:
+        return self.age_s.now
+
+    @derived
+    def recovery_time_s(self) -> Number | None:
+        return self.drain_s.now
 
 
 Z: Final = 1.959964
@@ -76,6 +84,7 @@ def t_value(freedom: int) -> float:
     return Z + first / freedom + second / freedom**2
 
 
+DIGITS: Final = 4
 LEAST_FOLDS: Final = 8
 """From fewer folds nobody can tell whether a coverage is too low."""
 
@@ -104,3 +113,85 @@ class Calibration(Enum):
         """The first of narrow, holds and unknown that occurs: a known answer outweighs an unknown one."""
         occurring = set(verdicts)
         return next((each for each in (cls.NARROW, cls.HOLDS) if each in occurring), cls.UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """A fold's estimate, the share of time covered, and how far the estimate lay above."""
+
+    number: int
+    said: float
+    coverage: float
+    weight: float
+    above: float
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A quantile of a metric, unconditional (`horizon_s` None) or ahead.
+
+    `width`: how far the estimate lay above the truth, on average over time, in the metric's unit.
+    """
+
+    metric: str
+    horizon_s: float | None
+    quantile: str
+    tested: tuple[Fold, ...] = field(metadata=HIDDEN)
+
+    @derived
+    def nominal(self) -> float:
+        return PROBABILITIES[self.quantile]
+
+    @derived
+    def coverage(self) -> float | None:
+        return self._mean([fold.coverage for fold in self.tested])
+
+    @derived
+    def width(self) -> float | None:
+        return self._mean([fold.above for fold in self.tested])
+
+    @derived
+    def folds(self) -> int:
+        return len(self.tested)
+
+    @derived
+    def verdict(self) -> Calibration:
+        coverages, weights = [fold.coverage for fold in self.tested], [fold.weight for fold in self.tested]
+        return Calibration.of(coverages, weights, self.nominal)
+
+    def _mean(self, values: Sequence[float]) -> float | None:
+        weights = [fold.weight for fold in self.tested]
+        return round(sum(map(operator.mul, values, weights)) / sum(weights), DIGITS) if sum(weights) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Off:
+    """How far what was likely, drawn from one look to the next, lay above on average, and how far off, above or
+    below."""
+
+    bias: float | None = None
+    error: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BoundRow:
+    """The bound between two looks, made from every second look, against what the looks in between say was under way.
+
+    `excess` is how far the bound lay above it on average, in messages.
+    """
+
+    moments: int
+    covered: int = field(metadata=HIDDEN)
+    mean: float | None
+    excess: float | None
+    likely: Off = Off()
+
+    @derived
+    def coverage(self) -> float | None:
+        return round(self.covered / self.moments, DIGITS) if self.moments else None
+
+    @derived
+    def verdict(self) -> Calibration:
+        if not self.moments:
+            return Calibration.UNKNOWN
+        return Calibration.HOLDS if self.covered / self.moments >= PROBABILITIES["p99"] else Calibration.NARROW

@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Final
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from dr_ctl.core.clock import stamp
+from dr_ctl.core.document import document
 from dr_ctl.core.errors import EnvironmentFault, UsageError
 from dr_ctl.core.model import Finding, Json
 from dr_ctl.core.system import system
@@ -190,18 +191,18 @@ def store(history: Place, answer: EstimateAnswer, now: datetime) -> None:
     what is there. Raises EnvironmentFault."""
     if answer.estimate is None:
         return
-    document: dict[str, Json] = {
+    made = {
         "made_at": stamp(now),
-        "data": answer.as_json(),
-        "findings": [finding.as_json() for finding in answer.findings],
+        "data": answer.data,
+        "findings": document(answer.findings),
     }
     try:
         history.near.mkdir(parents=True, exist_ok=True)
-        write(place(history.near, answer.estimate.site), document)
+        write(place(history.near, answer.estimate.site), made)
         if history.folder is None:
             from dr_ctl.rpo.history.files import Store  # noqa: PLC0415 - as below
 
-            text = json.dumps(document).encode()
+            text = json.dumps(made).encode()
             Store.of(history.where).write(_NAME.format(site=answer.estimate.site), lambda sink: sink.write(text))
     except OSError as error:
         raise EnvironmentFault(f"the estimate cannot be stored: {error}") from error

@@ -4,14 +4,14 @@ covered well enough for it. No Spark here."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from enum import Enum
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
-from dr_ctl.core.clock import stamp
+from dr_ctl.core.document import derived, document, key
 from dr_ctl.core.model import Finding, Json
-from dr_ctl.rpo.core.quantities import Figures, Number, Quantity
+from dr_ctl.rpo.core.quantities import BoundRow, Calibration, Figures, Number, Quantity, Row
 from dr_ctl.rpo.history.row import moment
 
 if TYPE_CHECKING:
@@ -74,36 +74,27 @@ def _judge(told: Quantity, most: Number) -> Verdict:
 
 @dataclass(frozen=True, slots=True)
 class FlowEstimate:
-    site: str
+    site: str = field(metadata=key("from"))
     pair: str
     name: str
-    figures: Figures
-
-    def as_json(self) -> dict[str, Json]:
-        return {"from": self.site, "pair": self.pair, "name": self.name, **self.figures.as_json()}
+    figures: Figures = field(metadata=key(flat=True))
 
 
 @dataclass(frozen=True, slots=True)
 class ClassEstimate:
     queues: tuple[str, ...]
     verdict: Verdict
-    figures: Figures
-
-    def as_json(self) -> dict[str, Json]:
-        return {"queues": list(self.queues), "verdict": self.verdict.value, **self.figures.as_json()}
+    figures: Figures = field(metadata=key(flat=True))
 
 
 @dataclass(frozen=True, slots=True)
 class SeenWindow:
     """Looks that the figures rest on: from the first to the last look, and how much of it was covered by looks."""
 
-    first: datetime
-    last: datetime
+    first: datetime = field(metadata=key("from"))
+    last: datetime = field(metadata=key("to"))
     samples: int
     covered_s: float
-
-    def as_json(self) -> dict[str, Json]:
-        return {"from": stamp(self.first), "to": stamp(self.last), "samples": self.samples, "covered_s": self.covered_s}
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,41 +116,30 @@ class Outage:
     role: str
     seen_at: datetime
 
-    def as_json(self) -> dict[str, Json]:
-        return {"last_served": stamp(self.last_served), "role": self.role, "seen_at": stamp(self.seen_at)}
-
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Messages that would be lost, and come twice, if `site` died; and how long emptying its outflows would take.
-    `queues`: those in which most was likely to be lost; `advice`: what would shorten it, in sentences."""
+    """Messages that would be lost, and come twice, if `site` died; and how long emptying its outflows would take."""
 
     site: str
     read_at: datetime
     stale_s: float
     window: SeenWindow
-    verdict: Verdict | None
+    verdict: Verdict | None = field(metadata=key(description="null without objectives"))
     total: Figures
     flows: tuple[FlowEstimate, ...]
     classes: tuple[ClassEstimate, ...]
-    queues: tuple[QueueShare, ...] = ()
-    advice: tuple[str, ...] = ()
-    outage: Outage | None = None
+    queues: tuple[QueueShare, ...] = field(default=(), metadata=key(description="those in which most was likely lost"))
+    advice: tuple[str, ...] = field(default=(), metadata=key(description="what would shorten the loss, in sentences"))
+    outage: Outage | None = field(default=None, metadata=key(description="the figures are those of before it"))
 
-    def as_json(self) -> dict[str, Json]:
-        return {
-            "site": self.site,
-            "read_at": stamp(self.read_at),
-            "stale_s": self.stale_s,
-            "window": self.window.as_json(),
-            "verdict": None if self.verdict is None else self.verdict.value,
-            "total": self.total.as_json(),
-            "flows": [flow.as_json() for flow in self.flows],
-            "classes": [each.as_json() for each in self.classes],
-            "queues": [asdict(each) for each in self.queues],
-            "advice": [*self.advice],
-            "outage": None if self.outage is None else self.outage.as_json(),
-        }
+
+NO_ESTIMATE: Final[Mapping[str, Json]] = {
+    **dict.fromkeys(each.name for each in fields(Estimate)),
+    "verdict": Verdict.UNKNOWN.value,
+    **{name: [] for name in ("flows", "classes", "queues", "advice")},
+}
+"""The document without an estimate: its keys are the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,12 +155,11 @@ class EstimateAnswer:
         """None without objectives to judge by. Without an estimate it is unknown."""
         return Verdict.UNKNOWN if self.estimate is None else self.estimate.verdict
 
-    def as_json(self) -> dict[str, Json]:
-        """Make the `data` of the envelope: equal keys with and without an estimate."""
-        if self.estimate is not None:
-            return self.estimate.as_json()
-        nothing = dict.fromkeys(each.name for each in fields(Estimate))
-        return {**nothing, "verdict": Verdict.UNKNOWN.value, "flows": [], "classes": [], "queues": [], "advice": []}
+    @property
+    def data(self) -> dict[str, Any]:
+        """The `data` of the envelope."""
+        data: dict[str, Any] = document(self.estimate or NO_ESTIMATE)
+        return data
 
 
 LEAST_US: Final = 3600 * 1_000_000
@@ -260,3 +239,54 @@ def curves_of(drawn: Drawn, span_us: tuple[int, int]) -> Curves:
     over_time, likely = ({name: line(each) for name, each in told.items()} for told in (drawn.most, drawn.likely))
     shares = {name: tuple((share, top) for share, top in each) for name, each in drawn.shares.items()}
     return Curves(moment(first), moment(last), over_time, shares, likely)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What was tested, from the first to the last reading."""
+
+    first: datetime = field(metadata=key("from"))
+    last: datetime = field(metadata=key("to"))
+
+
+@dataclass(frozen=True, slots=True)
+class Backtest:
+    """How the figures of `site` would have held. `rows`: every quantile, unconditional and ahead."""
+
+    site: str
+    window: Span
+    bound: BoundRow
+    rows: tuple[Row, ...] = field(metadata=key("quantiles"))
+
+    @derived
+    def verdict(self) -> Calibration:
+        """The worst of the quantiles that a person decides by, p95 and p99, and narrow where the bound is."""
+        if self.bound.verdict is Calibration.NARROW:
+            return Calibration.NARROW
+        return Calibration.worst(row.verdict for row in self.rows if row.quantile in ("p95", "p99"))
+
+
+NO_BACKTEST: Final[Mapping[str, Json]] = {
+    **dict.fromkeys(("site", "window", "bound")),
+    "quantiles": [],
+    "verdict": Calibration.UNKNOWN.value,
+}
+"""The document without a backtest: its keys are the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class BacktestAnswer:
+    """The backtest, or None where there is nothing to test on: the findings then say why."""
+
+    backtest: Backtest | None
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def verdict(self) -> Calibration:
+        return Calibration.UNKNOWN if self.backtest is None else self.backtest.verdict
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The `data` of the envelope."""
+        data: dict[str, Any] = document(self.backtest or NO_BACKTEST)
+        return data

@@ -15,6 +15,7 @@ import sys
 from types import FrameType
 from typing import Any, NoReturn
 
+from dr_ctl.core.document import document
 from dr_ctl.core.errors import DrCtlError
 from dr_ctl.core.model import ExitCode
 from dr_ctl.rpo.estimate.estimate import Make, estimate
@@ -25,9 +26,9 @@ from dr_ctl.rpo.pipeline.make import reading
 def answer(request: Request, make: Make) -> dict[str, Any]:
     given = estimate(request, make)
     return {
-        "data": given.as_json(),
-        "verdict": None if given.verdict is None else given.verdict.value,
-        "findings": [finding.as_json() for finding in given.findings],
+        "data": given.data,
+        "verdict": document(given.verdict),
+        "findings": document(given.findings),
     }
 
 

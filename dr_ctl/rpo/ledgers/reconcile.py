@@ -20,6 +20,7 @@ import json
 import os
 import tempfile
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,22 +29,20 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 
 from dr_ctl.core.errors import EnvironmentFault, UsageError
-from dr_ctl.core.model import Finding, Json, some
+from dr_ctl.core.model import Finding, some
 from dr_ctl.rpo.findings import CONSUMPTION_NOT_TOLD, HOLDINGS_NOT_TOLD, LEDGER_TORN, QUEUES_OF_BROKERS, SENDS_NOT_TOLD
 from dr_ctl.rpo.history.row import micros
 from dr_ctl.rpo.ledgers.files import COLUMNS, EVENTS, Ledger, first_bad, ledgers
+from dr_ctl.rpo.ledgers.result import KINDS, Kind, Part, Reconciled
 from dr_ctl.rpo.pipeline import sql
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from pyspark.sql import DataFrame, SparkSession
 
     from dr_ctl.rpo.ledgers.files import Ledger
 
 SENDS: Final = {"sent", "send-in-doubt"}
 _QUEUES: Final = pa.schema([("queue", pa.string()), ("sends", pa.bool_()), ("consumption", pa.bool_())])
-KINDS: Final = ("lost", "doubled", "recovered", "unexpected", "unknown")
 
 
 class Snapshot(NamedTuple):
@@ -173,35 +172,6 @@ BAD: Final = "bad"
 SHORT_WORK_BYTES: Final = 64 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A kind of result: the number of messages, their queues, and the file with their ids."""
-
-    count: int
-    file: Path
-    queues: Mapping[str, int]
-
-    def as_json(self) -> dict[str, Json]:
-        return {"count": self.count, "file": str(self.file), "queues": dict(self.queues)}
-
-
-@dataclass(frozen=True, slots=True)
-class Reconciled:
-    """The fate of the messages. `events` counts the ledgers' events by kind."""
-
-    parts: Mapping[str, Part]
-    events: Mapping[str, int]
-    findings: tuple[Finding, ...] = ()
-
-    @property
-    def is_clean(self) -> bool:
-        """True if the ledgers show no loss and no double."""
-        return not self.parts["lost"].count and not self.parts["doubled"].count
-
-    def as_json(self) -> dict[str, Json]:
-        return {**{kind: part.as_json() for kind, part in self.parts.items()}, "events": dict(self.events)}
-
-
 @dataclass(slots=True)
 class _Seen:
     """The `facts` of all ledgers together."""
@@ -307,7 +277,7 @@ def _gaps(seen: _Seen) -> Iterable[Finding]:
         yield HOLDINGS_NOT_TOLD(text, "Add an export or a browse snapshot of the serving site.")
 
 
-def _written(rows: Iterable[Any], out: Path) -> dict[str, Part]:
+def _written(rows: Iterable[Any], out: Path) -> dict[Kind, Part]:
     """Write the ids, sorted, as JSON lines of `queue` and `id`. Either all files are there, whole, or none."""
     counts = {kind: Counter[str]() for kind in KINDS}
     try:

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from dr_ctl.core.document import document
 from dr_ctl.core.errors import TimedOut
 from dr_ctl.core.model import Role, Severity
 from dr_ctl.core.patience import Patience
@@ -563,7 +564,7 @@ def shipped(view: SiteView, messages: int, acks: int) -> SiteView:
 def test_the_four_figures_of_the_plugins_own_design() -> None:
     london = broker("london", flow("orders", to_ship=30, acks=10, unapplied=5, oldest_ms=1500))
     link = shipped(london, 60, 40).link.linked(london, 2.0)
-    told = link.as_json()
+    told = document(link)
     assert (told["loss_risk"], told["duplicate_risk"], told["recovery_point_s"]) == (30, 10, 1.5)
     assert (told["rate"], told["recovery_time_s"]) == (50.0, 0.9)
     assert "30 message(s) to ship, the oldest 1.50 s old, 10 acknowledgement(s)" in link.lines[0]
@@ -571,7 +572,7 @@ def test_the_four_figures_of_the_plugins_own_design() -> None:
 
 @pytest.mark.parametrize("before", [None, broker("london", flow("orders", to_ship=30), start="1")])
 def test_without_two_looks_at_one_start_there_is_no_rate(before: SiteView | None) -> None:
-    told = broker("london", flow("orders", to_ship=30)).link.linked(before, 2.0).as_json()
+    told = document(broker("london", flow("orders", to_ship=30)).link.linked(before, 2.0))
     assert (told["rate"], told["recovery_time_s"], told["recovery_point_s"]) == (None, None, None)
 
 
@@ -605,7 +606,7 @@ def test_a_closed_site_says_itself_what_it_takes_with_it() -> None:
 def test_a_plugin_that_has_not_started_is_shown_with_no_figure_at_all() -> None:
     silent = replace(broker("london"), service=None, flows=())
     link = silent.link.linked(silent, 2.0)
-    told = link.as_json()
+    told = document(link)
     figures = ("outflow", "pending_acks", "rate", "drain_s", "loss_risk", "duplicate_risk", "recovery_point_s")
     assert [told[name] for name in (*figures, "recovery_time_s")] == [None] * 8
     assert link.lines == ("the continuity plugin has not started: what its bridges hold was not read",)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from dr_ctl.core.document import document
 from dr_ctl.stomp_io.answers import Closed
 from dr_ctl.stomp_io.client import greet
 from dr_ctl_lab.lab.lab import Lab
@@ -37,7 +38,7 @@ def test_there_and_back_under_load_nothing_is_lost_and_nothing_twice(
             verdicts = fast.stop(), slow.stop(drain_s=400)
 
     for verdict in verdicts:
-        print(verdict.as_json())
+        print(document(verdict))
         assert verdict.drained
         assert not verdict.lost
         assert not verdict.duplicates
@@ -79,7 +80,7 @@ def test_two_pairs_move_side_by_side(tmp_path: Path) -> None:
             ended = operator.run("swapover", "--to", "paris", "--yes")
             load_.wait_for(load_.counts().sent + 50)
             verdict = load_.stop(drain_s=120)
-        print(ended.document["summary"], verdict.as_json())
+        print(ended.document["summary"], document(verdict))
 
         assert {(link["from"], link["pair"], link["attached"]) for link in status.document["data"]["links"]} == {
             (site, pair, True) for site in ("london", "paris") for pair in ("orders-1", "orders-2")

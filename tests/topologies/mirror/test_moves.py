@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dr_ctl.core.document import document, read
 from dr_ctl.core.errors import LoginRefused, Sick, TimedOut, Unreachable
 from dr_ctl.core.model import ExitCode, Finding, Role, Severity, some
 from dr_ctl.core.patience import Patience
@@ -252,7 +253,7 @@ def test_any_queue_name_comes_unharmed_through_the_calls(name: str) -> None:
     [call] = [call for call in draft.calls if call.when is None]
     parts = beans.parts(change(call).bean)
     assert (parts["queue"], parts["address"], call.about.endswith(f" {name} at london")) == (name, name, True)
-    assert Call.from_json(call.as_json()) == call
+    assert read(Call, document(call)) == call
 
 
 def flow(outflow: int = 0, added: int = 0, *, attached: bool = True, pending: int = 0) -> Flow:

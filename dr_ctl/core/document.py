@@ -1,0 +1,112 @@
+"""A result is its own document: its class says how its JSON is written and read back, and what JSON Schema it has.
+
+What `key` gives a field is what pydantic reads of a dataclass. Pydantic makes the schemas and reads back, which few
+commands do; what only writes does without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import fields
+from datetime import UTC, datetime
+from enum import Enum
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+    derived = property
+else:
+
+    class derived(property):  # noqa: N801 - as `property`
+        """A property that stands in the document, behind the fields."""
+
+
+T = TypeVar("T")
+HIDDEN: Final[Mapping[str, Any]] = {"exclude": True}
+"""Of a field that does not stand in the document."""
+
+
+def stamp(at: datetime) -> str:
+    """Write a moment as every file and document of dr-ctl does: ISO 8601, UTC, milliseconds."""
+    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def key(name: str | None = None, **how: Any) -> dict[str, Any]:
+    """What a field is in the document, where not a key of its own name: metadata of the field.
+
+    `description` is for the schema. `of` names the attribute that is written in its place. `blank`: what is empty is
+    null; `digits`: so many behind the point; `count`: how many there are. `optional`: no key stands there for null;
+    `flat`: the keys of the value stand there instead.
+    """
+    return how if name is None else {"alias": name, **how}
+
+
+@cache
+def _keys(of: Any) -> tuple[tuple[str, str, Mapping[str, Any]], ...]:
+    """The attributes of a class that stand in its document, by which key, and how."""
+    shown = [
+        (each.metadata.get("of", each.name), each.metadata.get("alias", each.name), each.metadata)
+        for each in fields(of)
+        if not each.metadata.get("exclude")
+    ]
+    return (*shown, *((name, name, {}) for name in derived_of(of)))
+
+
+def derived_of(of: type) -> Mapping[str, property]:
+    """The properties that stand in the document of a class."""
+    return {name: each for base in reversed(of.__mro__) for name, each in vars(base).items() if type(each) is derived}
+
+
+def document(value: object) -> Any:
+    """The value as JSON has it."""
+    if isinstance(value, Enum):
+        return value.value
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if isinstance(value, Mapping):
+        return {document(name): document(each) for name, each in value.items()}
+    if isinstance(value, list | tuple | AbstractSet):
+        return [document(each) for each in value]
+    if isinstance(value, datetime):
+        return stamp(value)
+    if isinstance(value, Path):
+        return str(value)
+    made: dict[str, Any] = {}
+    of: Any = type(value)
+    for attribute, name, how in _keys(of):
+        each = getattr(value, attribute)
+        if "count" in how:
+            each = len(each)
+        elif "blank" in how:
+            each = each or None
+        elif "digits" in how and each is not None:
+            each = round(each, how["digits"])
+        if "flat" in how:
+            made |= document(each)
+        elif each is not None or "optional" not in how:
+            made[name] = document(each)
+    return made
+
+
+@cache
+def _adapter(of: Any) -> TypeAdapter[Any]:
+    from pydantic import TypeAdapter  # noqa: PLC0415 - what reads nothing back does without it
+
+    return TypeAdapter(of)
+
+
+def read(kind: type[T], row: object) -> T:
+    """The value of a document; raises ValueError saying what does not fit."""
+    from pydantic import ValidationError  # noqa: PLC0415 - as above
+
+    of: Any = kind
+    try:
+        made: T = _adapter(of).validate_python(row)
+    except ValidationError as error:
+        wrong = (f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+        raise ValueError("; ".join(wrong)) from error
+    return made
