@@ -214,6 +214,18 @@ def test_a_copy_that_the_plugin_deleted_refuses_the_move_and_is_named(twin: Play
     assert held.headers["_AMQ_DUPL_ID"] in ended.texts("DR-CONT-013")[0]
 
 
+def test_what_clients_hold_that_are_cut_off_is_not_said_to_come_again_whole(twin: PlayedTwin, dr_ctl: Command) -> None:
+    put(twin, "london", IN, 2)
+    with PluginSubject(twin).client("london") as client:
+        client.subscribe(IN)
+        client.message()
+        ended = dr_ctl(*TO_PARIS)
+
+    assert ended.code == 20, ended.document
+    [finding] = [each for each in ended.document["findings"] if each["id"] == "DR-QUIESCE-001"]
+    assert "may delete at both sites" in finding["remedy"]
+
+
 def empty(twin: PlayedTwin, broker: ContinuityBroker) -> None:
     """It comes back without its store."""
     twin.kill(broker.site)

@@ -27,8 +27,12 @@ def stays(view: Broker) -> Sequence[str]:
 def of_both(here: Broker, there: Broker) -> Iterator[Finding]:
     """Tell what stays at the serving site."""
     if found := here.stays:
+        again = f"Publish with retain again once {there.site} serves: until then it gives what it retained itself."
+        remedies = {
+            "retained message(s) of MQTT": again,
+            "the session state of": f"Let clients subscribe again at {there.site}, as after a session that was lost.",
+        }
         yield MQTT_STAYS(
             f"{here.site}/{here.pair}: {' and '.join(found)} stay there and do not come to {there.site}",
-            f"Publish with retain again once {there.site} serves: until then it gives what it retained itself; let "
-            "clients subscribe again there, as after a session that was lost.",
+            " ".join(remedy for kind, remedy in remedies.items() if any(kind in each for each in found)),
         )

@@ -112,9 +112,10 @@ class Sender:
 class Tools(Generic[V_co]):
     """An instance serves one command. `opened` is True once a call that opens the target has gone out, `cut_off` where
     a hook was to cut the lost site off. `opening_s`: for how long a broker that was told to let clients in may keep
-    them waiting."""
+    them waiting. `cut_but`: which of the messages that clients hold when they are cut do not come again."""
 
     opening_s = 0.0
+    cut_but = ""
 
     def __init__(
         self, observer: Observer[V_co, Access[V_co]], recipe: Recipe[V_co], sender: Sender, gate: Verifier[Any]

@@ -261,6 +261,16 @@ def test_retained_messages_and_kept_sessions_stay(queues: list[Queue], stays: tu
     assert tuple(broker("london", *queues).stays) == stays
 
 
+@pytest.mark.parametrize(
+    ("kept", "remedy"),
+    [(queue(TOPIC, 1), "Publish with retain again"), (SESSIONS, "Let clients subscribe again at paris")],
+)
+def test_what_to_do_is_said_of_what_stays_alone(kept: Queue, remedy: str) -> None:
+    [finding] = of_both(broker("london", kept), broker("paris"))
+    assert finding.remedy.startswith(remedy)
+    assert finding.remedy.count(".") == 1
+
+
 def test_what_stays_is_a_warning_at_the_serving_site_alone() -> None:
     keeps, keeps_not = broker("london", queue(TOPIC, 1)), broker("paris")
     [finding] = of_both(keeps, keeps_not)

@@ -275,13 +275,12 @@ def _not_quiet(tools: Tools[Broker], now: _Dispatch, move: Move, step: PlannedSt
         holders.append(f"{queue}: {count} held by {', '.join(who) or 'a client that is gone'}")
     total = sum(busy.values())
     if move.ask.cut_in_flight:
-        text = f"{total} message(s) in delivery are cut and will come again: {some(holders)}"
+        text = f"{total} message(s) in delivery are cut and will come again{tools.cut_but}: {some(holders)}"
         finding = COME_AGAIN(text, "The clients must recognise what they have done.")
         return Done(text, {"come_again": total, "queues": dict(busy)}, (finding,))
     text = f"clients did not finish what they hold within {step.limits['within']:g} s: {some(holders)}"
-    finding = CLIENTS_HOLD_MESSAGES(
-        text, "Stop that client or let it finish, then run again; with --cut-in-flight they are cut and come again."
-    )
+    cut = f"with --cut-in-flight they are cut and come again{tools.cut_but}."
+    finding = CLIENTS_HOLD_MESSAGES(text, f"Stop that client or let it finish, then run again; {cut}")
     return Refused(text, {"queues": dict(busy)}, (finding,))
 
 
