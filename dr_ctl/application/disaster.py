@@ -35,8 +35,7 @@ def planned(opened: Opened, asked: Ask, lost: str) -> Result:
         decided = decided.plan
     refused = question.price.too_high(asked)
     bounds = question.price.bounds()
-    text = f"as if {lost} was lost now; it is {looked.roles[lost].value}. This plan is never carried out"
-    findings = [found("DR-PLAN-002", text, f"If {lost} is lost one day: `dr-ctl failover --to {asked.target}`.")]
+    findings = [found("DR-PLAN-002", lost=lost, role=looked.roles[lost].value, target=asked.target)]
     findings += if_lost.differing(opened, looked, lost, question.price.differ())
     if refused is not None:
         findings.append(agreed_today(refused, question.price, asked))

@@ -15,10 +15,8 @@ from typing import Final
 from dr_ctl.application.result import Result
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.exit_codes import MEANINGS, NO_UNDO, Tone
-from dr_ctl.core.findings import catalogue, kinds_in
+from dr_ctl.core.findings import catalogue
 from dr_ctl.core.model import ExitCode
-from dr_ctl.rpo import findings as of_rpo
-from dr_ctl.topologies.registry import finding_kinds
 
 _COLUMNS: Final = 80
 _MADE: Final = re.compile(r"(<!-- made: ([a-z ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -44,8 +42,8 @@ def codes() -> Mapping[ExitCode, Entry]:
 
 def findings() -> Mapping[str, Entry]:
     """Every finding that dr-ctl can make, in the order of their ids."""
-    kinds = {**catalogue(), **kinds_in(of_rpo), **finding_kinds()}
-    return {id_: Entry(id_, kind.what, kind.do, kind.costs, kind.undo) for id_, kind in sorted(kinds.items())}
+    kinds = sorted(catalogue().items())
+    return {id_: Entry(id_, kind.what, kind.do, kind.costs, kind.undo) for id_, kind in kinds}
 
 
 def explain(word: str) -> Result:

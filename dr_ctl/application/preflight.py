@@ -14,7 +14,6 @@ from dr_ctl.core.system import system
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome
 from dr_ctl.rpo.estimate.request import FRESH_S, Estimating, Stored
 from dr_ctl.rpo.estimate.result import Objectives
-from dr_ctl.rpo.findings import NO_HISTORY
 from dr_ctl.settings.durations import duration
 from dr_ctl.settings.model import Installation
 
@@ -47,7 +46,7 @@ class Preflight:
         if estimating is None:
             text = "no history: how much a failure would lose is not known"
             remedy = "Let `dr-ctl monitor` run; it writes what the estimate reads."
-            return NotNeeded(text, findings=(NO_HISTORY(text, remedy, severity=Severity.INFO),))
+            return NotNeeded(text, findings=(found("DR-RPO-001", text, remedy, severity=Severity.INFO),))
         until = self._clock.monotonic() + within_s
         while estimating.runs and self._clock.monotonic() < until:
             wait(_POLL_S)

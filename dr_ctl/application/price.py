@@ -23,7 +23,6 @@ from dr_ctl.core.model import Finding, Json, Role
 from dr_ctl.core.system import beside
 from dr_ctl.engine.ending import price_text
 from dr_ctl.engine.plan import Ask
-from dr_ctl.rpo.findings import LIES_AT_SURVIVOR, STORE_SILENT, SURVIVOR_NOT_READ
 from dr_ctl.rpo.history.row import Row, micros, moment
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.topology import BrokerSeen, Seen, keeps_one_store
@@ -303,5 +302,5 @@ def _beneath(now: Bounds, *, doubled: bool) -> Iterator[str]:
     are, and which copies of processed messages lie at the survivor."""
     if doubled and (most := now.most_duplicates()):
         yield f"      duplicates by queue, at most: {most}"
-    kinds = (STORE_SILENT.id, *((LIES_AT_SURVIVOR.id, SURVIVOR_NOT_READ.id) if doubled else ()))
+    kinds = ("DR-RPO-032", *(("DR-RPO-022", "DR-RPO-021") if doubled else ()))
     yield from (f"      {each.text}" for each in now.findings if each.id in kinds)

@@ -118,10 +118,7 @@ def _unprepared(opened: Opened, seen: Seen, looked: down_since.LastLook, now: da
     document, _, findings = with_age(opened.installation, serving[0])
     yield from findings
     if document is None and not findings:
-        text = f"no estimate of {serving[0]} is stored: what its loss usually costs is not known"
-        yield found(
-            "DR-RPO-040", text, "`dr-ctl rpo estimate` makes one; a monitor that runs makes one every five minutes."
-        )
+        yield found("DR-RPO-040", site=serving[0])
 
 
 def _unheard(opened: Opened, seen: Seen) -> list[Finding]:

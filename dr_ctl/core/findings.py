@@ -9,13 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from dr_ctl.core.exit_codes import NO_UNDO
 from dr_ctl.core.model import Finding, Severity, Weight
-
-__all__ = ["FindingKind", "Weight", "catalogue", "found", "kinds_in"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +31,6 @@ class FindingKind:
     weighs: Weight = Weight.NONE
     text: str = ""
     remedy: str = ""
-
-    def __call__(
-        self, text: str, remedy: str = "", *, more: Sequence[str] = (), severity: Severity | None = None
-    ) -> Finding:
-        """The finding, of what was seen. `severity` is that of the kind unless this case is another."""
-        return Finding(self.id, severity or self.severity, text, remedy, more, self.weighs)
 
 
 @cache
@@ -61,18 +52,14 @@ def _kind(id_: str, severity: str, table: Mapping[str, Any]) -> FindingKind:
 
 class _Names(dict[str, str]):
     def __missing__(self, name: str) -> str:
-        return name.upper().replace("_", " ")
+        return name.upper()
 
 
 def _in_general(template: str) -> str:
     """A sentence that has, in capitals, the name of what was seen where a case has a value."""
     text = template.format_map(_Names())
-    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "?")) else ".")
-
-
-def kinds_in(*modules: ModuleType) -> Mapping[str, FindingKind]:
-    """The kinds of findings that modules define, by id."""
-    return {kind.id: kind for module in modules for kind in vars(module).values() if isinstance(kind, FindingKind)}
+    first = text[:1] if text.startswith("dr-ctl") else text[:1].upper()
+    return first + text[1:] + ("" if text.endswith((".", "?")) else ".")
 
 
 def found(

@@ -210,8 +210,7 @@ def _of_both(seen: Observation, ask: Ask, first: str) -> Finding | None:
         remedy = f"Bring the silent site back; if it is lost: `dr-ctl failover --to {opened}`."
         return found("DR-ROLE-006", f"that needs an answer from both sites: {summary}", remedy)
     if ask.operation == DRAIN and there is Role.SERVING:
-        text = f"{target} lets clients in already: {summary}"
-        return found("DR-ROLE-012", text, f"A drain ends before {target} is opened; `dr-ctl status` says what is left.")
+        return found("DR-ROLE-012", target=target, roles=summary)
     return None
 
 

@@ -3,12 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
 from dr_ctl.core.clock import Clock
-from dr_ctl.core.findings import FindingKind, kinds_in
 from dr_ctl.core.patience import Patience
 from dr_ctl.core.registry import Registry
 from dr_ctl.jolokia.client import Account, Reader, Wire
@@ -49,15 +47,6 @@ _PROBES: Final[Mapping[Family, str]] = {
     Family.ARTEMIS: "dr_ctl.topologies.artemis.look",
     Family.CLASSIC: "dr_ctl.topologies.classic.look",
 }
-# Packages that several topologies share, what goes around any of them, and the agent of one.
-_SHARED: Final = ("common", "artemis", "classic", "workloads", "brokersync.sync")
-
-
-def finding_kinds() -> Mapping[str, FindingKind]:
-    """The kinds of findings of all topologies, by id: every registered package has its own in the module `findings`."""
-    own = {module.rpartition(".")[0] for module in TOPOLOGIES.modules.values()}
-    packages = [*sorted(own), *(f"dr_ctl.topologies.{name}" for name in _SHARED)]
-    return kinds_in(*(import_module(f"{each}.findings") for each in packages if find_spec(f"{each}.findings")))
 
 
 def opened(installation: Installation, clock: Clock, patience: Patience, documents: Path) -> Topology[Any]:

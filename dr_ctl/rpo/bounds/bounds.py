@@ -23,24 +23,14 @@ from typing import Final, TypeVar
 import numpy as np
 
 from dr_ctl.core.clock import stamp
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role, Severity, some
 from dr_ctl.core.printable import if_known
-from dr_ctl.engine.findings import COUNTS_DIFFER
 from dr_ctl.rpo.bounds.direction import Apart, Part, Selected, added, at_most
 from dr_ctl.rpo.bounds.looks import LONGEST_US
 from dr_ctl.rpo.bounds.pair import Pair, likely, total
 from dr_ctl.rpo.bounds.result import Bound, Bounds, ClassBound, Loss, QueueBound
 from dr_ctl.rpo.estimate.result import Objectives
-from dr_ctl.rpo.findings import (
-    LIES_AT_SURVIVOR,
-    LOOKS_AHEAD,
-    NEWEST_LOOK_OLD,
-    NOBODY_LOOKED,
-    ONE_PAIR_ONLY,
-    OUTFLOW_NOT_READ,
-    SURVIVOR_NOT_READ,
-    UNBOUNDED_SINCE_LOOK,
-)
 from dr_ctl.rpo.history.newest import US, Recent, recent
 from dr_ctl.rpo.history.row import Row, micros, moment
 from dr_ctl.settings.model import Place
@@ -159,21 +149,21 @@ def findings(
     """Findings on what the bounds rest on. With `is_summed` the sum of all pairs already tells the counts."""
     site, other = sites
     if later:
-        text = f"{later} look(s) at {site} are stamped later than now, and are left out"
-        yield LOOKS_AHEAD(text, "Set the clocks of this machine and of the monitor's (NTP).")
+        yield found("DR-RPO-031", later=later, site=site)
     if death.unwatched is not None and death.how is not How.WORD:
         since, until = (stamp(moment(us)) for us in death.unwatched)
         text = f"{site} was seen down at {since}, and nobody looked until {until}: it may have served meanwhile"
-        yield NOBODY_LOOKED(text, _WORD)
+        yield found("DR-RPO-030", text, _WORD)
     elif death.how is How.UNWATCHED and any(each.is_read for each in pairs):
         is_known = any((each.lost, each.duplicates) != (None, None) for each in pairs)
         grow = ": the bounds count up to now, and grow" if is_known else ""
-        yield NOBODY_LOOKED(f"{site} is down, and no monitor has looked since it was last read{grow}", _WORD)
+        yield found("DR-RPO-030", f"{site} is down, and no monitor has looked since it was last read{grow}", _WORD)
     for pair in pairs:
         yield from _of_pair(site, pair, death, is_summed=is_summed)
         if untold := [each for each in pair.apart.queues.values() if None in (each.lost, each.duplicates)]:
             at = "" if pair.apart.us is None else f" (reading of {stamp(moment(pair.apart.us))})"
-            yield COUNTS_DIFFER(
+            yield found(
+                "DR-PARITY-001",
                 f"the sites differ by more than what is under way: {_named(untold, sites)}{at}",
                 f"What {site} has and {other} has not is lost with {site}, and what lies at {other} alone may be a "
                 "duplicate: how many, nobody can say. A failover needs `unknown` accepted for it; find out why before, "
@@ -188,36 +178,28 @@ def _of_pair(site: str, pair: Pair, death: Death, *, is_summed: bool) -> Iterato
         missing = "messages" if pair.lost_read_us is None else "acknowledgements"
         text = f"the history holds no recent look at {where}: how many {missing} it takes with it is not known"
         remedy = "Let `dr-ctl monitor` run while the site answers; now only the unknown can be accepted."
-        yield OUTFLOW_NOT_READ(text, remedy)
+        yield found("DR-RPO-005", text, remedy)
     if pair.lost_read_us is None:
         return
     elapsed_us = death.us - pair.lost_read_us
     if elapsed_us > STALE_US:
         text = f"the last look at {where} was {elapsed_us / US:.0f} s before {death.text}"
-        yield NEWEST_LOOK_OLD(text, "The bounds grow with this time.")
+        yield found("DR-RPO-003", text, "The bounds grow with this time.")
     untold = any(None in (each.lost, each.duplicates) for each in pair.apart.queues.values())
     if (pair.lost is None or pair.duplicates is None) and not untold:
         yield _unbounded(pair, pair.lost_read_us, where, elapsed_us)
     elif pair.lost is not None and not is_summed:
         text = f"{where}: the bounds rest on the look at {stamp(moment(pair.lost.us))} and on {_came(pair.lost, death)}"
-        yield ONE_PAIR_ONLY(text, "A shorter `history.every` makes them narrower.")
+        yield found("DR-RPO-010", text, "A shorter `history.every` makes them narrower.")
     yield from _left(pair, site)
 
 
 def _left(pair: Pair, site: str) -> Iterator[Finding]:
     """Findings on copies of processed messages that lost acknowledgements left at the other site."""
     if unread := [name for name, number in pair.left.items() if number is None]:
-        text = (
-            f"pair {pair.name}: what lies at the other site of {site} was not read beside it: {some(unread)}; what was "
-            "done and left there by lost acknowledgements comes twice beside the bound"
-        )
-        yield SURVIVOR_NOT_READ(text, "Let `dr-ctl monitor` run while both sites answer.")
+        yield found("DR-RPO-021", pair=pair.name, site=site, unread=some(unread))
     if left := [f"{name}: {number}" for name, number in pair.left.items() if number]:
-        text = (
-            f"pair {pair.name}: lies at the other site although {site} has it no more, at most: {some(left)}; "
-            "acknowledgements on their way, and those that were lost: the bound on what comes twice holds them"
-        )
-        yield LIES_AT_SURVIVOR(text, "A planned move removes such copies by their ids.")
+        yield found("DR-RPO-022", pair=pair.name, site=site, left=some(left))
 
 
 def _unbounded(pair: Pair, read_us: int, where: str, elapsed_us: int) -> Finding:
@@ -225,8 +207,7 @@ def _unbounded(pair: Pair, read_us: int, where: str, elapsed_us: int) -> Finding
     why = "it lies in the future of this machine's clock" if elapsed_us < 0 else why
     if pair.overtaken is not None:
         why = f"{pair.overtaken} message(s) came to the other site since, more than the pace before explains"
-    text = f"{where}: what changed after the look at {stamp(moment(read_us))} has no bound: {why}"
-    return UNBOUNDED_SINCE_LOOK(text, "Let `dr-ctl monitor` run, on a machine whose clock is set.")
+    return found("DR-RPO-011", where=where, moment=stamp(moment(read_us)), why=why)
 
 
 AHEAD_US: Final = 60 * US

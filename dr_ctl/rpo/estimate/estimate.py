@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from dr_ctl.core.clock import Clock, SystemClock, stamp
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role
 from dr_ctl.core.printable import if_known
 from dr_ctl.rpo.core.calibration import Tested
@@ -37,19 +38,6 @@ from dr_ctl.rpo.estimate.result import (
     Verdict,
     curves_of,
     judged,
-)
-from dr_ctl.rpo.findings import (
-    AGE_AT_LEAST,
-    CLASS_NOT_READ,
-    INTERVAL_ABOVE_LIMIT,
-    LOOK_IN_FUTURE,
-    LOOKS_WITH_GAPS,
-    NEWEST_LOOK_OLD,
-    OUTFLOW_NOT_READ,
-    PAIR_NOT_READ,
-    SERVING_SITE_UNKNOWN,
-    SITE_DOES_NOT_SERVE,
-    UNEXPLAINED_SHARE,
 )
 from dr_ctl.rpo.history.row import micros, moment
 from dr_ctl.settings.durations import duration
@@ -144,10 +132,9 @@ UNCOVERED: Final = 0.01
 def nothing_of(site: str | None, known: set[str]) -> Finding:
     others = ", ".join(sorted(known)) or "no site"
     if site is None:
-        return SERVING_SITE_UNKNOWN(
-            f"the history does not say which site serves; it holds files of {others}", "Name the site with --site."
-        )
-    return OUTFLOW_NOT_READ(
+        return found("DR-RPO-004", others=others)
+    return found(
+        "DR-RPO-005",
         f"the history holds no look at an outflow of {site}; it holds files of {others}",
         "Widen --since and --until, name another site with --site, or run `dr-ctl monitor` against this one.",
     )
@@ -157,28 +144,24 @@ def waiting(site: str, serving: str | None) -> list[Finding]:
     """Tell of a site that does not serve: things in its outflow came from the other, since that serves."""
     if serving in (None, site):
         return []
-    text = (
-        f"{serving} serves, not {site}: what {site} got to ship since then are echoes of what {serving} did, and no "
-        "message is lost with these"
-    )
-    return [SITE_DOES_NOT_SERVE(text, f"What is at stake: the same with --site {serving}.")]
+    return [found("DR-RPO-023", serving=serving, site=site)]
 
 
 def stale(facts: Facts, stale_s: float) -> list[Finding]:
     remedy = "See that `dr-ctl monitor` runs and reaches the site; read the figures as of that moment."
     limit_s = max(STALE_AT_LEAST_S, STALE_POLLS * facts.spacing_us / 1e6)
     newest_us = facts.span_us[1]
-    found = []
+    findings = []
     if stale_s > limit_s:
         text = f"the newest look is {stale_s:.0f} s old ({stamp(moment(newest_us))})"
-        found.append(NEWEST_LOOK_OLD(text, remedy))
+        findings.append(found("DR-RPO-003", text, remedy))
     for pair, flows in sorted(facts.pairs.items()):
         last_us = max(each.last_us for each in flows)
         behind_s = (newest_us - last_us) / 1e6
         if behind_s > limit_s:
             text = f"pair {pair} was last read {behind_s:.0f} s before the newest look ({stamp(moment(last_us))})"
-            found.append(PAIR_NOT_READ(text, f"{remedy} Leave out a pair that is gone with --since."))
-    return found
+            findings.append(found("DR-RPO-006", text, f"{remedy} Leave out a pair that is gone with --since."))
+    return findings
 
 
 def ahead(newest_us: int, now_us: int, files: tuple[int, int] | None) -> list[Finding]:
@@ -189,30 +172,23 @@ def ahead(newest_us: int, now_us: int, files: tuple[int, int] | None) -> list[Fi
             f"looks in {files[0]} file(s) lie in the future of this machine's clock, as far as "
             f"{stamp(moment(files[1]))}: they are left out"
         )
-        return [LOOK_IN_FUTURE(text, "Set the clocks of this machine and of the monitor's.")]
+        return [found("DR-RPO-020", text, "Set the clocks of this machine and of the monitor's.")]
     ahead_s = (newest_us - now_us) / 1e6
     if ahead_s <= STALE_AT_LEAST_S:
         return []
     text = f"the newest look lies {ahead_s:.0f} s in the future of this machine's clock ({stamp(moment(newest_us))})"
     remedy = "Set the clocks of this machine and of the monitor's; leave such looks out with --until."
-    return [LOOK_IN_FUTURE(text, remedy)]
+    return [found("DR-RPO-020", text, remedy)]
 
 
 def uncertain(total: OfScope) -> list[Finding]:
-    found = []
+    findings = []
     if total.floor_us:
-        text = (
-            f"for {duration(total.floor_us / 1e6)} the age is at least what is shown: "
-            "something was under way from before the first look, or from before the clock was put back"
-        )
-        remedy = "Begin the window earlier, or later, than that stall."
-        found.append(AGE_AT_LEAST(text, remedy))
+        findings.append(found("DR-RPO-007", time=duration(total.floor_us / 1000000.0)))
     unexplained = total.figures.unexplained
     if unexplained is not None and unexplained > UNEXPLAINED:
-        text = f"{unexplained:.1%} of what went into the outflow is not in the queues' counters"
-        remedy = "Figures of single queues and of classes are upper bounds; the total is bounded by the outflow itself."
-        found.append(UNEXPLAINED_SHARE(text, remedy))
-    return found
+        findings.append(found("DR-RPO-019", unexplained=f"{unexplained:.1%}"))
+    return findings
 
 
 def uncovered(seen: Coverage) -> list[Finding]:
@@ -220,9 +196,7 @@ def uncovered(seen: Coverage) -> list[Finding]:
     if seen.uncovered <= UNCOVERED or seen.late_us + seen.unseen_us <= STALE_AT_LEAST_S * 1e6:
         return []
     late = f", for {duration(seen.late_us / 1e6)} because looks came late" if seen.late_us else ""
-    text = f"{seen.uncovered:.0%} of the time in which the site served is not covered by looks{late}"
-    remedy = "Let `dr-ctl monitor` run all the time, once, near the site; objectives are met by covered time alone."
-    return [LOOKS_WITH_GAPS(text, remedy)]
+    return [found("DR-RPO-024", uncovered=f"{seen.uncovered:.0%}", late=late)]
 
 
 def without_queues(objectives: Objectives | None, facts: Facts) -> list[Finding]:
@@ -231,7 +205,7 @@ def without_queues(objectives: Objectives | None, facts: Facts) -> list[Finding]
     names = [", ".join(each.queues) for number, each in enumerate(classes) if class_name(number) not in facts.classes]
     text = "no queue that was ever read belongs to this class of the objectives, so nothing is known of it: {}"
     remedy = "Check the spelling of its patterns, and that `dr-ctl monitor` may read its queues."
-    return [CLASS_NOT_READ(text.format(name), remedy) for name in names]
+    return [found("DR-RPO-025", text.format(name), remedy) for name in names]
 
 
 def inside(estimated: Estimate, objectives: Objectives | None) -> list[Finding]:
@@ -240,9 +214,8 @@ def inside(estimated: Estimate, objectives: Objectives | None) -> list[Finding]:
         return []
     told = [("in total", estimated.total, objectives.loss)]
     told += [(", ".join(e.queues), f.figures, e.loss) for e, f in zip(objectives.classes, estimated.classes, strict=True)]  # fmt: skip  # noqa: E501
-    remedy = "A longer history tells more: widen --since, or let `dr-ctl monitor` run on."
     return [
-        INTERVAL_ABOVE_LIMIT(f"{name}: the limit on {what} lies within what the history leaves open", remedy)
+        found("DR-RPO-026", name=name, what=what)
         for name, figures, limit in told
         for what in _open(figures, limit)
     ]  # fmt: skip

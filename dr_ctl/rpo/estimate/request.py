@@ -22,11 +22,11 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import EnvironmentFault, UsageError
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json
 from dr_ctl.core.system import system
 from dr_ctl.engine.runs import write
 from dr_ctl.rpo.estimate.result import EstimateAnswer, Objectives
-from dr_ctl.rpo.findings import ESTIMATE_UNREADABLE
 from dr_ctl.settings.model import Place
 
 _END_S: Final = 3.0
@@ -241,9 +241,7 @@ def _parsed(text: str, where: Path | str, site: str) -> Found:
 
 
 def _unreadable(where: Path | str, error: Exception) -> Found:
-    text = f"the stored estimate {where} cannot be read: {error}"
-    remedy = "Make it anew with `dr-ctl rpo estimate`; nothing else depends on it."
-    return Found(None, (ESTIMATE_UNREADABLE(text, remedy),))
+    return Found(None, (found("DR-RPO-017", where=where, error=error),))
 
 
 def _checked(told: dict[str, Any], site: str) -> Stored:

@@ -33,9 +33,9 @@ from pyarrow import fs
 
 from dr_ctl.core.clock import growing_s
 from dr_ctl.core.errors import DrCtlError, EnvironmentFault
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding
 from dr_ctl.core.system import beside
-from dr_ctl.rpo.findings import FILES_LEFT_OUT, STORE_SILENT
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.model import Place
 
@@ -169,8 +169,7 @@ def begun(base: str) -> datetime | None:
 
 def without(name: str, why: str) -> Finding:
     """The finding about a file that is left out."""
-    remedy = "Its looks are missing from the figures. Move the file away when it is of no more use."
-    return FILES_LEFT_OUT(f"{name} is left out: {why}", remedy)
+    return found("DR-RPO-002", name=name, why=why)
 
 
 def day_us(name: str) -> int:
@@ -462,9 +461,7 @@ def read(
             return answers[0], []
         _silent_until[place.where] = growing_s() + AGAIN_S
         why = str(errors[0]).splitlines()[0] if errors else f"no answer within {limit_s:g} s"
-    text = f"the history at {place.shown} was not read ({why}): figures rest on what lies in {place.near}"
-    remedy = "See that this machine reaches the store, with credentials that may read it."
-    return here(), [STORE_SILENT(text, remedy)]
+    return here(), [found("DR-RPO-032", shown=place.shown, why=why, near=place.near)]
 
 
 def shown(history: Path | Place) -> str:

@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role
-from dr_ctl.rpo.findings import NO_HISTORY
 from dr_ctl.rpo.history.files import (
     ADDED,
     FAR_BACK,
@@ -144,7 +144,9 @@ def recent(
     seen, findings = read(history, lambda files: _Reading(files, site, frozenset(pairs), until_us, other).recent())
     if seen.is_empty and not seen.findings and not findings:  # what was not read is not told as nothing
         text = f"there is no history of {site} in {shown(history)}: what it still had to ship is not known"
-        findings.append(NO_HISTORY(text, "Let `dr-ctl monitor` run: it records what a failover needs to know."))
+        findings.append(
+            found("DR-RPO-001", text, "Let `dr-ctl monitor` run: it records what a failover needs to know.")
+        )
     return replace(seen, findings=[*findings, *seen.findings])
 
 

@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 
 from dr_ctl.core.errors import EnvironmentFault, UsageError
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, some
-from dr_ctl.rpo.findings import CONSUMPTION_NOT_TOLD, HOLDINGS_NOT_TOLD, LEDGER_TORN, QUEUES_OF_BROKERS, SENDS_NOT_TOLD
 from dr_ctl.rpo.history.row import micros
 from dr_ctl.rpo.ledgers.files import COLUMNS, EVENTS, Ledger, first_bad, ledgers
 from dr_ctl.rpo.ledgers.result import KINDS, Kind, Part, Reconciled
@@ -248,18 +248,14 @@ def _bad_lines(seen: _Seen, given: Sequence[Ledger]) -> Iterable[Finding]:
         if not (is_torn and count == 1):
             more = f" ({count} such lines)" if count > 1 else ""
             raise UsageError(f"{place}{more}", remedy="Mend the ledger or leave it out; nothing was reconciled.")
-        yield LEDGER_TORN(
-            f"{place}; the torn last line is left out",
-            "Whoever wrote the ledger was stopped in it: its last event is not known.",
-        )
+        yield found("DR-RPO-012", place=place)
 
 
 def _left_out(given: Sequence[Ledger]) -> Iterable[Finding]:
     """The finding on messages that brokers keep for themselves, which count as held by no queue."""
     if counts := sum((Counter(each.left_out) for each in given), Counter[str]()):
         listed = some([f"{count} of {name}" for name, count in sorted(counts.items())])
-        text = f"messages that brokers ship or keep for themselves are not counted as held: {listed}"
-        yield QUEUES_OF_BROKERS(text, "What of them matters to clients lies in their queues too.")
+        yield found("DR-LEDGER-001", listed=listed)
 
 
 def _gaps(seen: _Seen) -> Iterable[Finding]:
@@ -267,14 +263,11 @@ def _gaps(seen: _Seen) -> Iterable[Finding]:
     sends = {name for name, events in seen.queues.items() if events & SENDS}
     consumed = {name for name, events in seen.queues.items() if "consumed" in events}
     if unsent := sorted(seen.queues.keys() - sends):
-        text = f"no ledger tells of sends to {some(unsent)}: only what was seen there once can be missed"
-        yield SENDS_NOT_TOLD(text, "Add the producers' ledger.")
+        yield found("DR-RPO-013", unsent=some(unsent))
     if unread := sorted(seen.queues.keys() - consumed):
-        text = f"no ledger tells of consumption from {some(unread)}: what is gone from there is unknown, not lost"
-        yield CONSUMPTION_NOT_TOLD(text, "Add the consumers' ledger.")
+        yield found("DR-RPO-014", unread=some(unread))
     if not seen.snapshots and seen.events:
-        text = "no ledger says what the sites hold: what still lies in a queue counts as lost"
-        yield HOLDINGS_NOT_TOLD(text, "Add an export or a browse snapshot of the serving site.")
+        yield found("DR-RPO-015")
 
 
 def _written(rows: Iterable[Any], out: Path) -> dict[Kind, Part]:

@@ -12,6 +12,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding
 from dr_ctl.core.system import beside
 from dr_ctl.rpo.core.cut import AWAY_US, DAY, HOUR, SECOND
@@ -19,7 +20,6 @@ from dr_ctl.rpo.core.hour import HORIZON_US, Orders
 from dr_ctl.rpo.core.scope import Facts
 from dr_ctl.rpo.estimate.estimate import Made, nothing_of
 from dr_ctl.rpo.estimate.request import Request
-from dr_ctl.rpo.findings import NO_HISTORY
 from dr_ctl.rpo.history.files import NAMED, Store, listed_anew
 from dr_ctl.rpo.history.row import micros
 from dr_ctl.rpo.pipeline import sql
@@ -197,7 +197,7 @@ class _Question:
 def no_history(asked: Request) -> Finding:
     text = f"there is no history to estimate from in {asked.place.shown}"
     remedy = "Run `dr-ctl monitor` for a while, then ask again; until then the loss is not known."
-    return NO_HISTORY(text, remedy)
+    return found("DR-RPO-001", text, remedy)
 
 
 @contextmanager

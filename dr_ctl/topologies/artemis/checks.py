@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, some
-from dr_ctl.topologies.artemis.findings import MQTT_STAYS
 from dr_ctl.topologies.common.names import MQTT_RETAINED
 from dr_ctl.topologies.common.view import Broker
 
@@ -26,13 +26,14 @@ def stays(view: Broker) -> Sequence[str]:
 
 def of_both(here: Broker, there: Broker) -> Iterator[Finding]:
     """Tell what stays at the serving site."""
-    if found := here.stays:
+    if stays := here.stays:
         again = f"Publish with retain again once {there.site} serves: until then it gives what it retained itself."
         remedies = {
             "retained message(s) of MQTT": again,
             "the session state of": f"Let clients subscribe again at {there.site}, as after a session that was lost.",
         }
-        yield MQTT_STAYS(
-            f"{here.site}/{here.pair}: {' and '.join(found)} stay there and do not come to {there.site}",
-            " ".join(remedy for kind, remedy in remedies.items() if any(kind in each for each in found)),
+        yield found(
+            "DR-MQTT-001",
+            f"{here.site}/{here.pair}: {' and '.join(stays)} stay there and do not come to {there.site}",
+            " ".join(remedy for kind, remedy in remedies.items() if any(kind in each for each in stays)),
         )

@@ -6,6 +6,7 @@ from shlex import quote
 from typing import Final
 from xml.sax.saxutils import quoteattr
 
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Severity, some
 from dr_ctl.core.printable import if_known
 from dr_ctl.engine.operations import FAILBACK
@@ -14,45 +15,17 @@ from dr_ctl.engine.ports import Move
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.artemis import checks as artemis
 from dr_ctl.topologies.artemis.fence import ASIDE
-from dr_ctl.topologies.artemis.findings import MQTT_STAYS
-from dr_ctl.topologies.bridges.findings import (
-    ALL_BRIDGES_GONE,
-    BRIDGE_STOPPED,
-    CLIENTS_ROLES_UNKNOWN,
-    COPY_HOLDS_PROCESSED,
-    COPY_OPEN_TO_CLIENTS,
-    COPY_TAKES_SENDS,
-    COPY_WITHOUT_WAY,
-    DONE_AT_RETURNED,
-    FORWARDED_BY_CLIENTS,
-    IDS_NOT_SHIPPED,
-    IDS_NOT_TAKEN,
-    NO_QUEUE_THERE,
-    NOT_BUFFERED,
-    NOT_DUE,
-    NOTHING_COPIED,
-    ONE_ADDRESS_FORBIDDEN,
-    ORIGIN_NOT_TOLD,
-    QUEUE_WITHOUT_DIVERT,
-)
 from dr_ctl.topologies.bridges.messages import COMPARED
 from dr_ctl.topologies.bridges.view import ORIGIN, BrokerView, Flow
 from dr_ctl.topologies.common import checks as common
 from dr_ctl.topologies.common import failover
 from dr_ctl.topologies.common.checks import Named, of_doors, of_pair, of_queues
 from dr_ctl.topologies.common.figures import said
-from dr_ctl.topologies.common.findings import (
-    LINK_DOOR_CLOSED,
-    LINK_NOT_ATTACHED,
-    LINK_ROLE_KEPT_OUT,
-    LINK_ROLES_UNKNOWN,
-    OUTFLOW_PAUSED,
-)
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.seen import Seen
 
 SKIPS_PER_S: Final = 4000  # messages that a plain client passes over, one by one: 3 100 to 4 500 were measured
-_MENDED: Final = frozenset({LINK_DOOR_CLOSED.id, BRIDGE_STOPPED.id, LINK_NOT_ATTACHED.id})
+_MENDED: Final = frozenset({"DR-DOOR-004", "DR-BRIDGE-004", "DR-LINK-004"})
 
 
 def of_move(rules: Rules, seen: Seen[BrokerView], move: Move) -> list[Finding]:
@@ -95,8 +68,8 @@ def _done_again(view: BrokerView, move: Move) -> Iterator[Finding]:
         named = ("its store of processed ids is not named or was not read, or what it holds could not be listed",)
     accepted = move.ask.accept_duplicates
     agreed = accepted == "unknown" or (accepted is not None and accepted >= count)
-    found = DONE_AT_RETURNED(text, remedy, more=named, severity=Severity.WARNING if agreed else Severity.ERROR)
-    yield replace(found, duplicates=count)
+    finding = found("DR-RETURN-010", text, remedy, more=named, severity=Severity.WARNING if agreed else Severity.ERROR)
+    yield replace(finding, duplicates=count)
 
 
 def of_broker(view: BrokerView, ask: Ask | None = None) -> Iterator[Finding]:
@@ -115,24 +88,12 @@ def of_broker(view: BrokerView, ask: Ask | None = None) -> Iterator[Finding]:
 
 def _discovery(name: str, view: BrokerView) -> Iterator[Finding]:
     if not view.flows:
-        yield NOTHING_COPIED(
-            f"{name}: no divert copies a queue to the other site",
-            "Does artemis-bridges join this broker? Each queue needs a divert, a buffer and a bridge in broker.xml.",
-        )
+        yield found("DR-BRIDGE-001", broker=name)
         return
     if not any(flow.bridges for flow in view.carrying):
-        yield ALL_BRIDGES_GONE(
-            f"{name}: all its bridges are gone: a broker stops every one of them when the peer refuses one's login or "
-            "right to send",
-            f"Find the refused one: beside AMQ224058 in the log of {view.site}, and by DR-BRIDGE-008 where the peer's "
-            "roles show it. Correct it at the peer; then restart this broker, or make each bridge again with "
-            "createBridge, only with a login that was tried at the peer: a bad one stops all bridges at every boot.",
-        )
+        yield found("DR-BRIDGE-002", broker=name, site=view.site)
     if view.ids is None:
-        yield IDS_NOT_SHIPPED(
-            f"{name}: nothing ships the ids of what was processed here: what lies at the other site would come twice",
-            "An exclusive divert of the ids' address into a buffer with a bridge is missing in broker.xml.",
-        )
+        yield found("DR-BRIDGE-003", broker=name)
     copied = {flow.unit for flow in view.flows}
     ends = {each for queue in view.queues for each in (queue.dead_letter_address, queue.expiry_address) if each}
     loose = sorted(
@@ -141,33 +102,30 @@ def _discovery(name: str, view: BrokerView) -> Iterator[Finding]:
         if queue.durable and not queue.temporary and queue.address not in copied | ends
     )
     if loose:
-        yield QUEUE_WITHOUT_DIVERT(
-            f"{name}: no divert copies {some(loose)}: what is sent there stays at {view.site}",
-            "Give them a divert, a buffer and a bridge, or leave them where they are on purpose.",
-        )
+        yield found("DR-BRIDGE-005", broker=name, loose=some(loose), site=view.site)
 
 
 def _flow(name: str, view: BrokerView, flow: Flow) -> Iterator[Finding]:
     unit = flow.unit
     if "," in unit:
         text = f"{name}: a divert whose address has a comma captures nothing: {unit} is not copied"
-        yield COPY_WITHOUT_WAY(text, "Give that queue and its address a name without one.")
+        yield found("DR-BRIDGE-006", text, "Give that queue and its address a name without one.")
     if flow.buffer is None:
         text = f"{name}: divert {flow.divert.name} puts copies of {unit} where no queue is: they are lost"
-        yield COPY_WITHOUT_WAY(text, f"Make a durable queue at address {flow.divert.to}.")
+        yield found("DR-BRIDGE-006", text, f"Make a durable queue at address {flow.divert.to}.")
         return
     if not flow.bridges and any(each.bridges for each in view.carrying):
         text = f"{name}: no bridge reads {flow.buffer.name}: the copies of {unit} stay there"
-        yield COPY_WITHOUT_WAY(text, "Give that buffer a bridge to the peer.")
+        yield found("DR-BRIDGE-006", text, "Give that buffer a bridge to the peer.")
     if flow.buffer.paused:
         text = f"{name}: buffer {flow.buffer.name} is paused: nothing of {unit} is shipped"
-        yield OUTFLOW_PAUSED(text, "Resume that queue.")
+        yield found("DR-LINK-005", text, "Resume that queue.")
     stopped = [bridge.name for bridge in flow.bridges if not bridge.started]
     if stopped:
-        text = f"{name}: bridge {some(stopped)} is stopped"
-        yield BRIDGE_STOPPED(text, f"`dr-ctl link restart {view.site}` starts it.")
+        yield found("DR-BRIDGE-004", broker=name, stopped=some(stopped), site=view.site)
     elif flow.bridges and not flow.attached:
-        yield LINK_NOT_ATTACHED(
+        yield found(
+            "DR-LINK-004",
             f"{name}: the bridge of {unit} is started but not connected",
             f"`dr-ctl link restart {view.site}`; if that does not help, look at what stands between the sites.",
         )
@@ -183,7 +141,8 @@ def _buffered(name: str, view: BrokerView, flow: Flow, ask: Ask | None = None) -
     begun = f"{lost} message(s) for {unit} found no queue at {flow.divert.to} since that broker's start"
     if view.repels(flow) and (lost or any("AMQP" in door.protocols for door in view.doors)):
         kind = "anycast" if buffer.routing == "multicast" else "multicast"
-        yield NOT_BUFFERED(
+        yield found(
+            "DR-BRIDGE-019",
             f"{name}: the buffer {buffer.name} is {buffer.routing} and {unit} is {kind}: what JMS clients send by AMQP "
             f"is not copied" + (f"; {begun}" if lost else ""),
             f"In broker.xml of {view.site}: `<address name={quoteattr(buffer.address)}><{kind}><queue "
@@ -193,7 +152,8 @@ def _buffered(name: str, view: BrokerView, flow: Flow, ask: Ask | None = None) -
     elif lost:
         deep = any(queue.depth > COMPARED for queue in view.queues_of(unit))
         accepted = not deep or ask is None or ask.accept_difference.get(unit, 0) >= lost
-        yield NOT_BUFFERED(
+        yield found(
+            "DR-BRIDGE-019",
             f"{name}: {begun}: what of them still lies in {unit} has no copy",
             f"Compare {unit} at both sites before it moves. "
             + (
@@ -212,14 +172,14 @@ def _origin(name: str, flow: Flow) -> Iterator[Finding]:
     for bridge in flow.bridges:
         if bridge.origin is None:
             text = f"{name}: bridge {bridge.name} writes no {ORIGIN} into what it ships: the peer would send it back"
-            yield ORIGIN_NOT_TOLD(text, "Give that bridge the AddHeadersTransformer with the name of its site.")
+            yield found("DR-BRIDGE-007", text, "Give that bridge the AddHeadersTransformer with the name of its site.")
         elif f"{ORIGIN} = '{bridge.origin}'" not in taken or f"{ORIGIN} IS NULL" not in taken:
             text = (
                 f"{name}: divert {flow.divert.name} does not take just what is of {bridge.origin} or of nobody: "
                 f"its filter is {taken or 'missing'}"
             )
             remedy = f"Its filter should be: {ORIGIN} = '{bridge.origin}' OR {ORIGIN} IS NULL."
-            yield ORIGIN_NOT_TOLD(text, remedy)
+            yield found("DR-BRIDGE-007", text, remedy)
 
 
 def _forwarded(name: str, view: BrokerView, ask: Ask | None) -> Iterator[Finding]:
@@ -227,10 +187,12 @@ def _forwarded(name: str, view: BrokerView, ask: Ask | None) -> Iterator[Finding
     if units:
         counts = some([f"{view.forwarded[unit]} of {unit}" for unit in units])
         accepted = ask is None or all(view.forwarded[unit] == ask.accept_difference.get(unit) for unit in units)
-        yield FORWARDED_BY_CLIENTS(
-            f"{name}: messages that no divert copies, because their sender wrote {ORIGIN} into them: {counts}",
-            f"Their sender should drop that header from what it forwards. What lies there would stay at {view.site}: "
-            "let it be consumed; --accept-difference QUEUE=N leaves exactly that behind.",
+        yield found(
+            "DR-BRIDGE-015",
+            broker=name,
+            header=ORIGIN,
+            counts=counts,
+            site=view.site,
             severity=Severity.WARNING if accepted else Severity.ERROR,
         )
 
@@ -238,21 +200,20 @@ def _forwarded(name: str, view: BrokerView, ask: Ask | None) -> Iterator[Finding
 def _fence(name: str, view: BrokerView) -> Iterator[Finding]:
     lasting = view.config.lasting
     if lasting is None:
-        yield CLIENTS_ROLES_UNKNOWN(
-            f"{name}: the settings do not say which roles are the clients': no queue could be fenced",
-            "Name them: `lasting_fence: {roles: [...]}` of that broker.",
-        )
+        yield found("DR-BRIDGE-009", broker=name)
         return
     roles = ", ".join(lasting.roles)
     ports = {door.port for door in view.link.doors if door.port is not None}
     linked = {user.strip() for each in view.connections if each.port in ports for user in each.user.split(",")}
     if view.users is None:
-        yield LINK_ROLES_UNKNOWN(
+        yield found(
+            "DR-FENCE-005",
             f"{name}: cannot tell the roles of the bridges' user: a fence could keep the bridges out too",
             f"Make sure that the bridges' user has none of the roles {roles}: one that is refused stops all of them.",
         )
     elif same := sorted(user for user in linked if view.users.get(user, frozenset()) & {*lasting.roles}):
-        yield LINK_ROLE_KEPT_OUT(
+        yield found(
+            "DR-FENCE-006",
             f"{name}: the bridges' user {', '.join(same)} has a role that a fence keeps out ({roles}): the first fence "
             "would stop all bridges of the peer",
             "Give the bridges a user and a role of their own.",
@@ -262,9 +223,9 @@ def _fence(name: str, view: BrokerView) -> Iterator[Finding]:
 def of_ways(view: BrokerView, peer: BrokerView | None) -> Iterator[Finding]:
     """Find the bridges that ship nothing: stopped, refused, or gone. While its peer is away no bridge is connected."""
     found = {
-        BRIDGE_STOPPED.id,
-        NOT_BUFFERED.id,
-        *((ALL_BRIDGES_GONE.id, COPY_WITHOUT_WAY.id, LINK_NOT_ATTACHED.id) if peer else ()),
+        "DR-BRIDGE-004",
+        "DR-BRIDGE-019",
+        *(("DR-BRIDGE-002", "DR-BRIDGE-006", "DR-LINK-004") if peer else ()),
     }
     yield from (each for each in of_broker(view) if each.id in found)
 
@@ -275,10 +236,7 @@ def of_both(rules: Rules, seen: Seen[BrokerView], move: Move, here: BrokerView, 
     yield from of_pair(here, there, move.ask.includes)
     yield from artemis.of_both(here, there)
     if not any(queue.consumers for queue in there.arrived):
-        yield IDS_NOT_TAKEN(
-            f"{there.site}/{there.pair}: nothing applies the processed ids that arrive there",
-            f"Start the processor of the ids at {there.site}: without it all that it holds comes twice.",
-        )
+        yield found("DR-BRIDGE-010", site=there.site, pair=there.pair)
     units = here.among(move.moves)
     for unit in units:
         yield from _copy(unit, here, there)
@@ -292,7 +250,8 @@ def of_both(rules: Rules, seen: Seen[BrokerView], move: Move, here: BrokerView, 
 def _not_captured(here: BrokerView, there: BrokerView, move: Move) -> Iterator[Finding]:
     """A queue that only the waiting site copies: no fence closes it where it is served, and it would open at both."""
     for unit in (unit for unit in there.among(move.moves) if here.flow(unit) is None):
-        yield COPY_WITHOUT_WAY(
+        yield found(
+            "DR-BRIDGE-006",
             f"{here.site}/{here.pair}: no divert copies {unit} to {there.site}: what is sent there has no copy",
             f"Give {unit} its divert, buffer and bridge at {here.site} again, as in broker.xml; then compare what was "
             "sent meanwhile.",
@@ -304,20 +263,20 @@ def _copy(unit: str, here: BrokerView, there: BrokerView) -> Iterator[Finding]:
     name = f"{there.site}/{there.pair}"
     if not there.queues_of(unit):
         text = f"{name}: no queue takes what arrives for {unit}: the bridge of {here.site} ships it into nothing"
-        yield NO_QUEUE_THERE(text, f"Make queue {unit} at {there.site}; what came meanwhile is not there.")
+        yield found("DR-BRIDGE-011", text, f"Make queue {unit} at {there.site}; what came meanwhile is not there.")
     elif unlost := there.unrouted.get(unit):
         text = f"{name}: {unlost} message(s) for {unit} found no queue since that broker's start"
-        yield NO_QUEUE_THERE(
-            text, f"Compare {unit} at both sites before it moves: the copy may lack them.", severity=Severity.WARNING
+        yield found(
+            "DR-BRIDGE-011",
+            text,
+            f"Compare {unit} at both sites before it moves: the copy may lack them.",
+            severity=Severity.WARNING,
         )
     if there.flow(unit) is None:
         text = f"{name}: no divert copies {unit} back to {here.site}: after a move nothing would be captured"
-        yield COPY_WITHOUT_WAY(text, f"Give {unit} a divert, a buffer and a bridge at {there.site} too.")
+        yield found("DR-BRIDGE-006", text, f"Give {unit} a divert, a buffer and a bridge at {there.site} too.")
     if unit in there.idle or (there.units.get(unit) and here.units.get(unit)):
-        yield COPY_OPEN_TO_CLIENTS(
-            f"{name}: nothing keeps clients of {unit} out of {there.site} while {here.site} serves it",
-            f"`dr-ctl fence {there.site} --queues {quote(unit)}` closes it there: nobody works on it at {there.site}.",
-        )
+        yield found("DR-BRIDGE-012", broker=name, unit=unit, site=there.site, other_site=here.site, queue=quote(unit))
     elif _takes_sends(unit, here, there):
         yield _sends(unit, there)
 
@@ -333,11 +292,15 @@ def _delayed(unit: str, here: BrokerView, there: BrokerView, move: Move, rules: 
     flow, waits_s = here.flow(unit), min(rules.within(move), rules.drain.stall)
     late = flow.not_due_within(waits_s) if flow is not None else 0
     if late > move.ask.accept_difference.get(unit, 0):
-        yield NOT_DUE(
-            f"{here.site}/{here.pair}: {late} delayed message(s) of {unit} are not shipped within {duration(waits_s)}, "
-            "as they are due later",
-            f"Wait until then; or `--accept-difference {quote(f'{unit}={late}')}` moves before: they come to "
-            f"{there.site} when they are due, as long as {here.site} runs.",
+        yield found(
+            "DR-BRIDGE-020",
+            site=here.site,
+            pair=here.pair,
+            late=late,
+            unit=unit,
+            waits_s=duration(waits_s),
+            difference=quote(f"{unit}={late}"),
+            other_site=there.site,
         )
 
 
@@ -347,10 +310,7 @@ def _takes_sends(unit: str, here: BrokerView, there: BrokerView) -> bool:
 
 def _sends(unit: str, there: BrokerView) -> Finding:
     closed = "is paused there" if there.gated(unit) else "is closed there by its doors alone"
-    return COPY_TAKES_SENDS(
-        f"{there.site}/{there.pair}: {unit} {closed}, and clients may send to it",
-        f"`dr-ctl fence {there.site} --queues {quote(unit)}` keeps them out.",
-    )
+    return found("DR-BRIDGE-013", site=there.site, pair=there.pair, unit=unit, closed=closed, queue=quote(unit))
 
 
 def _only_here(unit: str, here: BrokerView, there: BrokerView, ask: Ask) -> Iterator[Finding]:
@@ -363,7 +323,7 @@ def _only_here(unit: str, here: BrokerView, there: BrokerView, ask: Ask) -> Iter
                 f"Make queue {queue.name} at {there.site}, and let what lies there be consumed at {here.site} first; "
                 "--accept-difference QUEUE=N leaves exactly that many behind."
             )
-            yield NO_QUEUE_THERE(text, remedy)
+            yield found("DR-BRIDGE-011", text, remedy)
 
 
 def _refused(here: BrokerView, there: BrokerView) -> Iterator[Finding]:
@@ -382,10 +342,15 @@ def _refused(here: BrokerView, there: BrokerView) -> Iterator[Finding]:
         if lacking := sorted(common_ - roles):
             bridges = [bridge.name for flow in here.carrying if flow.unit == unit for bridge in flow.bridges]
             who = f"bridge {bridges[0]}" if bridges else f"the bridge of {unit}"
-            yield ONE_ADDRESS_FORBIDDEN(
-                f"{here.site}/{here.pair}: {who} may be refused: at {there.site} role {some(lacking)} may not send to "
-                f"{unit}, and may elsewhere; one refused bridge stops all of them",
-                f"Give role {lacking[0]} `send` at address {unit} of {there.site}.",
+            yield found(
+                "DR-BRIDGE-008",
+                site=here.site,
+                pair=here.pair,
+                who=who,
+                other_site=there.site,
+                roles=some(lacking),
+                unit=unit,
+                role=lacking[0],
             )
 
 
@@ -401,11 +366,7 @@ def _history(units: Iterable[str], here: BrokerView, there: BrokerView) -> Itera
         if deep > SKIPS_PER_S and here.units.get(unit):
             history.append(f"{unit} {deep} ({deep / SKIPS_PER_S:.0f} s at {SKIPS_PER_S} a second)")
     if history:
-        yield COPY_HOLDS_PROCESSED(
-            f"{there.site}/{there.pair} holds what was processed already, and clients pass over it first: "
-            + some(history),
-            f"`dr-ctl trim {there.site} --dry-run` says what of it can go.",
-        )
+        yield found("DR-BRIDGE-014", site=there.site, pair=there.pair, history=some(history))
 
 
 def _fenced(view: BrokerView) -> str:
@@ -439,28 +400,28 @@ def _closed(view: BrokerView) -> str:
 
 
 BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
-    Named(NOTHING_COPIED, lambda view: some([flow.unit for flow in view.flows]) or "none is"),
-    Named(ALL_BRIDGES_GONE, _bridges),
-    Named(IDS_NOT_SHIPPED, _ids),
-    Named(BRIDGE_STOPPED, _bridges),
-    Named(LINK_NOT_ATTACHED, _bridges),
-    Named(OUTFLOW_PAUSED, _buffers),
-    Named(QUEUE_WITHOUT_DIVERT, lambda view: f"{len(view.business)} queue(s)"),
-    Named(COPY_WITHOUT_WAY, _buffers),
-    Named(NOT_BUFFERED, lambda view: f"{sum(map(view.uncopied, view.carrying))} message(s) found no buffer"),
-    Named(ORIGIN_NOT_TOLD, _bridges),
-    Named(FORWARDED_BY_CLIENTS, _shown_forwarded),
-    Named(CLIENTS_ROLES_UNKNOWN, _fenced),
-    Named(LINK_ROLES_UNKNOWN, _fenced),
-    Named(LINK_ROLE_KEPT_OUT, _fenced),
+    Named("DR-BRIDGE-001", lambda view: some([flow.unit for flow in view.flows]) or "none is"),
+    Named("DR-BRIDGE-002", _bridges),
+    Named("DR-BRIDGE-003", _ids),
+    Named("DR-BRIDGE-004", _bridges),
+    Named("DR-LINK-004", _bridges),
+    Named("DR-LINK-005", _buffers),
+    Named("DR-BRIDGE-005", lambda view: f"{len(view.business)} queue(s)"),
+    Named("DR-BRIDGE-006", _buffers),
+    Named("DR-BRIDGE-019", lambda view: f"{sum(map(view.uncopied, view.carrying))} message(s) found no buffer"),
+    Named("DR-BRIDGE-007", _bridges),
+    Named("DR-BRIDGE-015", _shown_forwarded),
+    Named("DR-BRIDGE-009", _fenced),
+    Named("DR-FENCE-005", _fenced),
+    Named("DR-FENCE-006", _fenced),
 )
 BY_PAIR: Final[Sequence[Named[BrokerView]]] = (
-    Named(ONE_ADDRESS_FORBIDDEN, _bridges),
-    Named(IDS_NOT_TAKEN, lambda view: f"{view.site} {if_known(view.link.unapplied)} not applied"),
-    Named(NO_QUEUE_THERE, lambda view: f"{view.site} {len(view.unrouted)} address(es)"),
-    Named(COPY_OPEN_TO_CLIENTS, _closed),
-    Named(COPY_TAKES_SENDS, _closed),
-    Named(COPY_HOLDS_PROCESSED, _copies),
-    Named(NOT_DUE, lambda view: f"{view.site} {sum(flow.not_due for flow in view.flows)} delayed"),
-    Named(MQTT_STAYS, lambda view: f"{view.site} {some(view.stays) or 'nothing'}"),
+    Named("DR-BRIDGE-008", _bridges),
+    Named("DR-BRIDGE-010", lambda view: f"{view.site} {if_known(view.link.unapplied)} not applied"),
+    Named("DR-BRIDGE-011", lambda view: f"{view.site} {len(view.unrouted)} address(es)"),
+    Named("DR-BRIDGE-012", _closed),
+    Named("DR-BRIDGE-013", _closed),
+    Named("DR-BRIDGE-014", _copies),
+    Named("DR-BRIDGE-020", lambda view: f"{view.site} {sum(flow.not_due for flow in view.flows)} delayed"),
+    Named("DR-MQTT-001", lambda view: f"{view.site} {some(view.stays) or 'nothing'}"),
 )

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from shlex import quote
 from typing import Final
 
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, some
 from dr_ctl.engine.plan import Ask
-from dr_ctl.topologies.bridges.findings import DONE_AT_RETURNED, IDS_LACKING, IDS_MISSING
 from dr_ctl.topologies.bridges.look import Access, Way
 from dr_ctl.topologies.bridges.messages import COMPARED, PAGE, Message, Origin, pages
 from dr_ctl.topologies.bridges.view import BrokerView, Chosen, whole
@@ -119,11 +119,13 @@ def told(way: Way, copies: BrokerView, ids: Lacking, ask: Ask, *, timeout_s: flo
     for name, lost in ids.items():
         most = _lying(there, queues[name], copies.origin_of(queues[name].address), lost, timeout_s=timeout_s)
         if most and most != ask.accept_difference.get(name):
-            yield IDS_LACKING(
-                f"{most} message(s) of {name} may come twice: the id store of {here.site} has their ids, and that of "
-                f"{there.site} lacks them",
-                f"Send these ids to {there.site} once more, as the consumers at {here.site} announce them. "
-                f"--accept-difference {quote(f'{name}={most}')} moves with exactly that many.",
+            yield found(
+                "DR-BRIDGE-018",
+                most=most,
+                name=name,
+                site=here.site,
+                other_site=there.site,
+                difference=quote(f"{name}={most}"),
             )
 
 
@@ -137,7 +139,7 @@ def done_at(way: Way, copies: BrokerView, *, timeout_s: float) -> Iterator[Findi
             f"what the consumers of {here.site} had in hand when it was lost may come as duplicates at {there.site}: "
             "the settings do not name both stores of ids, so nobody can tell what that is"
         )
-        yield DONE_AT_RETURNED(text, "Name both under `ids:`; the consumers must recognise what they have done.")
+        yield found("DR-RETURN-010", text, "Name both under `ids:`; the consumers must recognise what they have done.")
         return
     queues = {queue.name: queue for unit in copies.among(whole) for queue in copies.queues_of(unit)}
     for name, ids in lost.items():
@@ -148,16 +150,17 @@ def done_at(way: Way, copies: BrokerView, *, timeout_s: float) -> Iterator[Findi
             for page in pages(there.reader(), queue, origin, timeout_s=timeout_s)
             for each in page
         }
-        if found := sorted(ids & lying):
-            yield DONE_AT_RETURNED(
-                f"{len(found)} message(s) of {name} come as duplicates at {there.site}: consumers of {here.site} had "
-                f"done them when it was lost, and could not announce their ids: {some(found)}",
+        if done := sorted(ids & lying):
+            yield found(
+                "DR-RETURN-010",
+                f"{len(done)} message(s) of {name} come as duplicates at {there.site}: consumers of {here.site} had "
+                f"done them when it was lost, and could not announce their ids: {some(done)}",
                 f"The consumers at {there.site} must recognise them; see what their second processing did.",
             )
 
 
 def not_compared(error: NotRead) -> Finding:
-    return IDS_MISSING(f"the id stores could not be compared: {error}", error.remedy)
+    return found("DR-RECONCILE-004", f"the id stores could not be compared: {error}", error.remedy)
 
 
 def _lying(there: Access, copy: Queue, origin: str | None, ids: frozenset[str], *, timeout_s: float) -> int:

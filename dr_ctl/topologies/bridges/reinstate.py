@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, some
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
@@ -12,14 +13,12 @@ from dr_ctl.engine.ports import Draft, Hand, Move
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.bridges import duplicates
-from dr_ctl.topologies.bridges.findings import IDS_MISSING
 from dr_ctl.topologies.bridges.shipping import Direction, starts, wait
 from dr_ctl.topologies.bridges.tools import BridgesTools, IdBarrier, MessageBarrier
 from dr_ctl.topologies.bridges.view import BrokerView, whole
 from dr_ctl.topologies.common.baseline import before
 from dr_ctl.topologies.common.calls import call, close_door, open_door, pause, resume, still, to_undo
 from dr_ctl.topologies.common.figures import total
-from dr_ctl.topologies.common.findings import SET_ASIDE, UNDONE_DUPLICATES
 from dr_ctl.topologies.common.idstore import NotRead, Store
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.seen import Seen
@@ -195,7 +194,7 @@ def _duplicates(tools: BridgesTools, move: Move, unapplied: int | None) -> list[
         f"{most} message(s) that came in of {move.target} may come twice: the ids that say they are done did not come"
     )
     remedy = f"Clients must recognise what they have done; `dr-ctl reinstate {move.target}` brings the rest."
-    return [UNDONE_DUPLICATES(text, remedy)]
+    return [found("DR-RETURN-007", text, remedy)]
 
 
 def reconcile(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
@@ -219,7 +218,7 @@ def _unrouted(tools: BridgesTools, move: Move) -> Iterator[Finding]:
         if counts:
             text = f"messages found no queue at {view.site}/{view.pair}: its copies lack them: {some(counts)}"
             remedy = "Find out why before moving back: these would not be served there."
-            yield SET_ASIDE(text, remedy)
+            yield found("DR-RECONCILE-002", text, remedy)
 
 
 def _not_known(mine: Store, other: Store) -> Mapping[str, int] | NotRead:
@@ -232,8 +231,8 @@ def _not_known(mine: Store, other: Store) -> Mapping[str, int] | NotRead:
 def _of_ids(lacking: Mapping[str, int] | NotRead, move: Move) -> Iterator[Finding]:
     if isinstance(lacking, NotRead):
         text = f"the id stores could not be compared: {lacking}"
-        yield IDS_MISSING(text, "Compare them by hand before moving back.")
+        yield found("DR-RECONCILE-004", text, "Compare them by hand before moving back.")
     elif lacking:
         named = some([f"{queue} {count}" for queue, count in lacking.items()])
         text = f"ids that {move.target} has processed are not known at {move.source}, and may come twice: {named}"
-        yield IDS_MISSING(text, f"See that the processor of the ids works at {move.source}.")
+        yield found("DR-RECONCILE-004", text, f"See that the processor of the ids works at {move.source}.")

@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, some
 from dr_ctl.core.printable import if_known
 from dr_ctl.engine.goals import Goal
@@ -23,7 +24,6 @@ from dr_ctl.topologies.bridges.view import Bridge, BrokerView, Chosen
 from dr_ctl.topologies.common import waiting
 from dr_ctl.topologies.common.calls import call, holds, left_of, still
 from dr_ctl.topologies.common.figures import total
-from dr_ctl.topologies.common.findings import LINK_DID_NOT_ATTACH, LINK_NOT_READ_IN_UNDO
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.common.verbs.quiesce import while_serving
@@ -230,7 +230,7 @@ def restart(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> O
         return Done(f"the bridges of {move.source} are connected")
     text = f"the bridge of {some(waited.look)} did not connect within {duration(step.limits['within'])}"
     remedy = f"Look at what stands between the sites, and at the acceptor for bridges at {move.target}."
-    return Refused(text, findings=(LINK_DID_NOT_ATTACH(text, remedy),))
+    return Refused(text, findings=(found("DR-LINK-008", text, remedy),))
 
 
 def start(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
@@ -242,7 +242,7 @@ def start(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Out
     mine = [call for call in step.inverse if (call.site, call.unit) in seen]
     away = sorted({f"{call.site}/{call.unit}" for call in step.inverse if call not in mine})
     findings = tuple(
-        LINK_NOT_READ_IN_UNDO(f"{name}: whether its bridges are started could not be seen", "Look at them.")
+        found("DR-LINK-007", f"{name}: whether its bridges are started could not be seen", "Look at them.")
         for name in away
     )
     if not left_of(mine, views):

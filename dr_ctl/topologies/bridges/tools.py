@@ -3,15 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, some
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.bridges.duplicates import Side, lacking, missing, not_compared, told
-from dr_ctl.topologies.bridges.findings import TOO_MANY_TO_COMPARE
 from dr_ctl.topologies.bridges.look import Observer
 from dr_ctl.topologies.bridges.view import BrokerView, Chosen, lying
 from dr_ctl.topologies.common.figures import Residue, said
-from dr_ctl.topologies.common.findings import SAME_COUNT_OTHER_MESSAGES
 from dr_ctl.topologies.common.gate import Sample, Verifier
 from dr_ctl.topologies.common.idstore import NotRead
 from dr_ctl.topologies.common.recipe import Recipe
@@ -115,19 +114,14 @@ class BridgesVerifier(Verifier[BrokerView]):
             if lacks and lacks != accepted:
                 text = f"{lacks} message(s) of {queue.name} lie at {here.site} and not at {there.site}"
                 remedy = "Find out why before moving; --accept-difference QUEUE=N moves with exactly that difference."
-                return Refused(text, findings=(SAME_COUNT_OTHER_MESSAGES(text, remedy),))
-        duplicates, found = self._duplicates(here, there, move)
+                return Refused(text, findings=(found("DR-PARITY-004", text, remedy),))
+        duplicates, findings = self._duplicates(here, there, move)
         if duplicates:
             return Refused(duplicates[0].text, findings=duplicates)
         if unread:
-            text = f"not looked for in their copies, one by one: the messages of {some(unread)}"
-            remedy = (
-                "They are too many, or some are delayed, or no id store says what was processed; that nothing more was "
-                "to ship was seen."
-            )
-            found.append(TOO_MANY_TO_COMPARE(text, remedy))
+            findings.append(found("DR-BRIDGE-016", unread=some(unread)))
         figures: dict[str, Json] = {"ids_compared": compared, "depths": depths, "not_compared": [*unread]}
-        return Done("the gate holds", figures, tuple(found))
+        return Done("the gate holds", figures, tuple(findings))
 
     def _duplicates(self, here: BrokerView, there: BrokerView, move: Move) -> tuple[tuple[Finding, ...], list[Finding]]:
         """The ids of before the gate are applied, so that one which the target's store lacks does not come any more:

@@ -6,6 +6,7 @@ from itertools import groupby
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity, some
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
@@ -15,7 +16,6 @@ from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.jolokia.client import Read, Reader
 from dr_ctl.jolokia.errors import BadValue
 from dr_ctl.jolokia.values import Fields
-from dr_ctl.topologies.bridges.findings import COPIES_STAY
 from dr_ctl.topologies.bridges.look import Access, Way
 from dr_ctl.topologies.bridges.messages import NUMBER, Message, Origin, pages
 from dr_ctl.topologies.bridges.tools import BridgesTools
@@ -105,9 +105,13 @@ def act(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outco
     return Done(text, {"removed": removed, "stay": stay}, tuple(_left(text, ways, found, total)))
 
 
-def _left(text: str, ways: Sequence[Way], found: Mapping[str, Mapping[str, Compared]], total: int) -> Iterator[Finding]:
+def _left(
+    text: str, ways: Sequence[Way], compared: Mapping[str, Mapping[str, Compared]], total: int
+) -> Iterator[Finding]:
     """What stays, and which of the two stores does not hold it."""
-    left = [(name, each) for queues in found.values() for name, each in queues.items() if each.copies - each.done.ids]
+    left = [
+        (name, each) for queues in compared.values() for name, each in queues.items() if each.copies - each.done.ids
+    ]
     if not left:
         return
     here, there = ways[0][0].names(), ways[0][1].names()
@@ -119,7 +123,12 @@ def _left(text: str, ways: Sequence[Way], found: Mapping[str, Mapping[str, Compa
         severity = Severity.WARNING
         one, other = (there, here) if any(each.serving for _, each in left) else (here, there)
         remedy = _lacking(one, other)
-    yield COPIES_STAY(f"{text}; in no store of both sites, and so left there: {some(named)}", remedy, severity=severity)
+    yield found(
+        "DR-BRIDGE-017",
+        f"{text}; in no store of both sites, and so left there: {some(named)}",
+        remedy,
+        severity=severity,
+    )
 
 
 def _in_one(each: Compared, here: str, there: str) -> str:

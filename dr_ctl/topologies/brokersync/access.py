@@ -6,6 +6,7 @@ from pathlib import Path
 
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import TimedOut
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding
 from dr_ctl.core.printable import if_known
 from dr_ctl.jolokia.client import Read
@@ -16,7 +17,6 @@ from dr_ctl.settings.topologies.classic_brokersync import BrokerSyncBroker
 from dr_ctl.stomp_io.address import Login
 from dr_ctl.stomp_io.answers import Closed, Connected
 from dr_ctl.topologies.brokersync import parity, proven
-from dr_ctl.topologies.brokersync.findings import COPIES_UNPROVEN
 from dr_ctl.topologies.brokersync.look import as_view, glance
 from dr_ctl.topologies.brokersync.view import BrokerView, SyncConfig
 from dr_ctl.topologies.classic import access, beans, look, statistics
@@ -48,7 +48,7 @@ class Looked(seen.Seen[BrokerView]):
                     f"come twice after a move; nothing proves that they were consumed: {why}"
                 )
                 remedy = f"`dr-ctl sync --settle --site {there.site} --dry-run` lists them by id."
-                yield COPIES_UNPROVEN(text, remedy)
+                yield found("DR-SYNC-007", text, remedy)
 
 
 class Access(access.Access[BrokerView]):

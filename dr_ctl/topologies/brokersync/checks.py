@@ -5,20 +5,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role, Weight, some
 from dr_ctl.engine.debts import DebtKind
-from dr_ctl.engine.findings import COUNTS_DIFFER
 from dr_ctl.engine.operations import ACTIVATE, SWAPOVER, UNFENCE
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.brokersync import listing, parity
-from dr_ctl.topologies.brokersync.findings import (
-    LEFT_AT_NEW_SITE,
-    NOT_COMPARED,
-    NOT_COPIED_TO_STANDBY,
-    NOTHING_COPIED_BACK,
-    ONLY_AT_STANDBY,
-    SOME_NOT_COPIED,
-)
 from dr_ctl.topologies.brokersync.view import BrokerView, SyncSeen
 from dr_ctl.topologies.classic import checks as classic
 from dr_ctl.topologies.classic.checks import BY_CONSOLE
@@ -26,11 +18,10 @@ from dr_ctl.topologies.classic.operations import LINKS_DOWN, LINKS_UP, REMOVES
 from dr_ctl.topologies.common import checks as common
 from dr_ctl.topologies.common import failover, receipts
 from dr_ctl.topologies.common.checks import Named, doors, of_doors, of_pair, of_queues
-from dr_ctl.topologies.common.findings import LINK_DOOR_CLOSED, LINK_DOOR_UNKNOWN, LINK_NOT_ATTACHED, LINK_UNKNOWN
 from dr_ctl.topologies.common.rules import Rules
 
 # Findings that a return itself mends.
-_MENDED: Final = frozenset({LINK_DOOR_CLOSED.id, LINK_NOT_ATTACHED.id})
+_MENDED: Final = frozenset({"DR-DOOR-004", "DR-LINK-004"})
 
 
 def of_move(rules: Rules, seen: SyncSeen, move: Move) -> list[Finding]:
@@ -73,12 +64,14 @@ def of_broker(view: BrokerView, *, kept_out: bool = False) -> Iterator[Finding]:
 def _link(name: str, view: BrokerView, *, kept_out: bool) -> Iterator[Finding]:
     if view.network is None and len(view.networks) > 1:
         there = ", ".join(each.name for each in view.networks)
-        yield LINK_UNKNOWN(
+        yield found(
+            "DR-LINK-001",
             f"{name}: cannot tell the network connector to the peer; there are {there}",
             "Name it under `network:`, as activemq.xml does in <networkConnector name=…>.",
         )
     elif view.network is not None and not view.link.attached:
-        yield LINK_NOT_ATTACHED(
+        yield found(
+            "DR-LINK-004",
             f"{name}: network connector {view.network.name} is not connected",
             f"The peer keeps out what {view.site} holds; `dr-ctl reinstate {view.site}` lets it in, no restart does."
             if kept_out
@@ -90,7 +83,8 @@ def _link_door(name: str, view: BrokerView) -> Iterator[Finding]:
     """Whether the connector of the peer's network connector is known, and is not the clients'."""
     shared = sorted({each.protocol for each in view.bridges} & {*view.config.clients})
     if shared:
-        yield LINK_DOOR_UNKNOWN(
+        yield found(
+            "DR-DOOR-003",
             f"{name}: the peer's network connector comes in by {', '.join(shared)}, which clients use too: closing it "
             "to them would cut the copies",
             "Give it a transport connector of its own, named under `bridge:`, and point the peer's uri at that.",
@@ -98,12 +92,13 @@ def _link_door(name: str, view: BrokerView) -> Iterator[Finding]:
     elif not view.link.doors and view.config.mirror is None:
         others = [each.name for each in view.acceptors if each.name not in view.config.clients]
         there = f"{', '.join(others)} could be it" if others else "clients use all of them"
-        found = LINK_DOOR_UNKNOWN(
+        finding = found(
+            "DR-DOOR-003",
             f"{name}: cannot tell which transport connector the peer's network connector uses: {there}",
             "Give it one of its own, named under `bridge:`; closing the clients' would cut the copies.",
         )
         # Where nothing can be named, nobody waits for a restart while no site serves.
-        yield found if others else replace(found, weighs=found.weighs & ~Weight.FAILOVER)
+        yield finding if others else replace(finding, weighs=finding.weighs & ~Weight.FAILOVER)
 
 
 def of_both(rules: Rules, seen: SyncSeen, move: Move, source: BrokerView, target: BrokerView) -> Iterator[Finding]:
@@ -123,7 +118,8 @@ def of_both(rules: Rules, seen: SyncSeen, move: Move, source: BrokerView, target
         if move.ask.accept_difference.get(each.queue) != abs(each.source - each.target)
     ]
     if wrong:
-        yield COUNTS_DIFFER(
+        yield found(
+            "DR-PARITY-001",
             "the waiting site lacks more than what is to be shipped: "
             + some([each.told(source.site, target.site) for each in wrong]),
             "Find out why before moving; --accept-difference QUEUE=N moves with exactly that difference.",
@@ -148,10 +144,12 @@ def of_opening(rules: Rules, seen: SyncSeen, move: Move) -> Iterator[Finding]:
                     f"If {other} served last, `dr-ctl unfence {other}`; else `dr-ctl drain --to {opened}` compares "
                     f"both, then `dr-ctl activate {opened}`."
                 )
-                yield ONLY_AT_STANDBY(f"{text}, whose clients may have consumed them", remedy)
+                yield found("DR-SYNC-004", f"{text}, whose clients may have consumed them", remedy)
             elif each.lacks:
                 text = f"{each.lacks} message(s) of {each.queue} lie at {opened} alone: so many may come twice"
-                yield LEFT_AT_NEW_SITE(text, f"If {other} served last: `dr-ctl unfence {other}` opens that instead.")
+                yield found(
+                    "DR-SYNC-005", text, f"If {other} served last: `dr-ctl unfence {other}` opens that instead."
+                )
 
 
 def _residue(rules: Rules, seen: SyncSeen, move: Move, source: BrokerView, target: BrokerView) -> Iterator[Finding]:
@@ -173,34 +171,31 @@ def unproven(each: parity.Counts, copies: int, why: str, source: BrokerView, tar
         "so many there: clients get them there, and those that were consumed come twice. Where somebody knows that "
         f"they were consumed: `dr-ctl sync --settle --site {target.site} --reason TEXT` keeps them aside first."
     )
-    return ONLY_AT_STANDBY(text, remedy)
+    return found("DR-SYNC-004", text, remedy)
 
 
 def not_compared(each: parity.Counts, source: str, target: str) -> Finding:
     most = max(each.source, each.target)
-    text = (
-        f"{each.told(source, target)}: too many to be compared by id in the time of a drain; up to {most} may come "
-        "twice, and as many may be left behind"
-    )
-    remedy = "A longer `--timeout` gives time for it; named under `sync:`, the agent's door makes listings quick."
-    return NOT_COMPARED(text, remedy)
+    return found("DR-SYNC-006", told=each.told(source, target), most=most)
 
 
 def possible_duplicates(queue: str, copies: int, site: str) -> Finding:
     text = f"{copies} message(s) of {queue} that lay at {site} alone were left there: so many may come twice"
-    return LEFT_AT_NEW_SITE(text, "Nothing: that was accepted. What clients of both sites got is in their ids.")
+    return found("DR-SYNC-005", text, "Nothing: that was accepted. What clients of both sites got is in their ids.")
 
 
 def _copies(source: BrokerView, target: BrokerView) -> Iterator[Finding]:
     name = f"{source.site}/{source.pair}"
     if not source.copying:
-        yield NOT_COPIED_TO_STANDBY(
+        yield found(
+            "DR-SYNC-001",
             f"{name}: no queue holds copies for {target.site}: nothing is copied there",
             f"Give each queue a composite queue in activemq.xml of {source.site}, with a copy queue that its network "
             "connector includes, or name these under `copies:`; docs/classic-brokersync.md shows both.",
         )
     elif source.network is None and not source.networks:
-        yield NOT_COPIED_TO_STANDBY(
+        yield found(
+            "DR-SYNC-001",
             f"{name}: no network connector: what lies in its copy queues is never shipped",
             f"Add one to {target.site} in activemq.xml of {source.site} that includes the copy queues.",
         )
@@ -210,16 +205,9 @@ def _copies(source: BrokerView, target: BrokerView) -> Iterator[Finding]:
         if queue.name not in source.copying and queue.dead_letter_address is None and source.copying
     ]
     if left_out:
-        yield SOME_NOT_COPIED(
-            f"{name}: not copied to {target.site}: {some(sorted(left_out))}",
-            "Give each a composite queue and a copy queue; what lies in them now stays where it is.",
-        )
+        yield found("DR-SYNC-002", broker=name, site=target.site, left_out=some(sorted(left_out)))
     if not target.networks or (not target.copying and target.network is not None and target.network.to is None):
-        yield NOTHING_COPIED_BACK(
-            f"{target.site}/{target.pair} copies nothing back to {source.site}: once it serves, a loss of it loses all",
-            f"Give {target.site} a network connector and copy queues too; docs/classic-brokersync.md shows the form "
-            "that needs no restart for a way back.",
-        )
+        yield found("DR-SYNC-003", site=target.site, pair=target.pair, other_site=source.site)
 
 
 def _shown_link(view: BrokerView) -> str:
@@ -236,25 +224,25 @@ def _attached(view: BrokerView) -> str:
 
 BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
     *BY_CONSOLE,
-    Named(LINK_DOOR_UNKNOWN, lambda view: doors(view.link.doors)),
-    Named(LINK_UNKNOWN, _shown_link),
-    Named(LINK_NOT_ATTACHED, _attached, "it is connected"),
+    Named("DR-DOOR-003", lambda view: doors(view.link.doors)),
+    Named("DR-LINK-001", _shown_link),
+    Named("DR-LINK-004", _attached, "it is connected"),
 )
 BY_PAIR: Final[Sequence[Named[BrokerView]]] = (
-    Named(NOT_COPIED_TO_STANDBY, _shown_copies),
-    Named(SOME_NOT_COPIED, _shown_copies),
-    Named(NOTHING_COPIED_BACK, _shown_copies),
+    Named("DR-SYNC-001", _shown_copies),
+    Named("DR-SYNC-002", _shown_copies),
+    Named("DR-SYNC-003", _shown_copies),
     Named(
-        ONLY_AT_STANDBY,
+        "DR-SYNC-004",
         lambda view: f"{view.site} {sum(view.consumed.values())} consumed since its start",
     ),
-    Named(LEFT_AT_NEW_SITE, _shown_copies),
+    Named("DR-SYNC-005", _shown_copies),
     Named(
-        NOT_COMPARED,
+        "DR-SYNC-006",
         lambda view: f"{view.site} {max((each.depth for each in view.business.values()), default=0)} in one queue",
     ),
     Named(
-        COUNTS_DIFFER,
+        "DR-PARITY-001",
         lambda view: f"{view.site} {sum(each.depth for each in view.business.values())} message(s)",
     ),
 )

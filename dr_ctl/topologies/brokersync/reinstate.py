@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, some
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import Call, PlannedStep, in_part
@@ -12,7 +13,6 @@ from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.brokersync import parity
 from dr_ctl.topologies.brokersync.access import Access, Looked
 from dr_ctl.topologies.brokersync.checks import nothing_owed
-from dr_ctl.topologies.brokersync.findings import COPIES_UNPROVEN
 from dr_ctl.topologies.brokersync.listing import listed
 from dr_ctl.topologies.brokersync.proven import covered
 from dr_ctl.topologies.brokersync.shipping import SMALL, UNDER_WAY, Copies, may_move, may_remove, remove, restarts
@@ -24,7 +24,6 @@ from dr_ctl.topologies.common.baseline import before
 from dr_ctl.topologies.common.calls import close_door, open_door
 from dr_ctl.topologies.common.consumed import Consumed, NotWhole
 from dr_ctl.topologies.common.figures import Residue
-from dr_ctl.topologies.common.findings import LEFT_OVER, SET_ASIDE
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.verbs.plain import closed_first
 from dr_ctl.topologies.common.verbs.quarantine import owed_again, paid
@@ -153,7 +152,7 @@ class _Return:
                 f"{there.site}: they stay, and those that {there.site} had consumed come twice"
             )
             taken_in.duplicates[name] = len(before)
-            self.findings.append(COPIES_UNPROVEN(text, "Nothing; clients get them."))
+            self.findings.append(found("DR-SYNC-007", text, "Nothing; clients get them."))
             return None
         text = (
             f"{len(before)} message(s) of {name} that came from {there.site} lie at {here.site} still, and no longer "
@@ -169,7 +168,7 @@ class _Return:
         if left:
             why = next((each.text for each in outcomes if not isinstance(each, Done)), "they are still there")
             return Refused(f"{len(left)} message(s) of {queue.name} at {view.site} could not be moved aside: {why}")
-        self.findings.append(SET_ASIDE(text, Looked.kept_aside.format(view.site)))
+        self.findings.append(found("DR-RECONCILE-002", text, Looked.kept_aside.format(view.site)))
         return None
 
 
@@ -195,7 +194,7 @@ def reconcile(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
                     f"{more} message(s) of {name} lie at {view.site} beyond those at {here.site}, and nothing proves "
                     f"yet that they were consumed: {gone}. They stay, and so many may come twice"
                 )
-                findings.append(COPIES_UNPROVEN(text, SETTLED))
+                findings.append(found("DR-SYNC-007", text, SETTLED))
     return Done(tools.taken_in.text, tools.taken_in.as_json(), (*findings, *_lacking(tools, move)))
 
 
@@ -223,4 +222,4 @@ def _lacking(tools: SyncTools, move: Move) -> Iterator[Finding]:
         wrong = parity.lacking(here, there, tools.observer.queues, seen.moved.get(pair, {}))
         if wrong:
             text = f"not at {move.target}: {some([each.told(move.source, move.target) for each in wrong])}"
-            yield LEFT_OVER(text, "Compare these queues before moving back.")
+            yield found("DR-RECONCILE-001", text, "Compare these queues before moving back.")

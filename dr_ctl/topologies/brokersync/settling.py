@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator
 
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, some
 from dr_ctl.core.patterns import matches
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
@@ -9,7 +10,6 @@ from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Draft, Hand, Move
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.brokersync.access import Access
-from dr_ctl.topologies.brokersync.findings import CANNOT_BE_PUT_BACK, COPIES_UNPROVEN
 from dr_ctl.topologies.brokersync.listing import unproven
 from dr_ctl.topologies.brokersync.shipping import may_move
 from dr_ctl.topologies.brokersync.tools import SyncTools
@@ -101,19 +101,14 @@ def put_back(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Out
         view = access.look()
         for queue, to in kept(view, move):
             if to is None:
-                text = (
-                    f"{queue.depth} message(s) of {queue.name} stay: {view.site} waits, and what lies there alone "
-                    "looks consumed, to the next move too"
-                )
-                remedy = f"`dr-ctl swapover --to {view.site}` first; then the same command."
-                findings.append(CANNOT_BE_PUT_BACK(text, remedy))
+                findings.append(found("DR-SYNC-008", depth=queue.depth, name=queue.name, site=view.site))
                 continue
             lie = ids.listed(access, queue).whole.ids
             if (refused := _moved(tools, access, queue, moves(access.names(), queue, lie, to), lie, hand)) is not None:
                 return refused
             back[to] = len(lie)
             text = f"{len(lie)} message(s) of {to} are put back at {view.site}: those that were done before come twice"
-            findings.append(COPIES_UNPROVEN(text, "Nothing: that was decided. What clients had is in their ids."))
+            findings.append(found("DR-SYNC-007", text, "Nothing: that was decided. What clients had is in their ids."))
     if findings and not back:
         return Refused(findings[0].text, code=ExitCode.PRECHECK_FAILED, findings=tuple(findings))
     if not back:

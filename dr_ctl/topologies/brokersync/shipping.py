@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, some
 from dr_ctl.core.patience import Patience
 from dr_ctl.core.printable import if_known
@@ -33,7 +34,6 @@ from dr_ctl.topologies.classic.ids import removes
 from dr_ctl.topologies.classic.operations import MOVE_MATCHING, REMOVE_MATCHING, START, STOP
 from dr_ctl.topologies.common.calls import call, left_of, still
 from dr_ctl.topologies.common.consumed import Consumed
-from dr_ctl.topologies.common.findings import LINK_DID_NOT_ATTACH, LINK_NOT_READ_IN_UNDO
 from dr_ctl.topologies.common.gate import accepting, refused
 from dr_ctl.topologies.common.names import quarantine_queue
 from dr_ctl.topologies.common.rules import Rules
@@ -337,7 +337,7 @@ def restart(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Outc
     within = duration(step.limits["within"])
     text = f"the network connector of {some(waited.look)} did not connect within {within}"
     remedy = f"Look at what stands between the sites, and at the connector for bridges at {move.target}."
-    return Refused(text, findings=(LINK_DID_NOT_ATTACH(text, remedy),))
+    return Refused(text, findings=(found("DR-LINK-008", text, remedy),))
 
 
 def start(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
@@ -361,5 +361,5 @@ def start(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Outcom
     except BrokerError as error:
         return Refused(f"whether its network connector is connected could not be seen: {error}")
     text = left.text if left is not None else ""
-    found = (LINK_NOT_READ_IN_UNDO(text, "It goes on trying; look at the other site."),) if left else ()
-    return Done("network connectors started", findings=found)
+    findings = (found("DR-LINK-007", text, "It goes on trying; look at the other site."),) if left else ()
+    return Done("network connectors started", findings=findings)

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Severity, some
 from dr_ctl.topologies.classic.broker import ClassicBroker
-from dr_ctl.topologies.classic.findings import NO_CONSOLE_NAMED, POLICY_REFUSES, POLICY_REFUSES_PAUSE
 from dr_ctl.topologies.classic.operations import CLOSES, OPENS, PAUSES, RESUMES, Permit
 from dr_ctl.topologies.common.checks import Named
 
@@ -18,16 +18,11 @@ BOOTS_OPEN: Final = (
 def of_permits(view: ClassicBroker, more: Sequence[Permit] = ()) -> Iterator[Finding]:
     """Find what the console's policy refuses although a run needs it at any broker."""
     if not view.managed:
-        yield NO_CONSOLE_NAMED(
-            f"{view.site}/{view.pair}: no management: its figures come from the statistics plugin, and nothing can be "
-            "opened, closed or paused there",
-            "Name its console under `jolokia:`; where there is none (Amazon MQ), close and open its ports by hand; "
-            "`dr-ctl status` and `monitor` say when the copies are shipped.",
-        )
+        yield found("DR-POLICY-003", site=view.site, pair=view.pair)
         return
     for each in (CLOSES, OPENS, *more):
         if each in view.denied:
-            yield POLICY_REFUSES(_refused(view, each), _allow(view, each))
+            yield found("DR-POLICY-001", _refused(view, each), _allow(view, each))
 
 
 def of_pausing(view: ClassicBroker, *, needed: bool) -> Iterator[Finding]:
@@ -37,11 +32,13 @@ def of_pausing(view: ClassicBroker, *, needed: bool) -> Iterator[Finding]:
         return
     text = f"{_refused(view, denied[0])}: clients cannot be let finish what they hold"
     if needed:
-        yield POLICY_REFUSES_PAUSE(
-            text, f"{_allow(view, denied[0])} Or move with --cut-in-flight: what they hold comes again."
+        yield found(
+            "DR-POLICY-002",
+            text,
+            f"{_allow(view, denied[0])} Or move with --cut-in-flight: what they hold comes again.",
         )
     else:
-        yield POLICY_REFUSES_PAUSE(text, "What they hold when they are cut comes again.", severity=Severity.WARNING)
+        yield found("DR-POLICY-002", text, "What they hold when they are cut comes again.", severity=Severity.WARNING)
 
 
 def _refused(view: ClassicBroker, permit: Permit) -> str:
@@ -60,7 +57,7 @@ def _denied(view: ClassicBroker) -> str:
 
 
 BY_CONSOLE: Final[Sequence[Named[Any]]] = (
-    Named(POLICY_REFUSES, _denied),
-    Named(NO_CONSOLE_NAMED, lambda view: "Jolokia" if view.managed else "statistics only"),
-    Named(POLICY_REFUSES_PAUSE, _denied),
+    Named("DR-POLICY-001", _denied),
+    Named("DR-POLICY-003", lambda view: "Jolokia" if view.managed else "statistics only"),
+    Named("DR-POLICY-002", _denied),
 )

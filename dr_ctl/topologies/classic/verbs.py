@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Json, some
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome
@@ -12,10 +13,8 @@ from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Draft, Hand, Move
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.classic import beans
-from dr_ctl.topologies.classic.findings import DEAD_LETTERS_GREW
 from dr_ctl.topologies.classic.operations import PAUSES, REMOVE_QUEUE, REMOVES_QUEUES
 from dr_ctl.topologies.common.calls import call
-from dr_ctl.topologies.common.findings import COME_AGAIN
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.common.tools import Tools
@@ -59,8 +58,8 @@ def quiesce(tools: Tools[Any], step: PlannedStep, move: Move, hand: Hand) -> Out
         return common_quiesce.act(tools, step, move, hand)
     held = sum(queue.delivering for view in views for queue in view.business.values())
     text = f"{held} message(s) in delivery are cut and will come again: the console of {move.source} refuses to pause"
-    found = COME_AGAIN(text, "The clients must recognise what they have done.")
-    return Done(text, {"come_again": held}, (found,))
+    finding = found("DR-QUIESCE-002", text, "The clients must recognise what they have done.")
+    return Done(text, {"come_again": held}, (finding,))
 
 
 def probe(tools: Tools[Any], step: PlannedStep, move: Move, hand: Hand) -> Outcome:
@@ -79,9 +78,7 @@ def probe(tools: Tools[Any], step: PlannedStep, move: Move, hand: Hand) -> Outco
     findings = outcome.findings
     if grown and tools.gate.seen:
         more = some([f"{name}: {count}" for name, count in grown.items()])
-        text = f"{move.target} has more dead letters than before it was opened: {more}"
-        remedy = f"Look at them in the console of {move.target}: no other site has them."
-        findings = (*findings, DEAD_LETTERS_GREW(text, remedy))
+        findings = (*findings, found("DR-DLQ-001", target=move.target, queues=more))
     return replace(outcome, evidence={**outcome.evidence, "dead_letters": counted}, findings=findings)
 
 

@@ -4,37 +4,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, TypeVar
 
-from dr_ctl.core.findings import FindingKind
+from dr_ctl.core.findings import catalogue, found
 from dr_ctl.core.model import Finding, Role, Severity, Weight, some
 from dr_ctl.core.printable import if_known
 from dr_ctl.engine.debts import DebtKind
-from dr_ctl.engine.findings import NODES_NOT_NAMED, QUEUES_PAUSED
 from dr_ctl.engine.ports import Check, Move
 from dr_ctl.engine.roles import silent as no_answer
 from dr_ctl.topologies.common.baseline import paused_by_runs
 from dr_ctl.topologies.common.debts import debts_of
-from dr_ctl.topologies.common.findings import (
-    CLIENTS_BY_LINK_DOOR,
-    CLIENTS_BY_OTHER_DOOR,
-    CLIENTS_CANNOT_WORK,
-    CONSUMERS_AT_STANDBY,
-    COUNTED_BELOW_ZERO,
-    DOOR_CLOSED_WHILE_SERVING,
-    DOOR_MISSING,
-    FENCE_CUTS_NODES,
-    FORGEABLE_DOCUMENTS,
-    LINK_DOOR_CLOSED,
-    LINK_DOOR_UNKNOWN,
-    LINK_NOT_ATTACHED,
-    LINK_NOT_CONFIGURED,
-    NAME_TAKEN,
-    OTHER_DOOR_OPEN,
-    PAUSED_AT_TARGET,
-    PREPARED_TRANSACTIONS,
-    PROBE_PORT_UNKNOWN,
-    QUARANTINE_CUTS_NODES,
-    VERSIONS_DIFFER,
-)
 from dr_ctl.topologies.common.nodes import of_nodes, of_obstacles
 from dr_ctl.topologies.common.seen import Seen, Silent
 from dr_ctl.topologies.common.view import Acceptor, Broker
@@ -68,26 +45,23 @@ def of_doors(name: str, view: Broker) -> Iterator[Finding]:
         if not missing:
             continue
         there = ", ".join(each.name for each in view.acceptors) or "none"
-        yield DOOR_MISSING(
-            f"{name}: no acceptor {', '.join(missing)}; the broker has {there}",
-            f"Name the acceptors under `{key}:` as broker.xml does.",
-        )
+        yield found("DR-DOOR-001", broker=name, missing=", ".join(missing), there=there, key=key)
     doors = view.doors
     if view.open and not all(door.started for door in doors):
         closed = [door.name for door in doors if not door.started]
-        yield DOOR_CLOSED_WHILE_SERVING(
-            f"{name}: serves, but acceptor {', '.join(closed)} is closed", "Open it, or take it out of `clients:`."
-        )
+        yield found("DR-DOOR-002", broker=name, closed=", ".join(closed))
     ports, greets_at = {door.port for door in doors}, view.config.greets_at
     if greets_at is not None and ports and None not in ports and greets_at not in ports:
-        yield PROBE_PORT_UNKNOWN(
-            f"{name}: `stomp:` names port {greets_at}, which none of its client acceptors has: "
-            + some([f"{door.name} {if_known(door.port)}" for door in doors]),
-            "Name a client acceptor's, unless something between translates: whether a site is down is shown there.",
+        yield found(
+            "DR-DOOR-009",
+            broker=name,
+            greets_at=greets_at,
+            doors=some([f"{door.name} {if_known(door.port)}" for door in doors]),
         )
     if shut := [door.name for door in view.link.doors if not door.started]:
         kept_out = [debt.about for debt in debts_of(view.documents) if debt.kind is DebtKind.QUARANTINE]
-        yield LINK_DOOR_CLOSED(
+        yield found(
+            "DR-DOOR-004",
             f"{name}: acceptor {', '.join(shut)} of the peer's link is closed",
             f"It keeps out what {kept_out[0]} still holds: do not start it; `dr-ctl reinstate {kept_out[0]}` does."
             if kept_out
@@ -96,15 +70,14 @@ def of_doors(name: str, view: Broker) -> Iterator[Finding]:
         )
     yield from _of_inner_doors(name, view)
     if strangers := view.fence.strangers():
-        yield CLIENTS_BY_OTHER_DOOR(
-            f"{name}: clients on acceptors that a fence would not close: {some(strangers)}", _let_them_use(view)
+        yield found(
+            "DR-DOOR-005",
+            f"{name}: clients on acceptors that a fence would not close: {some(strangers)}",
+            _let_them_use(view),
         )
     others = [door.name for door in view.fence.leaves_open if door.started and door.port not in view.inner_ports]
     if others and not strangers:
-        yield OTHER_DOOR_OPEN(
-            f"{name}: acceptor {', '.join(others)} is open and stays so; nobody uses it now",
-            "Add it to `clients:` if clients may come through it.",
-        )
+        yield found("DR-DOOR-006", broker=name, others=", ".join(others))
 
 
 def _of_inner_doors(name: str, view: Broker) -> Iterator[Finding]:
@@ -117,10 +90,10 @@ def _of_inner_doors(name: str, view: Broker) -> Iterator[Finding]:
     if doors := [door.name for door in view.doors if door.port in view.inner_ports]:
         text = f"{name}: a fence would close acceptor {', '.join(doors)}, where this site's own brokers meet{both}"
         beside = f" Or take {', '.join(doors)} out of `clients:`, where no client comes through it."
-        yield FENCE_CUTS_NODES(text, f"{remedy}{beside if len(doors) < len(view.doors) else ''}")
+        yield found("DR-NODE-002", text, f"{remedy}{beside if len(doors) < len(view.doors) else ''}")
     if view.replicates and (doors := [door.name for door in view.link.doors if door.port in view.inner_ports]):
         text = f"{name}: a failover would close acceptor {', '.join(doors)}, where this site's own brokers meet{both}"
-        yield QUARANTINE_CUTS_NODES(text, remedy)
+        yield found("DR-NODE-003", text, remedy)
 
 
 def _let_them_use(view: Broker) -> str:
@@ -140,55 +113,37 @@ def of_link_doors(view: Broker, peer: Broker | None) -> Iterator[Finding]:
     """Find clients among the connections of the peer's link."""
     if guests := view.fence.beside_link(peer):
         doors = [door.name for door in view.link.doors]
-        yield CLIENTS_BY_LINK_DOOR(
-            f"{view.site}/{view.pair}: clients on the acceptor of the peer's link, which a fence leaves open: "
-            + some(guests),
-            f"Let these clients use a client acceptor; or give the link an acceptor of its own, and let {some(doors)} "
-            "be one of `clients:`.",
-        )
+        yield found("DR-DOOR-011", site=view.site, pair=view.pair, guests=some(guests), doors=some(doors))
 
 
 def of_queues(name: str, view: Broker) -> Iterator[Finding]:
     """Find messages that no peer has, and queues that deliver nothing."""
     if view.prepared:
-        yield PREPARED_TRANSACTIONS(
-            f"{name}: {len(view.prepared)} prepared transaction(s): their messages are not at the peer: "
-            f"{some(view.prepared)}",
-            "Let the transaction manager finish them, or commit or roll them back in the console.",
-        )
+        yield found("DR-TX-001", broker=name, count=len(view.prepared), prepared=some(view.prepared))
     if wrong := [queue for queue in view.queues if not queue.counted]:
         figures = some([f"{queue.name}: {queue.depth} message(s), {queue.delivering} in delivery" for queue in wrong])
-        yield COUNTED_BELOW_ZERO(
+        yield found(
+            "DR-QUEUE-003",
             f"{name}: what these queues hold cannot be told, the broker counts below zero: {figures}",
             "Its counters begin anew with a restart of that broker.",
         )
     if view.forged:
-        yield FORGEABLE_DOCUMENTS(
-            f"{name}: queues with the name of a document of dr-ctl's that a client can have made: {some(view.forged)}",
-            "dr-ctl believes no such queue. Remove them, and let nobody but management create addresses that match "
-            "`dr-ctl.#`.",
-        )
+        yield found("DR-LOCK-004", broker=name, forged=some(view.forged))
     lifted = paused_by_runs(view)
     if paused := [name for name in view.paused if name not in lifted]:
-        yield QUEUES_PAUSED(f"{name}: paused, and left so: {some(paused)}")
+        yield found("DR-QUEUE-001", f"{name}: paused, and left so: {some(paused)}")
 
 
 def of_taken(view: Broker, names: Iterable[str]) -> Iterator[Finding]:
     """A queue that a client can have made has the very name under which something is to be written down."""
     if taken := sorted({*names} & {*view.forged}):
-        yield NAME_TAKEN(
-            f"{view.site}/{view.pair}: a client's queue has the name of what is to be written down: {some(taken)}",
-            "Look at what lies in it, remove it in the console, and run the same command again.",
-        )
+        yield found("DR-LOCK-005", site=view.site, pair=view.pair, taken=some(taken))
 
 
 def of_standby(view: Broker) -> Iterator[Finding]:
     held = [f"{each.queue}: {each.told}" for each in view.consumers if each.queue in view.business]
     if held:
-        yield CONSUMERS_AT_STANDBY(
-            f"{view.site}/{view.pair}: consumers at the standby site: {some(held)}",
-            "Stop these clients: what they take here lies at the other site still, and would come twice for ever.",
-        )
+        yield found("DR-STANDBY-001", site=view.site, pair=view.pair, held=some(held))
 
 
 def of_pair(source: Broker, target: Broker, includes: Callable[[str], bool] = lambda _: True) -> Iterator[Finding]:
@@ -198,9 +153,12 @@ def of_pair(source: Broker, target: Broker, includes: Callable[[str], bool] = la
     yield from of_obstacles(target, Severity.ERROR, includes)
     yield from of_obstacles(source, Severity.WARNING, includes)
     if source.version != target.version:
-        yield VERSIONS_DIFFER(
-            f"versions differ: {source.version} at {source.site}, {target.version} at {target.site}",
-            "Rehearse the move with both versions; it is only known to work between equal ones.",
+        yield found(
+            "DR-PAIR-002",
+            version=source.version,
+            site=source.site,
+            other_version=target.version,
+            other_site=target.site,
         )
     by_runs = paused_by_runs(target)
     for names, remedy in (
@@ -212,7 +170,7 @@ def of_pair(source: Broker, target: Broker, includes: Callable[[str], bool] = la
     ):
         if names:
             text = f"paused at {target.site}, clients will get nothing from: {some(names)}"
-            yield PAUSED_AT_TARGET(text, remedy)
+            yield found("DR-QUEUE-002", text, remedy)
 
 
 def on_the_way(found: Iterable[Finding], view: Broker, peer: Broker | Silent | None, move: Move) -> Iterator[Finding]:
@@ -220,16 +178,16 @@ def on_the_way(found: Iterable[Finding], view: Broker, peer: Broker | Silent | N
     there, and nobody misses the door of a link that the peer does not have."""
     unlinked = isinstance(peer, Broker) and peer.link.missing
     for each in found:
-        if each.id == LINK_NOT_CONFIGURED.id and view.site == move.target:
+        if each.id == "DR-LINK-009" and view.site == move.target:
             yield replace(each, severity=Severity.WARNING)
-        elif not (each.id == LINK_DOOR_UNKNOWN.id and unlinked):
+        elif not (each.id == "DR-DOOR-003" and unlinked):
             yield each
 
 
 def _beside(peer: Broker | Silent | None, found: Iterable[Finding]) -> Iterator[Finding]:
     """Findings on a broker; beside a peer that does not answer no restart of its link helps."""
     for each in found:
-        if isinstance(peer, Silent) and each.id == LINK_NOT_ATTACHED.id:
+        if isinstance(peer, Silent) and each.id == "DR-LINK-004":
             yield replace(each, remedy=f"{peer.site} does not answer; once it does, the link attaches.")
         else:
             yield each
@@ -263,16 +221,16 @@ def of_move(
 
 @dataclass(frozen=True, slots=True)
 class Named(Generic[V]):
-    """A check: the finding it makes, and a text of the value that was read, None where no value was. `own_name`
-    replaces the check's common name."""
+    """A check: the finding it makes, by its id, and a text of the value that was read, None where no value was.
+    `own_name` replaces the check's common name."""
 
-    kind: FindingKind
+    id: str
     read: Callable[[V], str | None]
     own_name: str = ""
 
     @property
     def name(self) -> str:
-        return self.own_name or self.kind.check
+        return self.own_name or catalogue()[self.id].check
 
 
 def doors(every: Iterable[Acceptor]) -> str:
@@ -280,23 +238,23 @@ def doors(every: Iterable[Acceptor]) -> str:
 
 
 OF_BROKER: Final[Sequence[Named[Any]]] = (
-    Named(DOOR_MISSING, lambda view: doors(view.acceptors)),
-    Named(DOOR_CLOSED_WHILE_SERVING, lambda view: doors(view.doors)),
-    Named(PROBE_PORT_UNKNOWN, lambda view: f"port {view.config.greets_at or 'not named'}"),
-    Named(LINK_DOOR_CLOSED, lambda view: doors(view.link.doors)),
+    Named("DR-DOOR-001", lambda view: doors(view.acceptors)),
+    Named("DR-DOOR-002", lambda view: doors(view.doors)),
+    Named("DR-DOOR-009", lambda view: f"port {view.config.greets_at or 'not named'}"),
+    Named("DR-DOOR-004", lambda view: doors(view.link.doors)),
     Named(
-        CLIENTS_BY_OTHER_DOOR,
+        "DR-DOOR-005",
         lambda view: f"{len(view.connections)} connection(s)",
     ),
-    Named(OTHER_DOOR_OPEN, lambda view: doors(view.fence.leaves_open)),
-    Named(FENCE_CUTS_NODES, lambda view: f"{len(view.inner_ports)} port(s) of the site's own brokers"),
-    Named(QUARANTINE_CUTS_NODES, lambda view: "replicates" if view.replicates else "does not replicate"),
-    Named(PREPARED_TRANSACTIONS, lambda view: f"{len(view.prepared)} prepared"),
-    Named(COUNTED_BELOW_ZERO, lambda view: f"{len(view.business)} queue(s)"),
-    Named(FORGEABLE_DOCUMENTS, lambda view: f"{len(view.documents)} document(s)"),
-    Named(QUEUES_PAUSED, lambda view: f"{len(view.business)} queue(s)"),
+    Named("DR-DOOR-006", lambda view: doors(view.fence.leaves_open)),
+    Named("DR-NODE-002", lambda view: f"{len(view.inner_ports)} port(s) of the site's own brokers"),
+    Named("DR-NODE-003", lambda view: "replicates" if view.replicates else "does not replicate"),
+    Named("DR-TX-001", lambda view: f"{len(view.prepared)} prepared"),
+    Named("DR-QUEUE-003", lambda view: f"{len(view.business)} queue(s)"),
+    Named("DR-LOCK-004", lambda view: f"{len(view.documents)} document(s)"),
+    Named("DR-QUEUE-001", lambda view: f"{len(view.business)} queue(s)"),
     Named(
-        CONSUMERS_AT_STANDBY,
+        "DR-STANDBY-001",
         lambda view: f"{view.role.value}, {len(view.consumers)} consumer(s)",
     ),
 )
@@ -308,11 +266,11 @@ def _room(view: Broker) -> str:
 
 
 OF_PAIR: Final[Sequence[Named[Any]]] = (
-    Named(NODES_NOT_NAMED, lambda view: f"{view.site} {len(view.nodes)} other node(s)"),
-    Named(CLIENTS_BY_LINK_DOOR, lambda view: f"{view.site} {len(view.link.at_doors())} connection(s)"),
-    Named(CLIENTS_CANNOT_WORK, _room),
-    Named(VERSIONS_DIFFER, lambda view: f"{view.site} {view.version}"),
-    Named(PAUSED_AT_TARGET, lambda view: f"{view.site} {len(view.business)} queue(s)"),
+    Named("DR-NODE-001", lambda view: f"{view.site} {len(view.nodes)} other node(s)"),
+    Named("DR-DOOR-011", lambda view: f"{view.site} {len(view.link.at_doors())} connection(s)"),
+    Named("DR-LIMIT-001", _room),
+    Named("DR-PAIR-002", lambda view: f"{view.site} {view.version}"),
+    Named("DR-QUEUE-002", lambda view: f"{view.site} {len(view.business)} queue(s)"),
 )
 
 
@@ -326,7 +284,7 @@ def of_brokers(seen: Seen[V], table: Sequence[Named[V]], found: Callable[[V], It
                 continue
             findings = list(found(view))
             for each in table:
-                against = [finding for finding in findings if finding.id == each.kind.id]
+                against = [finding for finding in findings if finding.id == each.id]
                 # A broker that others tell of was asked for nothing that all brokers are.
                 if view.answered or each not in OF_BROKER:
                     yield Check(each.name, where, each.read(view), against)
@@ -349,5 +307,5 @@ def of_pairs(
         findings = list(found(here, there))
         for each in table:
             read = [each.read(view) for view in (here, there)]
-            against = [finding for finding in findings if finding.id == each.kind.id]
+            against = [finding for finding in findings if finding.id == each.id]
             yield Check(each.name, pair, None if None in read else ", ".join(map(str, read)), against)

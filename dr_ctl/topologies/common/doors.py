@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role, some
 from dr_ctl.core.system import beside
 from dr_ctl.engine.outcome import Done, Outcome, Refused
@@ -19,12 +20,6 @@ from dr_ctl.stomp_io.answers import Refused as LoginDenied
 from dr_ctl.topologies.common import checks
 from dr_ctl.topologies.common.access import Access
 from dr_ctl.topologies.common.calls import left_of
-from dr_ctl.topologies.common.findings import (
-    ADDRESSES_LEFT_OUT,
-    FENCE_ENDS_AT_RESTART,
-    FENCED_BY_FLAG,
-    GREETED_NOBODY_BEFORE,
-)
 from dr_ctl.topologies.common.observer import AnyObserver
 from dr_ctl.topologies.common.seen import Silent as NoAnswer
 from dr_ctl.topologies.common.view import Broker
@@ -59,15 +54,15 @@ class Doors:
 
     def greet(self, site: str) -> list[Finding]:
         """Connect to a serving site as clients do, and remember where that worked."""
-        found = []
+        findings = []
         for key, greeting in self.greetings(self._observer.at(site)).items():
             if isinstance(greeting, Connected):
                 self.greeted.add(key)
             else:
                 why = greeting.because if greeting is not None else "the settings name no `stomp:` address"
                 text = f"{key[0]}/{key[1]}: no client is greeted ({why}): the fence will be shown by flag only"
-                found.append(GREETED_NOBODY_BEFORE(text, checks.NAME_STOMP if greeting is None else LET_IN))
-        return found
+                findings.append(found("DR-FENCE-001", text, checks.NAME_STOMP if greeting is None else LET_IN))
+        return findings
 
     def closed(self, site: str, hand: Hand, within_s: float) -> Outcome:
         """Show that no client gets in: every door's flag, and no greeting where there was one before."""
@@ -89,16 +84,20 @@ class Doors:
         views, why = waited.look
         if why is not None:
             return Refused(f"{site}: {why}")
-        found = tuple(self._not_lasting(views))
-        lasts = bool(views) and not found and all(view.fence.shut_out for view in views)
+        findings = tuple(self._not_lasting(views))
+        lasts = bool(views) and not findings and all(view.fence.shut_out for view in views)
         tail = "; a restart does not let clients in" if lasts else ""
         if len(greeted) == len(self._observer.at(site)):
             text = f"no client gets in: doors closed, and no greeting where there was one{tail}"
-            return Done(text, {"proof": "attempt", "roles_kept_out": lasts}, found)
+            return Done(text, {"proof": "attempt", "roles_kept_out": lasts}, findings)
         named = all(access.settings.stomp is not None for access in self._observer.at(site))
         why = ": no client was greeted there before it, so that one refused now shows nothing" if named else ""
-        finding = FENCED_BY_FLAG(f"{site}: the fence is shown by flag only{why}", "" if named else checks.NAME_STOMP)
-        return Done(f"doors closed, by flag only{tail}", {"proof": "flag", "roles_kept_out": lasts}, (finding, *found))
+        finding = found(
+            "DR-FENCE-002", f"{site}: the fence is shown by flag only{why}", "" if named else checks.NAME_STOMP
+        )
+        return Done(
+            f"doors closed, by flag only{tail}", {"proof": "flag", "roles_kept_out": lasts}, (finding, *findings)
+        )
 
     def _beside(self, view: Broker) -> list[str]:
         """Clients on doors that the fence leaves open, by what was last seen of the peer."""
@@ -126,11 +125,9 @@ class Doors:
             access = self._observer.brokers[view.site][view.pair]
             name, roles = f"{view.site}/{view.pair}", ", ".join(lasting.roles)
             if access not in left:
-                text = f"{name}: role {roles} is not kept out: a restart would end the fence"
-                yield FENCE_ENDS_AT_RESTART(text, "May the user of dr-ctl call addSecuritySettings?")
+                yield found("DR-FENCE-007", broker=name, roles=roles)
             elif left[access]:
-                text = f"{name}: role {roles} may still send or consume, once a door opens: {some(left[access])}"
-                yield ADDRESSES_LEFT_OUT(text, "Name their match under `lasting_fence:` too.")
+                yield found("DR-FENCE-008", broker=name, roles=roles, left=some(left[access]))
 
     def why_not_serving(self, accesses: Sequence[Access[Broker]]) -> dict[str, WhyNot | None]:
         """Say of each pair why it is not shown to serve, or None."""

@@ -4,18 +4,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role, Severity, Weight, some
 from dr_ctl.engine.debts import DebtKind
-from dr_ctl.engine.findings import SOURCE_ALIVE
 from dr_ctl.engine.operations import FAILBACK
 from dr_ctl.engine.parts import part_of
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.common.checks import of_link_doors, of_silent, of_taken, on_the_way, weighed
 from dr_ctl.topologies.common.debts import document
-from dr_ctl.topologies.common.findings import (
-    CAME_BACK_OPEN,
-    COUNTED_BELOW_ZERO,
-)
 from dr_ctl.topologies.common.nodes import of_nodes, of_obstacles
 from dr_ctl.topologies.common.seen import Seen, Silent
 from dr_ctl.topologies.common.view import Broker
@@ -30,7 +26,7 @@ def findings(seen: Seen[V], move: Move, of_broker: Callable[[V], Iterable[Findin
     opens = not all(view.open for view in seen.views(move.target))
     if role is Role.SERVING or (role is Role.SICK and opens):
         remedy = f"`dr-ctl validate --to {move.target}` says whether a move without loss is ready."
-        yield SOURCE_ALIVE(f"{move.source} is {role.value}: it may serve clients", remedy)
+        yield found("DR-ALIVE-001", f"{move.source} is {role.value}: it may serve clients", remedy)
     for view in seen.views(move.target):
         yield from of_taken(view, (document(kind, move.source, view.site) for kind in DebtKind))
         for each in of_broker(view):
@@ -87,7 +83,7 @@ def of_return(
                 yield from of_silent(broker)
             else:
                 for each in on_the_way(of_broker(broker), broker, seen.peer(broker), move):
-                    if each.id == COUNTED_BELOW_ZERO.id:  # the return compares such a queue by ids
+                    if each.id == "DR-QUEUE-003":  # the return compares such a queue by ids
                         yield replace(each, severity=Severity.WARNING)
                     elif each.id not in mended:
                         yield each
@@ -99,7 +95,7 @@ def of_return(
         yield from of_obstacles(view, severity, move.ask.includes)
     if seen.roles[move.target] is Role.SERVING and seen.roles[move.source] is Role.SERVING:
         text = f"split brain: {move.target} came back open: it is fenced at once, before anything else"
-        yield CAME_BACK_OPEN(text, boots_closed)
+        yield found("DR-RETURN-001", text, boots_closed)
 
 
 def nothing_owed(seen: Seen[Broker], move: Move) -> bool:

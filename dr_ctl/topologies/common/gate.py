@@ -12,6 +12,7 @@ from shlex import quote
 from typing import Any, Generic
 
 from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Json, some
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
@@ -19,7 +20,6 @@ from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.engine.waiting import until_next
 from dr_ctl.topologies.common.access import Access
 from dr_ctl.topologies.common.figures import evidence
-from dr_ctl.topologies.common.findings import SAME_COUNT_OTHER_MESSAGES, STILL_DIFFERENT
 from dr_ctl.topologies.common.names import CLUSTER_PREFIX
 from dr_ctl.topologies.common.observer import Observer, V
 from dr_ctl.topologies.common.seen import V_co
@@ -94,7 +94,7 @@ def _unmoved(before: Broker, now: Broker) -> Iterator[str]:
 def refused(text: str, remedy: str, ids: Ids) -> Refused:
     more = [f"{queue}, {what}: {some(sorted(each))}" for queue, by in ids.items() for what, each in by.items() if each]
     named: dict[str, Json] = {queue: {what: [*sorted(each)] for what, each in by.items()} for queue, by in ids.items()}
-    return Refused(text, {"ids": named}, (SAME_COUNT_OTHER_MESSAGES(text, remedy, more=more),))
+    return Refused(text, {"ids": named}, (found("DR-PARITY-004", text, remedy, more=more),))
 
 
 def accepting(counts: Mapping[str, int]) -> str:
@@ -221,7 +221,7 @@ class _AtTheGate(Generic[V]):
             if hand.monotonic() - self._differing[1] > self.verifier.patience.differs_s:
                 text = f"nothing is under way, and the sites differ: {some(self.reasons)}"
                 remedy = "Find out why; --accept-difference QUEUE=N moves with exactly that difference."
-                return Refused(text, findings=(STILL_DIFFERENT(text, remedy),))
+                return Refused(text, findings=(found("DR-PARITY-003", text, remedy),))
         if hand.monotonic() > self._until:
             why = some(self.reasons) if self.reasons else "it was not stable for long enough"
             return Refused(f"the gate did not open in time: {why}", code=ExitCode.DRAIN_TIMEOUT)

@@ -6,9 +6,8 @@ without a word, and opens what was closed.
 
 from collections.abc import Callable, Iterator, Sequence
 
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Severity, some
-from dr_ctl.engine.findings import NODES_NOT_NAMED
-from dr_ctl.topologies.common.findings import CLIENTS_CANNOT_WORK
 from dr_ctl.topologies.common.view import Broker
 from dr_ctl.topologies.topology import Node
 
@@ -25,7 +24,8 @@ def told_by(peer: Broker, site: str) -> tuple[Node, ...]:
 
 def of_nodes(view: Broker, peer: Broker | None, severity: Severity) -> Iterator[Finding]:
     if nodes := nodes_of(view, peer):
-        yield NODES_NOT_NAMED(
+        yield found(
+            "DR-NODE-001",
             f"the settings name one node of a broker with several: {some([str(each) for each in nodes])}",
             f"Move {view.site} once its broker has one node, and its ha-policy says so. Until then a failover asks for "
             "a person's word.",
@@ -35,7 +35,8 @@ def of_nodes(view: Broker, peer: Broker | None, severity: Severity) -> Iterator[
 
 def of_silent_nodes(site: str, nodes: Sequence[Node]) -> Finding:
     """Of a broker that does not answer where the settings look for it."""
-    return NODES_NOT_NAMED(
+    return found(
+        "DR-NODE-001",
         f"{site} may be served, or be about to, where the settings do not look: {some([str(each) for each in nodes])}",
         "See what each of them does: one that serves, name under `jolokia:` and `stomp:`; `dr-ctl status` says then "
         "who serves.",
@@ -50,4 +51,4 @@ def of_obstacles(
     that are included."""
     for each in view.obstacles:
         if (each.known or unknown) and (not each.addresses or any(includes(name) for name in each.addresses)):
-            yield CLIENTS_CANNOT_WORK(f"{view.site}/{view.pair}: {each.text}", each.remedy, severity=severity)
+            yield found("DR-LIMIT-001", f"{view.site}/{view.pair}: {each.text}", each.remedy, severity=severity)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, Role, some
 from dr_ctl.engine.operations import ALONE, FAILOVER, MOVING, REINSTATE, RETURNS
 from dr_ctl.engine.outcome import Outcome
@@ -26,7 +27,6 @@ from dr_ctl.topologies.common.checks import (
     of_standby,
     on_the_way,
 )
-from dr_ctl.topologies.common.findings import MOVES_WHOLE
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.common.view import Broker
@@ -113,11 +113,10 @@ class Recipe(Generic[V]):
     def why_not(self, seen: Seen[V], move: Move) -> Sequence[Finding]:
         checks = self._checks
         if move.ask.units is not None and not self.moves_parts:
-            text = "a part of a site cannot be moved here: all pairs move together"
-            return [MOVES_WHOLE(text, "Ask for all of it.")]
+            return [found("DR-UNIT-002")]
         if move.ask.operation == FAILOVER:
-            found = failover.findings(seen, move, checks.of_broker)
-            return errors_first([*found, *checks.of_failover(seen, move)])
+            findings = failover.findings(seen, move, checks.of_broker)
+            return errors_first([*findings, *checks.of_failover(seen, move)])
         if move.ask.operation in RETURNS:
             return errors_first(checks.of_return(seen, move))
         if move.ask.operation in ALONE:

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from dr_ctl.core.errors import BrokerError, Sick, TimedOut, Unreachable
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, Role, Severity
 from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.engine.lease import LOCK, LockDocument, Look
@@ -15,7 +16,6 @@ from dr_ctl.engine.ports import Hints, UnitSeen
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.topologies.common.debts import debts_of
 from dr_ctl.topologies.common.figures import Residue
-from dr_ctl.topologies.common.findings import LIE_ASIDE, QUARANTINE_ENDED
 from dr_ctl.topologies.common.names import QUARANTINE_PREFIX, numbered
 from dr_ctl.topologies.common.nodes import nodes_of, of_nodes, of_obstacles, of_silent_nodes, told_by
 from dr_ctl.topologies.common.view import Broker
@@ -218,13 +218,7 @@ class Seen(Generic[V_co]):
                 continue
             doors = [door.name for view in self.views(debt.kept_at) for door in view.link.doors if door.started]
             if debt.kind is DebtKind.QUARANTINE and doors:
-                text = (
-                    f"acceptor {', '.join(doors)} at {debt.kept_at} is open: what {debt.about} still holds can come in"
-                )
-                remedy = (
-                    f"Stop that acceptor while {debt.about} is away; `dr-ctl reinstate {debt.about}` once it is back."
-                )
-                yield QUARANTINE_ENDED(text, remedy)
+                yield found("DR-RETURN-004", doors=", ".join(doors), kept_at=debt.kept_at, about=debt.about)
 
     def _beside(self) -> Iterator[Finding]:
         """Brokers with several nodes, of which the settings name one."""
@@ -247,7 +241,7 @@ class Seen(Generic[V_co]):
             for queue in view.queues:
                 if queue.name.startswith(QUARANTINE_PREFIX) and queue.depth:
                     text = f"{view.site}/{view.pair}: {queue.depth} message(s) in {queue.name}, taken out by a return"
-                    yield LIE_ASIDE(text, self.kept_aside.format(view.site))
+                    yield found("DR-RECONCILE-003", text, self.kept_aside.format(view.site))
 
 
 def _broker(view: Broker | Silent, before: Broker | None, took_s: float) -> BrokerSeen:

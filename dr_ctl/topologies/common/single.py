@@ -7,9 +7,9 @@ since, a pause is only lifted where a run's lock names it.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role, Severity, Weight, some
 from dr_ctl.engine.debts import DebtKind, lost_alone
-from dr_ctl.engine.findings import NOT_TAKEN_IN, OTHER_SITE_OPEN
 from dr_ctl.engine.operations import ACTIVATE, DRAIN, FENCE, QUIESCE, RESTART, UNFENCE
 from dr_ctl.engine.parts import part_of
 from dr_ctl.engine.ports import Move
@@ -17,16 +17,6 @@ from dr_ctl.engine.roles import moves_it
 from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common.baseline import paused_by_runs
 from dr_ctl.topologies.common.checks import of_link_doors, of_taken, weighed
-from dr_ctl.topologies.common.findings import (
-    COUNTED_BELOW_ZERO,
-    LIES_HERE_ALONE,
-    LINK_NOT_ATTACHED,
-    LINK_STOPPED,
-    MOVED_SINCE_DRAIN,
-    NO_RECEIPT,
-    OTHER_SITE_HOLDS_MORE,
-    RETURN_HOLDS_PAUSES,
-)
 from dr_ctl.topologies.common.nodes import of_nodes
 from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.common.view import Broker, Queue
@@ -34,7 +24,7 @@ from dr_ctl.topologies.common.view import Broker, Queue
 V = TypeVar("V", bound=Broker)
 _WEIGHTS: Final = {RESTART: Weight.RESTART, FENCE: Weight.SINGLE_STEP | Weight.FENCING}
 # Findings that the restart of a link mends.
-_MENDED: Final = frozenset({LINK_STOPPED.id, LINK_NOT_ATTACHED.id})
+_MENDED: Final = frozenset({"DR-LINK-003", "DR-LINK-004"})
 
 
 def findings(
@@ -56,7 +46,7 @@ def findings(
         for each in of_source():
             if restarts and each.id in _MENDED:
                 continue
-            is_uncounted = move.ask.operation == QUIESCE and each.id == COUNTED_BELOW_ZERO.id
+            is_uncounted = move.ask.operation == QUIESCE and each.id == "DR-QUEUE-003"
             yield each if is_uncounted else weighed(each, weight)
     if move.ask.operation in (ACTIVATE, UNFENCE):
         yield from _replaced(seen, move)
@@ -67,7 +57,7 @@ def findings(
     if move.ask.operation == UNFENCE and part_of(seen, move.ask).roles[move.target] is Role.SERVING:
         if not paused_at(seen, move.source):
             text = f"{move.source} must not be opened while {move.target} is"
-            yield OTHER_SITE_OPEN(text, moves_it(seen, move.source))
+            yield found("DR-ROLE-011", text, moves_it(seen, move.source))
     elif move.ask.operation == UNFENCE:
         yield from _moved_on(seen, move)
 
@@ -76,7 +66,7 @@ def not_taken_in(seen: Seen[Broker], move: Move) -> Iterator[Finding]:
     """Of a move to a site that was lost, and that nothing kept from being moved to where no link joins the sites."""
     if lost_alone(seen.debts) == move.target and not move.sent:
         text = f"{move.target} was lost and is not taken in again: {move.source} has served since"
-        yield NOT_TAKEN_IN(text, f"`dr-ctl reinstate {move.target}` takes it in, then it can be moved to.")
+        yield found("DR-RETURN-008", text, f"`dr-ctl reinstate {move.target}` takes it in, then it can be moved to.")
 
 
 def _replaced(seen: Seen[Broker], move: Move) -> Iterator[Finding]:
@@ -85,7 +75,7 @@ def _replaced(seen: Seen[Broker], move: Move) -> Iterator[Finding]:
     opened, other = (move.source, move.target) if unfence else (move.target, move.source)
     if lost_alone(seen.debts) == opened and part_of(seen, move.ask).roles[other] is Role.STANDBY:
         remedy = f"`dr-ctl unfence {other}`, or `dr-ctl failover --to {other}`; then `dr-ctl reinstate {opened}`."
-        yield NOT_TAKEN_IN(f"{opened} was lost and is not taken in again: {other} has served since", remedy)
+        yield found("DR-RETURN-008", f"{opened} was lost and is not taken in again: {other} has served since", remedy)
 
 
 def _coming_in(seen: Seen[Broker], move: Move) -> Iterator[Finding]:
@@ -94,12 +84,7 @@ def _coming_in(seen: Seen[Broker], move: Move) -> Iterator[Finding]:
     lost = [debt.about for debt in seen.debts if debt.kind is DebtKind.QUARANTINE and debt.kept_at == move.source]
     views = {view.pair for view, _ in paused_at(seen, move.source) if any(door.started for door in view.link.doors)}
     if lost and views:
-        text = f"what {lost[0]} still holds is being let in at {move.source}: its pauses keep that from being delivered"
-        remedy = (
-            f"`dr-ctl reinstate {lost[0]}` goes on with it; if {lost[0]} is away again, "
-            f"`dr-ctl failover --to {move.source}` shuts it out first."
-        )
-        yield RETURN_HOLDS_PAUSES(text, remedy)
+        yield found("DR-UNFENCE-002", lost=lost[0], source=move.source)
 
 
 def _unproven(seen: Seen[Broker], move: Move) -> Iterator[Finding]:
@@ -112,13 +97,15 @@ def _unproven(seen: Seen[Broker], move: Move) -> Iterator[Finding]:
         receipt = receipts.held_at(there)
         if receipt is not None:
             for text in receipts.moved(receipt, (here, there), move.ask):
-                yield MOVED_SINCE_DRAIN(text, f"Drain again: {drained}")
+                yield found("DR-RECEIPT-001", text, f"Drain again: {drained}")
             continue
         ships = [view for view in (here, there) if view is here or not view.link.missing]
         left = [text for view in ships for text in view.link.left_to_ship()]
         if left := [*left, *_unapplied(here), *_unapplied(there)]:
             text = f"nothing shows that a drain to {move.target} has finished: {some(left)}"
-            yield NO_RECEIPT(text, _without_link(move.source, move.target) if here.link.missing else drained)
+            yield found(
+                "DR-RECEIPT-002", text, _without_link(move.source, move.target) if here.link.missing else drained
+            )
 
 
 def _moved_on(seen: Seen[Broker], move: Move) -> Iterator[Finding]:
@@ -137,7 +124,7 @@ def _moved_on(seen: Seen[Broker], move: Move) -> Iterator[Finding]:
             remedy = f"`dr-ctl drain --to {move.source}`, then `dr-ctl activate {move.source}`."
             if there.link.missing:
                 remedy = _without_link(move.target, move.source)
-            yield OTHER_SITE_HOLDS_MORE(text, remedy)
+            yield found("DR-UNFENCE-001", text, remedy)
 
 
 def lies_here_alone(seen: Seen[V], move: Move, surplus: Callable[[V, V], Mapping[str, int]]) -> Iterator[Finding]:
@@ -150,12 +137,7 @@ def lies_here_alone(seen: Seen[V], move: Move, surplus: Callable[[V, V], Mapping
         if here is None or there is None or here.open or there.open or here.link.missing:
             continue
         if more := [f"{queue}: {count}" for queue, count in surplus(here, there).items() if count > 0]:
-            yield LIES_HERE_ALONE(
-                f"{here.site} holds messages that {there.site} has not, and none is on its way: {some(more)}; clients "
-                f"of {there.site} may have had them",
-                f"If {there.site} served last: `dr-ctl unfence {there.site}`; else `dr-ctl failover --to {here.site}`, "
-                "which says how many may come as duplicates.",
-            )
+            yield found("DR-UNFENCE-003", site=here.site, other_site=there.site, queues=some(more))
 
 
 def _without_link(served: str, opened: str) -> str:

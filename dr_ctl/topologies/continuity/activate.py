@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, some
 from dr_ctl.core.printable import if_known
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
@@ -17,7 +18,6 @@ from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.verbs import activate, proving
 from dr_ctl.topologies.common.verbs.activate import peer_of
 from dr_ctl.topologies.common.view import Peer
-from dr_ctl.topologies.continuity.findings import COMMANDS_MAY_UNDO, STAGED_NOT_TAKEN
 from dr_ctl.topologies.continuity.plugin import WAITS_MS
 from dr_ctl.topologies.continuity.tools import ContinuityTools
 from dr_ctl.topologies.continuity.view import ContinuitySeen, Flow, SiteView
@@ -170,14 +170,11 @@ def _not_taken(tools: ContinuityTools, move: Move, hand: Hand) -> tuple[Finding,
     if not left:
         return ()
     numbers = some([f"{flow.queue}: {flow.in_mirror.depth}" for flow in left])
-    text = f"staged at {move.target} and not taken by its queues: {numbers}"
-    remedy = (
-        f"No client of {move.target} gets these. See that the addresses take messages: their size and "
-        f"address-full-policy, the disk; then stop and start in the console of {move.target} the bridges that deliver, "
-        f"which try again only then: {some([flow.target_bridge.name for flow in left])}. What a queue refuses "
-        "although there is room it had before."
+    return (
+        found(
+            "DR-CONT-018", target=move.target, numbers=numbers, left=some([flow.target_bridge.name for flow in left])
+        ),
     )
-    return (STAGED_NOT_TAKEN(text, remedy),)
 
 
 def _handed(views: Sequence[SiteView]) -> dict[tuple[str, str], Flow]:
@@ -192,8 +189,7 @@ def _stands(flow: Flow) -> tuple[int, int]:
 
 def _not_left_alone(move: Move, why: str) -> Refused:
     """Refuse, as a late command may still undo the activation: a person has to look."""
-    remedy = f"`dr-ctl status` says whether {move.target} serves; `dr-ctl activate {move.target}` activates it again."
-    finding = COMMANDS_MAY_UNDO(f"{move.target} may be deactivated again: {why}", remedy)
+    finding = found("DR-CONT-016", target=move.target, why=why)
     return Refused(f"{move.target} was opened, but {why}", findings=(finding,), code=ExitCode.INCOMPLETE)
 
 

@@ -3,31 +3,16 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, some
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.artemis import checks as artemis
-from dr_ctl.topologies.artemis.findings import MQTT_STAYS
 from dr_ctl.topologies.common import checks as common
 from dr_ctl.topologies.common import single
 from dr_ctl.topologies.common.checks import Named, doors, of_doors, of_pair, of_queues
 from dr_ctl.topologies.common.figures import total
-from dr_ctl.topologies.common.findings import PLUGIN_BRIDGE_AWAY, PLUGIN_NOT_STARTED
 from dr_ctl.topologies.common.rules import Rules, selected
 from dr_ctl.topologies.continuity import copies
-from dr_ctl.topologies.continuity.findings import (
-    ACKS_NOT_APPLIED,
-    CLOCKS_BEYOND_STAGING,
-    COMMANDS_WAITING,
-    COUNTED_NOT_NAMED,
-    DEEPER_THAN_ID_CACHE,
-    FLOWS_DIFFER,
-    NOT_DELIVERING,
-    OPEN_BUT_NOT_ACTIVE,
-    PLUGIN_BRIDGE_STOPPED,
-    SAME_SITE_ID,
-    SEVERAL_QUEUES_ON_ADDRESS,
-    STAGING_PAUSED,
-)
 from dr_ctl.topologies.continuity.view import ContinuitySeen, SiteView
 
 
@@ -57,7 +42,7 @@ def _too_deep(source: SiteView, target: SiteView, move: Move) -> Iterator[Findin
     deep = [f"{name}: {depth}" for name, depth in depths.items() if depth > copies.IDS_UP_TO]
     if deep := [each for each in deep if each.rpartition(":")[0] not in move.ask.accept_difference]:
         text = f"{source.pair}: deeper than the {copies.IDS_UP_TO} messages that are compared by id: {some(deep)}"
-        yield COUNTED_NOT_NAMED(text, copies.BY_COUNT)
+        yield found("DR-CONT-014", text, copies.BY_COUNT)
 
 
 def of_broker(view: SiteView) -> Iterator[Finding]:
@@ -65,22 +50,12 @@ def of_broker(view: SiteView) -> Iterator[Finding]:
     service = view.service
     yield from of_doors(name, view)
     if service is None or not service.started:
-        yield PLUGIN_NOT_STARTED(
-            f"{name}: the continuity plugin has not started",
-            "Look at the broker's log: the plugin is not there, is still starting, or its local user is refused "
-            "(AMQ229031). Only a restart of the broker starts it again.",
-        )
+        yield found("DR-CONT-001", broker=name)
         return
     if service.activated and not service.delivering:
-        yield NOT_DELIVERING(
-            f"{name}: activated, and does not deliver: clients may connect and get nothing that is staged",
-            f"`dr-ctl activate {view.site}` activates it again; see that its client port is free.",
-        )
+        yield found("DR-CONT-007", broker=name, site=view.site)
     if not service.activated and (opened := [door.name for door in view.doors if door.started]):
-        yield OPEN_BUT_NOT_ACTIVE(
-            f"{name}: acceptor {', '.join(opened)} is open although the site is not active",
-            "Name it under serving-acceptors of the plugin in broker.xml: the plugin opens and closes only those.",
-        )
+        yield found("DR-CONT-006", broker=name, opened=", ".join(opened))
     yield from _flows(name, view)
     yield from of_queues(name, view)
 
@@ -90,47 +65,22 @@ def _flows(name: str, view: SiteView) -> Iterator[Finding]:
     for flow in view.flows:
         addresses.setdefault(flow.address, []).append(flow.queue)
     if shared := [f"{address}: {', '.join(names)}" for address, names in addresses.items() if len(names) > 1]:
-        yield SEVERAL_QUEUES_ON_ADDRESS(
-            f"{name}: several queues on one address: {some(shared)}",
-            "The plugin ships every message of the address once for each queue: give each queue an address of its own.",
-        )
+        yield found("DR-CONT-002", broker=name, shared=some(shared))
     remembered = view.config.id_cache
     depths = {flow.queue: view.lies(flow.queue) for flow in view.flows}
     if remembered is not None and (deep := [f"{queue}: {n}" for queue, n in depths.items() if n > remembered]):
-        yield DEEPER_THAN_ID_CACHE(
-            f"{name}: deeper than the {remembered} ids that the settings say the broker remembers: {some(deep)}",
-            "Set id-cache-size in broker.xml above the deepest backlog, at both sites: what is not remembered comes "
-            "twice. No broker tells its own; say it under `id_cache_size:` of the broker (20000 unless broker.xml "
-            "says otherwise).",
-        )
+        yield found("DR-CONT-003", broker=name, remembered=remembered, deep=some(deep))
     if stopped := [bridge for bridge, started in view.link.ships.items() if not started]:
-        yield PLUGIN_BRIDGE_STOPPED(
-            f"{name}: bridge {some(stopped)} is stopped: nothing of it is shipped",
-            "Start it in the console, then look at how much has gathered before it: `dr-ctl status`.",
-        )
+        yield found("DR-CONT-008", broker=name, stopped=some(stopped))
     elif not view.link.attached:
-        yield PLUGIN_BRIDGE_AWAY(
-            f"{name}: a bridge is not connected to the other site",
-            "It tries again by itself. If it stays so: the other site's acceptor, what stands between the sites, or "
-            "the plugin's remote user and password (a wrong one shows only in the logs: AMQ229031).",
-        )
+        yield found("DR-CONT-009", broker=name)
     if unread := [flow.in_acks.name for flow in view.flows if not flow.in_acks.consumers]:
-        yield ACKS_NOT_APPLIED(
-            f"{name}: nobody applies the acknowledgements in {some(unread)}",
-            "Restart the broker: the plugin's receiver is gone.",
-        )
+        yield found("DR-CONT-011", broker=name, unread=some(unread))
     if held := [flow.in_mirror.name for flow in view.flows if flow.in_mirror.paused]:
-        yield STAGING_PAUSED(
-            f"{name}: delivery of what is staged is paused: {some(held)}",
-            "A return that did not come to its end holds it: `dr-ctl resume`, or take the other site in once more.",
-        )
+        yield found("DR-CONT-015", broker=name, held=some(held))
     commands = view.commands
     if commands is not None and (waiting := commands.out.depth + commands.into.depth):
-        yield COMMANDS_WAITING(
-            f"{name}: {waiting} command(s) of the plugin wait for the other site",
-            "While both sites are up this is a matter of seconds. Commands of an outage would be obeyed when the other "
-            "site is back, and could leave both inactive: a failover keeps them, taking it in again removes them.",
-        )
+        yield found("DR-CONT-010", broker=name, waiting=waiting)
 
 
 def of_both(source: SiteView, target: SiteView) -> Iterator[Finding]:
@@ -140,27 +90,27 @@ def of_both(source: SiteView, target: SiteView) -> Iterator[Finding]:
     if here is None or there is None:
         return
     if here.site_id == there.site_id:
-        yield SAME_SITE_ID(
-            f"both sites of {source.pair} call themselves {here.site_id}: neither ships what the other wrote",
-            "Give each its own site-id in broker.xml.",
-        )
+        yield found("DR-CONT-004", pair=source.pair, site_id=here.site_id)
     if (here.suffixes, here.prefix) != (there.suffixes, there.prefix):
-        yield FLOWS_DIFFER(
+        yield found(
+            "DR-CONT-005",
             f"{source.pair}: the plugin's queues have other names at {source.site} than at {target.site}",
             "Set the same suffixes and command-destination-prefix at both sites.",
         )
     names = {flow.queue for flow in source.flows} ^ {flow.queue for flow in target.flows}
     if names:
-        yield FLOWS_DIFFER(
+        yield found(
+            "DR-CONT-005",
             f"{source.pair}: flows that only one site has: {some(sorted(names))}",
             "The plugin makes them when both sites talk; if that does not help, create the queue at the other site.",
         )
     skew_ms = abs(source.now_ms - target.now_ms)
     if skew_ms > min(here.staging_ms, there.staging_ms):
-        yield CLOCKS_BEYOND_STAGING(
-            f"{source.pair}: the clocks differ by {skew_ms / 1000:.1f} s, more than the staging delay of "
-            f"{min(here.staging_ms, there.staging_ms) / 1000:g} s",
-            "Let both hosts take their time from the same source: the delay is counted from the producer's clock.",
+        yield found(
+            "DR-CONT-012",
+            pair=source.pair,
+            skew=f"{skew_ms / 1000:.1f}",
+            delay=f"{min(here.staging_ms, there.staging_ms) / 1000:g}",
         )
 
 
@@ -204,21 +154,21 @@ def _named(view: SiteView) -> str | None:
 
 
 BY_BROKER: Final[Sequence[Named[SiteView]]] = (
-    Named(PLUGIN_NOT_STARTED, lambda view: "read" if view.service is not None else "not there"),
-    Named(OPEN_BUT_NOT_ACTIVE, _of_doors),
-    Named(NOT_DELIVERING, _service),
-    Named(SEVERAL_QUEUES_ON_ADDRESS, _flows_read),
-    Named(DEEPER_THAN_ID_CACHE, _remembered),
-    Named(PLUGIN_BRIDGE_STOPPED, _bridges),
-    Named(PLUGIN_BRIDGE_AWAY, _bridges),
-    Named(ACKS_NOT_APPLIED, _flows_read),
-    Named(STAGING_PAUSED, _flows_read),
-    Named(COMMANDS_WAITING, _commands),
+    Named("DR-CONT-001", lambda view: "read" if view.service is not None else "not there"),
+    Named("DR-CONT-006", _of_doors),
+    Named("DR-CONT-007", _service),
+    Named("DR-CONT-002", _flows_read),
+    Named("DR-CONT-003", _remembered),
+    Named("DR-CONT-008", _bridges),
+    Named("DR-CONT-009", _bridges),
+    Named("DR-CONT-011", _flows_read),
+    Named("DR-CONT-015", _flows_read),
+    Named("DR-CONT-010", _commands),
 )
 BY_PAIR: Final[Sequence[Named[SiteView]]] = (
-    Named(SAME_SITE_ID, _named),
-    Named(FLOWS_DIFFER, _flows_read),
-    Named(COUNTED_NOT_NAMED, _flows_read),
-    Named(CLOCKS_BEYOND_STAGING, lambda view: f"{view.site} {view.now_ms}"),
-    Named(MQTT_STAYS, lambda view: f"{view.site} {some(view.stays) or 'nothing'}"),
+    Named("DR-CONT-004", _named),
+    Named("DR-CONT-005", _flows_read),
+    Named("DR-CONT-014", _flows_read),
+    Named("DR-CONT-012", lambda view: f"{view.site} {view.now_ms}"),
+    Named("DR-MQTT-001", lambda view: f"{view.site} {some(view.stays) or 'nothing'}"),
 )

@@ -1,5 +1,6 @@
 """`reconcile`: messages that lie only at the returned site are moved out of its queues."""
 
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, some
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done, Outcome, Refused
@@ -8,7 +9,6 @@ from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.engine.waiting import until
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.common.calls import call, document
-from dr_ctl.topologies.common.findings import SET_ASIDE
 from dr_ctl.topologies.common.names import quarantine_queue
 from dr_ctl.topologies.console.requests import request
 from dr_ctl.topologies.continuity import copies
@@ -42,7 +42,7 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
         number = sum(len(ids) for ids in left.values())
         text = f"{number} message(s) that lay only at {move.target} moved to {some(list(moved))}"
         remedy = "Look at them there: each was done already, or never; move back by hand what was not."
-        findings.append(SET_ASIDE(text, remedy))
+        findings.append(found("DR-RECONCILE-002", text, remedy))
     recovered = "how many were recovered is not known" if tools.number is None else f"{tools.number} recovered"
     return Done(f"{recovered}; {len(moved)} queue(s) with something left over", {"quarantined": moved}, tuple(findings))
 

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity, some
 from dr_ctl.core.printable import if_known
 from dr_ctl.engine.goals import ALL, Goal
@@ -23,32 +24,20 @@ from dr_ctl.topologies.common.baseline import before
 from dr_ctl.topologies.common.calls import call, close_door, left_of, open_door, pause, pause_lasting, resume
 from dr_ctl.topologies.common.consumed import Consumed, Evidence, LiesThere
 from dr_ctl.topologies.common.figures import Residue, total
-from dr_ctl.topologies.common.findings import LINK_DOOR_CLOSED, PLUGIN_BRIDGE_AWAY, TRAFFIC_WHILE_OPEN
 from dr_ctl.topologies.common.names import quarantine_queue
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.verbs import quarantine
 from dr_ctl.topologies.common.verbs.quarantine import owed_again, paid
 from dr_ctl.topologies.console.requests import request
 from dr_ctl.topologies.continuity import checks, copies
-from dr_ctl.topologies.continuity.findings import (
-    BROUGHT_BACK,
-    COMMANDS_WAITING,
-    COPIES_NOT_COVERED,
-    FLOWS_DIFFER,
-    PLUGIN_BRIDGE_STOPPED,
-    SAME_SITE_ID,
-    STAGING_PAUSED,
-)
 from dr_ctl.topologies.continuity.look import Access, Way
 from dr_ctl.topologies.continuity.tools import Applied, Both, ContinuityTools
 from dr_ctl.topologies.continuity.view import Bridge, ContinuitySeen, SiteView
 
 # Findings that the return itself mends.
-_MENDED: Final = frozenset(
-    {LINK_DOOR_CLOSED.id, PLUGIN_BRIDGE_STOPPED.id, PLUGIN_BRIDGE_AWAY.id, COMMANDS_WAITING.id, STAGING_PAUSED.id}
-)
+_MENDED: Final = frozenset({"DR-DOOR-004", "DR-CONT-008", "DR-CONT-009", "DR-CONT-010", "DR-CONT-015"})
 # Two sites that differ in these cannot be compared.
-_ALIKE: Final = frozenset({SAME_SITE_ID.id, FLOWS_DIFFER.id})
+_ALIKE: Final = frozenset({"DR-CONT-004", "DR-CONT-005"})
 REMOVE_ALL: Final = "removeAllMessages()"
 NOT_IN: Final = "its messages are not all shipped"
 CALM: Final = 5
@@ -69,13 +58,15 @@ def _price(seen: ContinuitySeen, move: Move) -> Iterator[Finding]:
     residue = Residue.together(known)
     if len(known) < len(seen.views(move.target)) or not (residue.messages or residue.acks):
         return
-    text = (
-        f"{move.target} came back with {residue.messages} message(s) and {residue.acks} acknowledgement(s) for "
-        f"{move.source}: at most {if_known(residue.duplicates)} of the messages come twice, those that a client of "
-        f"{move.target} did without an acknowledgement"
+    finding = found(
+        "DR-RETURN-005",
+        target=move.target,
+        messages=residue.messages,
+        acks=residue.acks,
+        source=move.source,
+        duplicates=if_known(residue.duplicates),
     )
-    found = BROUGHT_BACK(text, "The clients must recognise what they have done.")
-    yield found if residue.duplicates else replace(found, severity=Severity.INFO)
+    yield finding if residue.duplicates else replace(finding, severity=Severity.INFO)
 
 
 def nothing_owed(seen: ContinuitySeen, move: Move) -> bool:
@@ -194,7 +185,7 @@ def count_residue(tools: ContinuityTools, step: PlannedStep, move: Move, hand: H
         if left := left_of(shut, tools.observer.look_at(move.target)):
             return Refused(f"{move.target} could not be fenced: {some(left)}")
         text = f"{move.target} came back open, and was closed: its clients may have worked beside the others'"
-        findings.append(TRAFFIC_WHILE_OPEN(text, "Compare what both sites' clients did meanwhile."))
+        findings.append(found("DR-RETURN-002", text, "Compare what both sites' clients did meanwhile."))
     counted = [_residue(access) for access in tools.observer.at(move.target)]
     known = [each for each in counted if each is not None]
     if len(known) < len(counted):
@@ -268,7 +259,7 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
     if unproven := {name: ids for name, ids in tools.unproven.items() if ids}:
         numbers = some([f"{name}: {len(ids)}" for name, ids in unproven.items()])
         text = f"copies that {move.target} neither holds nor shipped since its start are delivered: {numbers}"
-        findings.append(COPIES_NOT_COVERED(text, "Nothing; clients get them.", severity=Severity.WARNING))
+        findings.append(found("DR-CONT-019", text, "Nothing; clients get them.", severity=Severity.WARNING))
     last = [*step.part("deliver"), *step.part("talk"), *step.part("strikes")]
     if (refused := tools.make(last, hand, move.source, move.target)) is not None:
         return refused

@@ -8,6 +8,7 @@ from shlex import quote
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, some
 from dr_ctl.core.printable import if_known
 from dr_ctl.engine.outcome import Done, Outcome, Refused
@@ -24,12 +25,6 @@ from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.verbs.quiesce import lifting, lifts_planned, while_serving
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.copies import Compared
-from dr_ctl.topologies.continuity.findings import (
-    COPIES_NOT_COVERED,
-    FLOWS_DIFFER,
-    NO_COPY_AT_TARGET,
-    STAGED_NOT_DELIVERED,
-)
 from dr_ctl.topologies.continuity.look import Way
 from dr_ctl.topologies.continuity.tools import Both, ContinuityTools, PluginPatience
 from dr_ctl.topologies.continuity.view import ContinuitySeen, SiteView
@@ -144,7 +139,7 @@ def _not_taken(pairs: Sequence[Both]) -> Iterator[Finding]:
                 "again while they send to it. Remove it by hand from what is staged only where those who process it "
                 "say so by its id: what was never done would be lost."
             )
-            yield STAGED_NOT_DELIVERED(text, remedy)
+            yield found("DR-CONT-017", text, remedy)
 
 
 def _without_echoes(tools: ContinuityTools, ways: Sequence[Way], pairs: Sequence[Both], hand: Hand) -> int:
@@ -385,7 +380,7 @@ def _one_sided(queues: Sequence[str], source: str, target: str) -> Refused:
         "A queue that is deleted with its last consumer takes its flow along: create it again, durable and without "
         f"auto-delete, and let what lies there be consumed at {source}."
     )
-    return Refused(text, findings=(FLOWS_DIFFER(text, remedy),))
+    return Refused(text, findings=(found("DR-CONT-005", text, remedy),))
 
 
 def _undelivered(compared: Sequence[Compared], move: Move) -> Refused | None:
@@ -400,7 +395,7 @@ def _undelivered(compared: Sequence[Compared], move: Move) -> Refused | None:
         "staged."
     )
     evidence: dict[str, Json] = {"undelivered": {name: [*ids] for name, ids in waiting.items()}}
-    return Refused(text, evidence, (STAGED_NOT_DELIVERED(text, remedy),))
+    return Refused(text, evidence, (found("DR-CONT-017", text, remedy),))
 
 
 def _named(messages: Mapping[str, Sequence[str]]) -> str:
@@ -423,7 +418,7 @@ def _unproven(compared: Sequence[Compared], move: Move) -> Refused | None:
     accepted = " ".join(f"--accept-difference {quote(f'{name}={len(ids)}')}" for name, ids in wrong.items())
     remedy = f"Clients of {move.target} get them with {accepted}: those that were consumed before come twice."
     evidence: dict[str, Json] = {"unproven": {name: [*ids] for name, ids in wrong.items()}}
-    return Refused(text, evidence, (COPIES_NOT_COVERED(text, remedy),))
+    return Refused(text, evidence, (found("DR-CONT-019", text, remedy),))
 
 
 def _missing(compared: Sequence[Compared], move: Move) -> Refused | None:
@@ -438,4 +433,4 @@ def _missing(compared: Sequence[Compared], move: Move) -> Refused | None:
         f"consumed at {move.source}; --accept-difference QUEUE=N moves without exactly so many."
     )
     evidence: dict[str, Json] = {"missing": {name: [*ids] for name, ids in wrong.items()}}
-    return Refused(text, evidence, (NO_COPY_AT_TARGET(text, remedy),))
+    return Refused(text, evidence, (found("DR-CONT-013", text, remedy),))

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, Severity, some
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.ports import Move
@@ -14,7 +15,6 @@ from dr_ctl.topologies.common.tools import Sender, Tools
 from dr_ctl.topologies.common.view import Peer
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.copies import Compared
-from dr_ctl.topologies.continuity.findings import COUNTED_NOT_NAMED, FLOWS_DIFFER, STAGED_NOT_DELIVERED
 from dr_ctl.topologies.continuity.look import Observer, Way
 from dr_ctl.topologies.continuity.plugin import WAITS_MS
 from dr_ctl.topologies.continuity.view import SiteView
@@ -71,11 +71,11 @@ class ContinuityVerifier(Verifier[SiteView]):
         here, there = (self._brokers[site][source.pair].reader() for site in (move.source, move.target))
         if lacking := copies.one_sided(source, target):
             text = f"messages in flows that only one of {source.site} and {target.site} has: {some(lacking)}"
-            return Refused(text, findings=(FLOWS_DIFFER(text, "Create the queue at both sites."),))
+            return Refused(text, findings=(found("DR-CONT-005", text, "Create the queue at both sites."),))
         compared = copies.compare(here, there, source, target)
         if waiting := [each.queue for each in compared if each.undelivered]:
             text = f"staged at {move.source} and never delivered there: {some(waiting)}"
-            return Refused(text, findings=(STAGED_NOT_DELIVERED(text, f"`dr-ctl activate {move.source}`."),))
+            return Refused(text, findings=(found("DR-CONT-017", text, f"`dr-ctl activate {move.source}`."),))
         wrong = [
             f"{each.queue}: {len(each.missing)} only at {move.source}, {len(_too_many(each))} too many at {move.target}"
             for each in compared
@@ -90,7 +90,7 @@ class ContinuityVerifier(Verifier[SiteView]):
             each.queue for each in compared if not each.known and each.queue not in move.ask.accept_difference
         ]:
             text = f"could not be compared by id, and a count does not show what would be lost: {some(unread)}"
-            return Refused(text, findings=(COUNTED_NOT_NAMED(text, copies.BY_COUNT),))
+            return Refused(text, findings=(found("DR-CONT-014", text, copies.BY_COUNT),))
         if wrong:
             text = f"the sites do not hold the same messages: {some(wrong)}"
             apart = {
@@ -110,8 +110,11 @@ def _by_count(compared: Sequence[Compared]) -> Iterator[Finding]:
             f"compared by count only, being deeper than {copies.IDS_UP_TO} or with messages that could not be "
             f"named: {some(names)}"
         )
-        yield COUNTED_NOT_NAMED(
-            text, "What lacks its copy there is lost, what was not removed comes twice.", severity=Severity.WARNING
+        yield found(
+            "DR-CONT-014",
+            text,
+            "What lacks its copy there is lost, what was not removed comes twice.",
+            severity=Severity.WARNING,
         )
 
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role, Severity, some
 from dr_ctl.core.printable import if_known
-from dr_ctl.engine.findings import COUNTS_DIFFER
 from dr_ctl.engine.operations import DRAIN, FAILBACK, SWAPOVER
 from dr_ctl.engine.ports import Move
 from dr_ctl.settings.model import Queues
@@ -19,34 +19,27 @@ from dr_ctl.topologies.common import failover
 from dr_ctl.topologies.common.checks import Named, doors, of_doors, of_pair, of_queues
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.fanout import parity
-from dr_ctl.topologies.fanout.findings import (
-    NO_OWN_CONNECTOR,
-    ONE_SIDED_SENDS,
-    POSSIBLE_DUPLICATES,
-    PRODUCERS_DOOR_CLOSED,
-    STORE_NOT_READ,
-)
 from dr_ctl.topologies.fanout.view import BrokerView, FanoutSeen
 
 # Findings that a return itself mends.
-_MENDED: Final = frozenset({COUNTS_DIFFER.id})
+_MENDED: Final = frozenset({"DR-PARITY-001"})
 # Operations after which clients get what lies at the waiting site.
 _LEADS_TO_OPEN: Final = (SWAPOVER, FAILBACK, DRAIN)
 ROOM_S: Final = 60  # a person types the word meanwhile, and clients go on
 BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
     *BY_CONSOLE,
-    Named(PRODUCERS_DOOR_CLOSED, lambda view: doors(view.producers_doors)),
-    Named(STORE_NOT_READ, lambda view: "it was read" if view.tells_done else "none is named"),
-    Named(NO_OWN_CONNECTOR, lambda view: view.own.connector or "no connector of dr-ctl's own"),
+    Named("DR-FAN-001", lambda view: doors(view.producers_doors)),
+    Named("DR-FAN-009", lambda view: "it was read" if view.tells_done else "none is named"),
+    Named("DR-FAN-003", lambda view: view.own.connector or "no connector of dr-ctl's own"),
 )
 BY_PAIR: Final[Sequence[Named[BrokerView]]] = (
-    Named(ONE_SIDED_SENDS, lambda view: f"{view.site} {len(view.producers)} producer(s)"),
+    Named("DR-FAN-002", lambda view: f"{view.site} {len(view.producers)} producer(s)"),
     Named(
-        COUNTS_DIFFER,
+        "DR-PARITY-001",
         lambda view: f"{view.site} {sum(each.depth for each in view.business.values())} message(s)",
         "the waiting site holds no fewer than the serving one",
     ),
-    Named(POSSIBLE_DUPLICATES, lambda view: "by the store of ids" if view.own.stored else "by counters"),
+    Named("DR-FAN-007", lambda view: "by the store of ids" if view.own.stored else "by counters"),
 )
 
 
@@ -97,8 +90,8 @@ def possible_duplicates(untold: Mapping[str, parity.Untold], move: Move, site: s
     accepted = move.ask.accept_duplicates
     over = not isinstance(accepted, int) or accepted < count
     refuses = over and move.ask.operation in _LEADS_TO_OPEN
-    found = POSSIBLE_DUPLICATES(text, remedy, severity=Severity.ERROR if refuses else Severity.WARNING)
-    return [replace(found, duplicates=count + more)]
+    finding = found("DR-FAN-007", text, remedy, severity=Severity.ERROR if refuses else Severity.WARNING)
+    return [replace(finding, duplicates=count + more)]
 
 
 def of_failover(seen: FanoutSeen, move: Move) -> Iterator[Finding]:
@@ -111,7 +104,7 @@ def of_failover(seen: FanoutSeen, move: Move) -> Iterator[Finding]:
         return
     text = f"up to {count} message(s) at {move.target} come as duplicates: {if_known(views[0].own.unread)}"
     remedy = f"See that dr-ctl can read it; or add --accept-duplicates {count}, and at most so many come as duplicates."
-    yield replace(POSSIBLE_DUPLICATES(text, remedy), duplicates=count)
+    yield replace(found("DR-FAN-007", text, remedy), duplicates=count)
 
 
 def nothing_owed(seen: FanoutSeen, move: Move) -> bool:
@@ -131,24 +124,23 @@ def of_broker(view: BrokerView) -> Iterator[Finding]:
     yield from _producers(name, view)
     yield from of_queues(name, view)
     if view.own.unread is not None:
-        yield STORE_NOT_READ(f"{name}: {view.own.unread}", STORE_NOT_READ.do)
+        yield found("DR-FAN-009", broker=name, unread=view.own.unread)
     if view.own.connector is None:
-        yield NO_OWN_CONNECTOR(
-            f"{name}: the settings name no `sync:`, so no message can be copied from there or to there",
-            "Name there a STOMP connector that no client uses: a return copies what the returned site lacks.",
-        )
+        yield found("DR-FAN-003", broker=name)
 
 
 def _producers(name: str, view: BrokerView) -> Iterator[Finding]:
     started = {each.name: each.started for each in view.producers_doors}
     if missing := [each for each in view.own.producers if each not in started]:
         there = ", ".join(each.name for each in view.acceptors) or "none"
-        yield PRODUCERS_DOOR_CLOSED(
+        yield found(
+            "DR-FAN-001",
             f"{name}: no connector {', '.join(missing)} for producers; the broker has {there}",
             "Name it under `producers:` as activemq.xml does.",
         )
     elif shut := [each for each, is_open in started.items() if not is_open]:
-        yield PRODUCERS_DOOR_CLOSED(
+        yield found(
+            "DR-FAN-001",
             f"{name}: connector {', '.join(shut)} for producers is closed: they cannot write to both sites",
             "Start it in the console.",
         )
@@ -158,10 +150,7 @@ def of_both(rules: Rules, seen: FanoutSeen, move: Move, source: BrokerView, targ
     yield from of_pair(source, target)
     if bool(source.producers) is not bool(target.producers):
         one, none = (source, target) if source.producers else (target, source)
-        yield ONE_SIDED_SENDS(
-            f"{len(one.producers)} producer(s) write to {one.site}, and none to {none.site}",
-            f"See that they reach {none.site}: what only one site has is lost with it.",
-        )
+        yield found("DR-FAN-002", producers=len(one.producers), site=one.site, other_site=none.site)
     if source.role is not Role.SERVING:
         return  # both closed: the gate of the run itself judges, over time; or clients of the target have worked since
     yield from of_untold(move, source, target)
@@ -171,7 +160,8 @@ def of_both(rules: Rules, seen: FanoutSeen, move: Move, source: BrokerView, targ
         if move.ask.accept_difference.get(each.queue) != each.source - each.target
     ]
     if wrong:
-        yield COUNTS_DIFFER(
+        yield found(
+            "DR-PARITY-001",
             "the waiting site lacks what the serving one has: "
             + some([each.told(source.site, target.site) for each in wrong]),
             f"`dr-ctl reinstate {target.site}` copies it there; --accept-difference QUEUE=N moves with exactly that.",

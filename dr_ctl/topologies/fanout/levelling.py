@@ -10,6 +10,7 @@ from shlex import quote
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, some
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import Call, PlannedStep, in_part
@@ -26,7 +27,6 @@ from dr_ctl.topologies.common.verbs.quiesce import lifting, lifts_planned, to_pa
 from dr_ctl.topologies.fanout import ids, parity
 from dr_ctl.topologies.fanout.checks import possible_duplicates
 from dr_ctl.topologies.fanout.copying import Lacking, copies, may_copy, may_remove, removes
-from dr_ctl.topologies.fanout.findings import CONSUMED_NOT_KNOWN, COPIED_AGAIN_AND_AGAIN, NOT_CARRIED
 from dr_ctl.topologies.fanout.ids import Pace
 from dr_ctl.topologies.fanout.look import Access, Way
 from dr_ctl.topologies.fanout.tools import Evened, FanoutTools
@@ -199,10 +199,10 @@ def even(
                 tools.evened.as_json(),
             )
     text = f"{target.site} goes on lacking what comes to {source.site}: producers do not write to both"
-    found = COPIED_AGAIN_AND_AGAIN(
-        text, f"See why producers do not reach {target.site}; then run the same command again."
+    finding = found(
+        "DR-FAN-004", text, f"See why producers do not reach {target.site}; then run the same command again."
     )
-    return Refused(text, tools.evened.as_json(), (found,), code=ExitCode.DRAIN_TIMEOUT)
+    return Refused(text, tools.evened.as_json(), (finding,), code=ExitCode.DRAIN_TIMEOUT)
 
 
 def _keep(way: Way, apart: Mapping[str, ids.Apart]) -> None:
@@ -229,7 +229,7 @@ def _not_carried(tools: FanoutTools, way: Way, move: Move) -> Refused | None:
         + " ".join(f"--accept-difference {quote(f'{name}={len(lost)}')}" for name, lost in wrong.items())
         + " goes on without them."
     )
-    return Refused(text, tools.evened.as_json(), (NOT_CARRIED(text, remedy),))
+    return Refused(text, tools.evened.as_json(), (found("DR-FAN-008", text, remedy),))
 
 
 def remove(tools: FanoutTools, access: Access, queue: str, gone: Consumed, hand: Hand) -> Refused | None:
@@ -272,7 +272,7 @@ def settle(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Out
     tools.evened = Evened()
     if (store := tools.observer.store) is None:
         text = f"which messages the consumers of {move.source} had done is not known: these come twice"
-        return Done(text, findings=(CONSUMED_NOT_KNOWN(text, SERVED_ON),))
+        return Done(text, findings=(found("DR-FAN-005", text, SERVED_ON),))
     try:
         why = _without_done(tools, store, move.target, hand)
     except BrokerError as error:
@@ -280,7 +280,7 @@ def settle(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Out
     if why is None:
         return Done(tools.evened.text, tools.evened.as_json())
     text = f"not all that the consumers of {move.source} had done is removed, and comes twice: {why}"
-    return Done(text, tools.evened.as_json(), (CONSUMED_NOT_KNOWN(text, SERVED_ON),))
+    return Done(text, tools.evened.as_json(), (found("DR-FAN-005", text, SERVED_ON),))
 
 
 def _without_done(tools: FanoutTools, store: Store, site: str, hand: Hand) -> str | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Severity, some
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep, in_part
@@ -12,7 +13,6 @@ from dr_ctl.topologies.common.verbs.plain import closed_first
 from dr_ctl.topologies.common.verbs.quarantine import owed_again, paid
 from dr_ctl.topologies.fanout.checks import nothing_owed, of_untold
 from dr_ctl.topologies.fanout.copying import may_copy, may_remove
-from dr_ctl.topologies.fanout.findings import ONLY_AT_RETURNED
 from dr_ctl.topologies.fanout.ids import Pace
 from dr_ctl.topologies.fanout.levelling import at_rest, even_all, resting
 from dr_ctl.topologies.fanout.tools import Evened, FanoutTools
@@ -85,8 +85,9 @@ def reconcile(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> 
 def _alone(tools: FanoutTools, move: Move) -> Iterator[Finding]:
     if alone := {queue: ids for queue, ids in tools.evened.alone.items() if ids}:
         count = sum(map(len, alone.values()))
-        text = f"{count} message(s) lie only at {move.target}, and nobody is known to have consumed them: " + some(
-            [f"{queue} {ident}" for queue, ids in alone.items() for ident in sorted(ids)]
+        yield found(
+            "DR-FAN-006",
+            count=count,
+            target=move.target,
+            items=some([f"{queue} {ident}" for queue, ids in alone.items() for ident in sorted(ids)]),
         )
-        remedy = f"They come to clients once {move.target} serves; the journal lists them by id."
-        yield ONLY_AT_RETURNED(text, remedy)

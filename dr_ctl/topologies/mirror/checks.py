@@ -4,43 +4,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role, Weight, some
 from dr_ctl.engine.debts import DebtKind
-from dr_ctl.engine.findings import COUNTS_DIFFER
 from dr_ctl.engine.ports import Move
 from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.artemis import checks as artemis
-from dr_ctl.topologies.artemis.findings import MQTT_STAYS
 from dr_ctl.topologies.common import checks as common
 from dr_ctl.topologies.common import failover, single
 from dr_ctl.topologies.common.checks import Named, doors, of_doors, of_pair, of_queues
-from dr_ctl.topologies.common.findings import (
-    LINK_DOOR_CLOSED,
-    LINK_DOOR_UNKNOWN,
-    LINK_NEVER_MIRRORED,
-    LINK_NOT_ATTACHED,
-    LINK_NOT_CONFIGURED,
-    LINK_ROLE_KEPT_OUT,
-    LINK_ROLES_UNKNOWN,
-    LINK_STOPPED,
-    LINK_UNKNOWN,
-    LOCK_COORDINATOR,
-    OUTFLOW_PAUSED,
-)
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.mirror import parity
-from dr_ctl.topologies.mirror.findings import (
-    CLOCKS_DIFFER,
-    COUNTS_MAY_DIFFER,
-    MESSAGES_BETWEEN_BROKERS,
-    OPENS_AT_BOOT,
-    ROLES_KEPT_OUT_BESIDE_OPEN_DOORS,
-)
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
 
 CLOCK_SKEW_MS = 2000
 # Findings that a return itself mends.
-_MENDED = frozenset({LINK_DOOR_CLOSED.id, LINK_STOPPED.id, LINK_NOT_ATTACHED.id})
+_MENDED = frozenset({"DR-DOOR-004", "DR-LINK-003", "DR-LINK-004"})
 _NONE: Final = "no link is configured"
 
 
@@ -77,23 +56,17 @@ def _doors(name: str, view: BrokerView) -> Iterator[Finding]:
     if not view.link.doors and view.config.mirror is None:
         amqp = [door.name for door in view.fence.leaves_open if "AMQP" in door.protocols]
         what = f"{', '.join(amqp)} could all be it" if amqp else "none but the clients' speaks AMQP"
-        found = LINK_DOOR_UNKNOWN(
+        finding = found(
+            "DR-DOOR-003",
             f"{name}: cannot tell which acceptor the peer's link uses: {what}",
             "Give the link an acceptor of its own, named under `mirror:`; closing the clients' would cut the link.",
         )
         # Where nothing can be named, nobody waits for a restart while no site serves.
-        yield found if amqp else replace(found, weighs=found.weighs & ~Weight.FAILOVER)
+        yield finding if amqp else replace(finding, weighs=finding.weighs & ~Weight.FAILOVER)
     if boots := [door.name for door in view.doors if door.opens_at_boot]:
-        yield OPENS_AT_BOOT(
-            f"{name}: acceptor {', '.join(boots)} opens at boot: a restart would let clients in",
-            "Add autoStart=false to its URL in broker.xml at both sites; a `lasting_fence:` outlasts a restart too.",
-        )
+        yield found("DR-DOOR-007", broker=name, boots=", ".join(boots))
     if view.lock_coordinators:
-        yield LOCK_COORDINATOR(
-            f"{name}: lock coordinator {', '.join(view.lock_coordinators)} may hold a client acceptor: closing it "
-            "would hand over to the peer without a gate",
-            "Take the lock coordinator off the acceptors in broker.xml before using planned moves.",
-        )
+        yield found("DR-DOOR-008", broker=name, lock_coordinators=", ".join(view.lock_coordinators))
 
 
 def _lasting(name: str, view: BrokerView) -> Iterator[Finding]:
@@ -103,18 +76,16 @@ def _lasting(name: str, view: BrokerView) -> Iterator[Finding]:
         return
     roles = ", ".join(lasting.roles)
     if view.open and (shut := [match for match in lasting.matches if not view.lets_in(match)]):
-        yield ROLES_KEPT_OUT_BESIDE_OPEN_DOORS(
-            f"{name}: role {roles} may neither send nor consume at {', '.join(shut)}, and the doors are open",
-            f"If a lasting fence still stands there, `dr-ctl unfence {view.site}` lifts it; else correct the roles or "
-            "matches under `lasting_fence:`.",
-        )
+        yield found("DR-FENCE-004", broker=name, roles=roles, shut=", ".join(shut), site=view.site)
     if view.users is None:
-        yield LINK_ROLES_UNKNOWN(
+        yield found(
+            "DR-FENCE-005",
             f"{name}: cannot tell the roles of the link's user: a lasting fence could keep the link out too",
             f"Make sure that the link's user has none of the roles {roles}.",
         )
     elif same := sorted(user for user in _linked(view) if view.users.get(user, frozenset()) & {*lasting.roles}):
-        yield LINK_ROLE_KEPT_OUT(
+        yield found(
+            "DR-FENCE-006",
             f"{name}: the link's user {', '.join(same)} has a role that a lasting fence keeps out ({roles}): nothing "
             "would drain",
             "Give the link a user and a role of its own.",
@@ -129,46 +100,34 @@ def _linked(view: BrokerView) -> set[str]:
 def _link(name: str, view: BrokerView, *, kept_out: bool) -> Iterator[Finding]:
     link = view.broker_connection
     if view.link.missing:
-        yield LINK_NOT_CONFIGURED(
-            f"{name}: there is no link from {view.site} to {view.config.peer}: not configured",
-            f"Where clients shall ever come back to {view.config.peer}: an <amqp-connection> with a <mirror/> in "
-            f"broker.xml of {view.site}, and a restart of it. What clients do there before that is not at "
-            f"{view.config.peer}.",
-        )
+        yield found("DR-LINK-009", broker=name, site=view.site, peer=view.config.peer)
         return
     if link is None:
         there = ", ".join(each.name for each in view.amqp_links)
-        yield LINK_UNKNOWN(
+        yield found(
+            "DR-LINK-001",
             f"{name}: cannot tell the link to the peer; broker connections: {there}",
             "Name it under `link:`, as broker.xml does in <amqp-connection name=…>.",
         )
         return
     if view.outflow is None:
-        yield LINK_NEVER_MIRRORED(
-            f"{name}: link {link.name} has no outflow: it has never mirrored anything",
-            "Is there a <mirror/> in its <amqp-connection>? Start the link once: nothing is captured before.",
-        )
+        yield found("DR-LINK-002", broker=name, other_name=link.name)
     elif view.outflow.paused:
-        yield OUTFLOW_PAUSED(
-            f"{name}: the outflow of link {link.name} is paused", "Resume that queue: it ships nothing."
+        yield found(
+            "DR-LINK-005", f"{name}: the outflow of link {link.name} is paused", "Resume that queue: it ships nothing."
         )
     if not link.started:
-        yield LINK_STOPPED(
-            f"{name}: link {link.name} is not started",
-            f"`dr-ctl link restart {view.site}` starts it; what happened before may not be captured.",
-        )
+        yield found("DR-LINK-003", broker=name, other_name=link.name, site=view.site)
     elif view.outflow is not None and not view.link.attached:
-        yield LINK_NOT_ATTACHED(
+        yield found(
+            "DR-LINK-004",
             f"{name}: link {link.name} is started but not attached",
             f"The peer keeps out what {view.site} holds; `dr-ctl reinstate {view.site}` lets it in, no restart does."
             if kept_out
             else f"`dr-ctl link restart {view.site}`; if that does not help, look at what stands between the sites.",
         )
     if busy := [queue.name for queue in view.queues if queue.name.startswith("$.artemis.internal.sf.") and queue.depth]:
-        yield MESSAGES_BETWEEN_BROKERS(
-            f"{name}: messages between brokers of this site: {some(busy)}",
-            "Wait: the gate opens once they have arrived.",
-        )
+        yield found("DR-LINK-006", broker=name, busy=some(busy))
 
 
 def of_opening(rules: Rules, seen: MirrorSeen, move: Move) -> Iterator[Finding]:
@@ -184,10 +143,7 @@ def _pair(
     yield from of_pair(source, target)
     skew = abs(source.now_ms - target.now_ms)
     if skew > CLOCK_SKEW_MS:
-        yield CLOCKS_DIFFER(
-            f"the brokers' clocks differ by {skew / 1000:.1f} s: scheduled and expiring messages",
-            "Let both hosts take their time from the same source.",
-        )
+        yield found("DR-PAIR-003", skew=f"{skew / 1000:.1f}")
     if Role.SERVING in (source.role, target.role):
         wrong = parity.not_accepted(
             parity.unexplained(source, target, queues, seen.moved.get(source.pair, {})), accepted
@@ -195,7 +151,8 @@ def _pair(
     else:
         wrong = []  # both closed: the gate of the run itself judges, over time
     if wrong:
-        yield COUNTS_DIFFER(
+        yield found(
+            "DR-PARITY-001",
             "the sites differ by more than what is under way: "
             + some(
                 [each.told(source.site, target.site) + (" (absent there)" if each.absent else "") for each in wrong]
@@ -204,10 +161,7 @@ def _pair(
         )
     loose = [each for each in parity.differences(source, target, queues) if not each.blocks]
     if loose:
-        yield COUNTS_MAY_DIFFER(
-            "differ and need not be equal (dead letters, expired, ring, last-value, non-durable): "
-            + some([each.told(source.site, target.site) for each in loose])
-        )
+        yield found("DR-PARITY-002", loose=some([each.told(source.site, target.site) for each in loose]))
 
 
 def _fenced(view: BrokerView) -> str:
@@ -236,26 +190,26 @@ def _holding(view: BrokerView) -> str:
 
 
 BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
-    Named(LINK_DOOR_UNKNOWN, lambda view: doors(view.link.doors)),
+    Named("DR-DOOR-003", lambda view: doors(view.link.doors)),
     Named(
-        OPENS_AT_BOOT,
+        "DR-DOOR-007",
         lambda view: some([f"{door.name} boots {'open' if door.opens_at_boot else 'closed'}" for door in view.doors]),
     ),
-    Named(LOCK_COORDINATOR, lambda view: some(view.lock_coordinators) or "none"),
-    Named(ROLES_KEPT_OUT_BESIDE_OPEN_DOORS, _fenced),
-    Named(LINK_ROLES_UNKNOWN, _fenced, "the roles of the link's user are known"),
-    Named(LINK_ROLE_KEPT_OUT, _fenced, "a lasting fence leaves the link alone"),
-    Named(LINK_NOT_CONFIGURED, _links),
-    Named(LINK_UNKNOWN, _links, "the link to the peer is known"),
-    Named(LINK_NEVER_MIRRORED, _shipping),
-    Named(LINK_STOPPED, _linking),
-    Named(LINK_NOT_ATTACHED, _linking, "the link is attached"),
-    Named(OUTFLOW_PAUSED, _shipping, "the outflow is not paused"),
-    Named(MESSAGES_BETWEEN_BROKERS, lambda view: f"{len(view.queues)} queue(s) read"),
+    Named("DR-DOOR-008", lambda view: some(view.lock_coordinators) or "none"),
+    Named("DR-FENCE-004", _fenced),
+    Named("DR-FENCE-005", _fenced, "the roles of the link's user are known"),
+    Named("DR-FENCE-006", _fenced, "a lasting fence leaves the link alone"),
+    Named("DR-LINK-009", _links),
+    Named("DR-LINK-001", _links, "the link to the peer is known"),
+    Named("DR-LINK-002", _shipping),
+    Named("DR-LINK-003", _linking),
+    Named("DR-LINK-004", _linking, "the link is attached"),
+    Named("DR-LINK-005", _shipping, "the outflow is not paused"),
+    Named("DR-LINK-006", lambda view: f"{len(view.queues)} queue(s) read"),
 )
 BY_PAIR: Final[Sequence[Named[BrokerView]]] = (
-    Named(CLOCKS_DIFFER, lambda view: f"{view.site} {view.now_ms}"),
-    Named(COUNTS_DIFFER, _holding, "the queues hold the same"),
-    Named(COUNTS_MAY_DIFFER, _holding),
-    Named(MQTT_STAYS, lambda view: f"{view.site} {some(view.stays) or 'nothing'}"),
+    Named("DR-PAIR-003", lambda view: f"{view.site} {view.now_ms}"),
+    Named("DR-PARITY-001", _holding, "the queues hold the same"),
+    Named("DR-PARITY-002", _holding),
+    Named("DR-MQTT-001", lambda view: f"{view.site} {some(view.stays) or 'nothing'}"),
 )

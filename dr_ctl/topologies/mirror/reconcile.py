@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, some
 from dr_ctl.engine.goals import ALL, Goal
 from dr_ctl.engine.outcome import Done, Outcome, Refused
@@ -21,7 +22,6 @@ from dr_ctl.topologies.artemis.documents import CREATE_QUEUE, internal_queue
 from dr_ctl.topologies.artemis.operations import MOVE
 from dr_ctl.topologies.common.calls import call
 from dr_ctl.topologies.common.consumed import Consumed
-from dr_ctl.topologies.common.findings import LEFT_OVER, SET_ASIDE
 from dr_ctl.topologies.common.names import quarantine_queue
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.console.requests import request
@@ -79,14 +79,14 @@ def act(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outcom
     findings: list[Finding] = []
     if told_wrong:
         text = f"left over at one side: {some(told_wrong)}"
-        findings.append(LEFT_OVER(text, "Compare these queues before moving back."))
+        findings.append(found("DR-RECONCILE-001", text, "Compare these queues before moving back."))
     moved = taken_out(tools, left, hand)
     if isinstance(moved, Refused):
         return moved
     if moved:
         text = f"{sum(moved.values())} message(s) that lay only at {move.target} moved to {', '.join(moved)}"
         remedy = "Look at them there: each was done already, or never; move back by hand what was not."
-        findings.append(SET_ASIDE(text, remedy))
+        findings.append(found("DR-RECONCILE-002", text, remedy))
     text = f"{tools.taken_in.text}{tools.taken_in.duplicates(move.target)}"
     left_over: list[Json] = [*told_wrong]
     evidence: dict[str, Json] = {

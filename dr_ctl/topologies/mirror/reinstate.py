@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, some
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
@@ -23,7 +24,6 @@ from dr_ctl.topologies.common.calls import close_door, holds, left_of, open_door
 from dr_ctl.topologies.common.consumed import Acknowledged, Consumed
 from dr_ctl.topologies.common.failover import nothing_owed
 from dr_ctl.topologies.common.figures import Residue
-from dr_ctl.topologies.common.findings import TRAFFIC_WHILE_OPEN
 from dr_ctl.topologies.common.rules import Rules, selected
 from dr_ctl.topologies.common.verbs.quarantine import owed_again, paid
 from dr_ctl.topologies.mirror import origins, parity
@@ -102,7 +102,7 @@ def count_residue(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand)
         changes = some(done) or "nothing came or went"
         text = f"{move.target} came back open; since its start, by its clients and by the mirror: {changes}"
         remedy = "Its clients may have worked beside those of the other site: compare what they did."
-        findings.append(TRAFFIC_WHILE_OPEN(text, remedy))
+        findings.append(found("DR-RETURN-002", text, remedy))
     for access in tools.observer.at(move.target):
         counted = residue(access.reader(), access.look())
         # Where its clients were let in, what it wrote since its start may be their work.

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Json
 from dr_ctl.core.printable import if_known
 from dr_ctl.engine.goals import Goal
@@ -22,7 +23,6 @@ from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.common.calls import call
 from dr_ctl.topologies.common.figures import evidence, said, total
-from dr_ctl.topologies.common.findings import LINK_DID_NOT_ATTACH, LINK_NOT_READ_IN_UNDO
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.verbs.quiesce import lifting, lifts_planned, while_serving
 from dr_ctl.topologies.console.requests import request
@@ -370,7 +370,7 @@ def restart(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
         return Done(f"the link of {move.source} is attached")
     text = f"the link of {', '.join(_away(waited.look))} did not attach within {duration(step.limits['within'])}"
     remedy = f"Look at what stands between the sites, and at the acceptor for links at {move.target}."
-    return Refused(text, findings=(LINK_DID_NOT_ATTACH(f"{text}: {if_known(why_not_moving(waited.look))}", remedy),))
+    return Refused(text, findings=(found("DR-LINK-008", f"{text}: {if_known(why_not_moving(waited.look))}", remedy),))
 
 
 def _away(now: Flows) -> list[str]:
@@ -383,7 +383,8 @@ def start(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outc
     # A broker that is away is not waited for: clients are. A link's stop and start travel together, so it is only
     # left stopped where that one request was cut in its middle.
     findings = tuple(
-        LINK_NOT_READ_IN_UNDO(
+        found(
+            "DR-LINK-007",
             f"{access.site}: whether its link is started could not be seen",
             f"`dr-ctl status` shows it once {access.site} answers; `dr-ctl link restart {access.site}` starts it.",
         )

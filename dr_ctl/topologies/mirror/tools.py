@@ -3,18 +3,17 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, some
 from dr_ctl.core.printable import if_known
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.common.figures import Residue
-from dr_ctl.topologies.common.findings import UNDONE_DUPLICATES
 from dr_ctl.topologies.common.gate import Sample, Verifier, accepting, refused
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.rules import selected
 from dr_ctl.topologies.common.tools import Sender, Tools
 from dr_ctl.topologies.mirror import parity
-from dr_ctl.topologies.mirror.findings import COMPARED_BY_COUNT, UNDONE_SET_ASIDE
 from dr_ctl.topologies.mirror.look import Access, Observer, scheduled
 from dr_ctl.topologies.mirror.origins import Browsed, Origin, browsed, told
 from dr_ctl.topologies.mirror.view import BrokerView
@@ -115,7 +114,7 @@ def _refused(wrong: list[_Apart], move: Move) -> Refused:
 
 def _by_count(unnamed: dict[str, int]) -> Iterable[Finding]:
     if named := [f"{count} of {name}" for name, count in unnamed.items() if count]:
-        yield COMPARED_BY_COUNT(f"compared by count alone, as their broker shows no origin of them: {some(named)}")
+        yield found("DR-PARITY-005", named=some(named))
 
 
 @dataclass
@@ -206,20 +205,23 @@ class HalfWay:
     why: str | None = None
 
     def findings(self, move: Move) -> tuple[Finding, ...]:
-        found = []
+        findings = []
         if self.taken_out:
-            text = (
-                f"{sum(self.taken_out.values())} message(s) that came in had been done at {move.target}: taken out of "
-                f"{move.source} into {', '.join(sorted(self.taken_out))}, and not delivered"
+            findings.append(
+                found(
+                    "DR-RETURN-006",
+                    count=sum(self.taken_out.values()),
+                    target=move.target,
+                    source=move.source,
+                    taken_out=", ".join(sorted(self.taken_out)),
+                )
             )
-            remedy = f"`dr-ctl reinstate {move.target}` brings the rest; then compare what lies there, and remove it."
-            found.append(UNDONE_SET_ASIDE(text, remedy))
         if self.duplicates:
             why = if_known(self.why)
             text = f"at most {self.duplicates} message(s) that came in of {move.target} may come twice: {why}"
             remedy = f"Clients must recognise what they have done; `dr-ctl reinstate {move.target}` brings the rest."
-            found.append(UNDONE_DUPLICATES(text, remedy))
-        return tuple(found)
+            findings.append(found("DR-RETURN-007", text, remedy))
+        return tuple(findings)
 
     def as_json(self) -> dict[str, Json]:
         return {"taken_out": dict(self.taken_out), "duplicates_at_most": self.duplicates}

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, some
 from dr_ctl.core.printable import if_known
 from dr_ctl.engine.operations import ACTIVATE, FAILOVER
@@ -19,7 +20,6 @@ from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.common.view import Broker
-from dr_ctl.topologies.sharedstore.findings import GIVER_NOT_WAITING, TAKEN_WITH_OTHER_COUNT
 from dr_ctl.topologies.sharedstore.tools import StoreTools
 from dr_ctl.topologies.sharedstore.view import STOPPED, BrokerView, hand_over, start
 
@@ -239,9 +239,7 @@ def _counted(tools: StoreTools, move: Move, hand: Hand, evidence: dict[str, Json
         if not wrong:
             return ()
         hand.wait(tools.patience.link_poll_s)
-    text = f"{move.target} did not begin with what {move.source} had: {some(wrong)}"
-    remedy = "Messages that were sent as non-persistent end with their broker; of others, look at the store."
-    return (TAKEN_WITH_OTHER_COUNT(text, remedy),)
+    return (found("DR-STORE-009", target=move.target, source=move.source, wrong=some(wrong)),)
 
 
 def _beside(tools: StoreTools, step: PlannedStep, move: Move, hand: Hand) -> list[Finding]:
@@ -249,12 +247,12 @@ def _beside(tools: StoreTools, step: PlannedStep, move: Move, hand: Hand) -> lis
     was asked to stop a moment ago, also by an earlier process of this run. A lost site gets no call."""
     if move.ask.operation == FAILOVER:
         return []
-    found = []
+    findings = []
     for view in tools.observer.look_once().views(move.source):
         waits = view.ending and view.runs
         runs = _runs_still(tools, view, hand) if waits else view.runs
         if waits and runs:
-            found.append(_lives_on(tools, view, move))
+            findings.append(_lives_on(tools, view, move))
         if runs is not False:
             continue
         tools.observer.brokers[view.site][view.pair].document_files.remove(STOPPED)
@@ -263,8 +261,8 @@ def _beside(tools: StoreTools, step: PlannedStep, move: Move, hand: Hand) -> lis
         if failed or not starts:
             why = f": {failed[0]}" if failed else ""
             text = f"{view.site}/{view.pair}: its process has ended, so {move.target} has no other site{why}"
-            found.append(GIVER_NOT_WAITING(text, "Start it: it then waits for the store."))
-    return found
+            findings.append(found("DR-STORE-010", text, "Start it: it then waits for the store."))
+    return findings
 
 
 def _runs_still(tools: StoreTools, view: BrokerView, hand: Hand) -> bool | None:
@@ -287,7 +285,7 @@ def _lives_on(tools: StoreTools, view: BrokerView, move: Move) -> Finding:
         f"{duration(tools.patience.store_ends_s)}: whether {move.target} has another site cannot be told"
     )
     remedy = "See whether its keeper has started it again; else end that process, and start it: it then waits."
-    return GIVER_NOT_WAITING(text, remedy)
+    return found("DR-STORE-010", text, remedy)
 
 
 def _began_with(view: BrokerView) -> Mapping[str, int]:

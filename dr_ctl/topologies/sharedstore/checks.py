@@ -5,6 +5,7 @@ from dataclasses import replace
 from shlex import quote
 from typing import Final
 
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role, Severity, some
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.operations import FAILBACK
@@ -18,23 +19,11 @@ from dr_ctl.topologies.common import failover
 from dr_ctl.topologies.common.checks import Named, of_doors, of_queues
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.seen import Seen
-from dr_ctl.topologies.sharedstore.findings import (
-    LEASE_ENDS_ODDLY,
-    LEASE_TOO_SHORT,
-    LOCK_NAMES_ANOTHER,
-    LOCK_NAMES_STRANGER,
-    LOCK_NOT_READ,
-    NO_LEASE,
-    NOBODY_WAITS,
-    NOT_IN_STORE,
-    PROCESS_NOT_KNOWN,
-    SERVES_WITHOUT_LOCK,
-)
 from dr_ctl.topologies.sharedstore.view import BrokerView
 
 SKEW_S: Final = 2.0
 # Findings that a return itself mends.
-_MENDED: Final = frozenset({NOBODY_WAITS.id})
+_MENDED: Final = frozenset({"DR-STORE-004"})
 _WAITS: Final = "A broker that finds the lock taken waits with its ports closed: it needs nothing to come back so."
 
 
@@ -59,14 +48,10 @@ def not_in_store(lacking: Mapping[str, int], accepted: Mapping[str, int]) -> lis
     wrong = {name: count for name, count in lacking.items() if count > accepted.get(name, 0)}
     if not wrong:
         return []
-    text = f"not in the store: {some([f'{name}: {count} message(s)' for name, count in wrong.items()])}"
     words = " ".join(f"--accept-difference {quote(f'{name}={count}')}" for name, count in wrong.items())
-    remedy = (
-        "They were sent as non-persistent and end with their broker: let them be consumed first. Where a holder was "
-        "frozen and has gone on since, the broker may count one or two messages that the store holds no more. "
-        f"{words} moves without them."
-    )
-    return [NOT_IN_STORE(text, remedy)]
+    return [
+        found("DR-STORE-008", items=some([f"{name}: {count} message(s)" for name, count in wrong.items()]), words=words)
+    ]
 
 
 def of_return(seen: Seen[BrokerView], move: Move) -> Iterator[Finding]:
@@ -74,7 +59,7 @@ def of_return(seen: Seen[BrokerView], move: Move) -> Iterator[Finding]:
 
     def of_one(view: BrokerView) -> Iterator[Finding]:
         found = of_broker(view, move.ask.accept_difference)
-        return found if moves else (each for each in found if each.id != NOT_IN_STORE.id)
+        return found if moves else (each for each in found if each.id != "DR-STORE-008")
 
     found = failover.of_return(seen, move, of_one, _MENDED, _WAITS)
     return map(_in_a_move, found) if moves else found
@@ -82,7 +67,7 @@ def of_return(seen: Seen[BrokerView], move: Move) -> Iterator[Finding]:
 
 def _in_a_move(finding: Finding) -> Finding:
     """A target that cannot be shown to run gets no store: nobody would serve."""
-    return replace(finding, severity=Severity.ERROR) if finding.id == PROCESS_NOT_KNOWN.id else finding
+    return replace(finding, severity=Severity.ERROR) if finding.id == "DR-STORE-007" else finding
 
 
 def nothing_owed(seen: Seen[BrokerView], move: Move) -> bool:
@@ -109,9 +94,10 @@ def of_broker(view: BrokerView, accepted: Mapping[str, int] | None = None) -> It
 
 def _holder(name: str, view: BrokerView) -> Iterator[Finding]:
     if view.lock is None:
-        yield LOCK_NOT_READ(f"{name}: who holds the store cannot be told: {view.unread}", _READ)
+        yield found("DR-STORE-001", f"{name}: who holds the store cannot be told: {view.unread}", _READ)
     elif view.others is not None:
-        yield LOCK_NAMES_ANOTHER(
+        yield found(
+            "DR-STORE-002",
             f"{name}: answers as if it held the store, but {view.lock.text}",
             f"{view.others} holds the store, and {view.config.peer} serves: keep clients away from {view.site}, and "
             "end the process of its broker."
@@ -122,34 +108,30 @@ def _holder(name: str, view: BrokerView) -> Iterator[Finding]:
     elif view.stranger is not None:
         yield from _stranger(name, view, view.stranger)
     elif not view.lock.written:
-        yield NO_LEASE(
-            f"{name}: serves, and no broker ever wrote a lease into the row: its locker keeps a transaction open, as "
-            "`database-locker` does, and nobody else can see who holds the store",
-            "Set `lease-database-locker` in the persistence adapter of activemq.xml, at both sites.",
-        )
+        yield found("DR-STORE-013", broker=name)
     elif not view.lock.held and view.lock.left_s is not None:
-        yield LEASE_TOO_SHORT(
+        yield found(
+            "DR-STORE-005",
             f"{name}: serves, and its lease ran out {-view.lock.left_s:.1f} s ago: it is renewed too rarely, or the "
             "clock of its host is behind",
             RENEW,
         )
     elif not view.lock.held:
-        yield SERVES_WITHOUT_LOCK(
-            f"{name}: serves, but {view.lock.text}",
-            "See its log: it has lost the store, or the clocks differ. Look again in a moment.",
-        )
+        yield found("DR-STORE-003", broker=name, said=view.lock.text)
     yield from _clocks(name, view)
     renewed_s, lasts_s = (view.lock.renewed_s, view.lock.lasts_s) if view.lock is not None else (None, None)
     if renewed_s is not None and lasts_s is not None:
         if renewed_s >= lasts_s:
-            yield LEASE_TOO_SHORT(
+            yield found(
+                "DR-STORE-005",
                 f"{name}: the lease was renewed after {renewed_s:.1f} s, and lasts {lasts_s:.1f} s: it runs out while "
                 "its holder lives",
                 RENEW,
             )
     elif view.own.by_row and view.own.keep_alive_s >= view.own.lease_s:
         periods = f"{duration(view.own.keep_alive_s)}, the lease lasts {duration(view.own.lease_s)}"
-        yield LEASE_TOO_SHORT(
+        yield found(
+            "DR-STORE-005",
             f"{name}: by `store:` of the settings the lease is renewed every {periods}: it runs out while its holder "
             "lives",
             RENEW,
@@ -157,12 +139,15 @@ def _holder(name: str, view: BrokerView) -> Iterator[Finding]:
 
 
 def _stranger(name: str, view: BrokerView, stranger: str) -> Iterator[Finding]:
-    text = f"{name}: the lock names {stranger}, which is no broker of the settings: who holds the store cannot be told"
     whose = f"If activemq.xml of {view.site} has it as `leaseHolderId`: add"
-    yield LOCK_NAMES_STRANGER(
-        text,
-        f"{whose} `lease_holder: {stranger}` to broker {view.pair} of site {view.site} in the settings, and the one of "
-        f"{view.config.peer} there. If it is no name of either, another installation uses this table.",
+    yield found(
+        "DR-STORE-014",
+        broker=name,
+        stranger=stranger,
+        whose=whose,
+        pair=view.pair,
+        site=view.site,
+        peer=view.config.peer,
     )
 
 
@@ -183,32 +168,25 @@ def _clocks(name: str, view: BrokerView) -> Iterator[Finding]:
         return
     wrong = f"{off_s:.0f} s further away than a lease lasts" if off_s > 0 else f"{-lock.left_s:.0f} s ago"
     machine = f"{abs(lock.ahead_s or 0):.1f} s {'ahead of' if (lock.ahead_s or 0) > 0 else 'behind'} this machine's"
-    yield LEASE_ENDS_ODDLY(
-        f"{name}: its lease ends {wrong} by the database's clock, which is {machine}: that broker's clock is wrong",
-        f"Set the clocks of {view.site} and of the database (NTP), or maxAllowableDiffFromDBTime of the locker: until "
-        "then the lease says little about who is alive.",
-    )
+    yield found("DR-STORE-006", broker=name, wrong=wrong, machine=machine, site=view.site)
 
 
 def _waiting(name: str, view: BrokerView) -> Iterator[Finding]:
     if view.runs is False:
-        yield NOBODY_WAITS(
+        yield found(
+            "DR-STORE-004",
             f"{name}: its process does not run: it cannot take the store",
             f"{view.own.start[0].upper()}{view.own.start[1:]}: it then waits.",
         )
     elif view.ending:
-        yield NOBODY_WAITS(
+        yield found(
+            "DR-STORE-004",
             f"{name}: it was told to stop less than {duration(view.own.ends_s)} ago, and its process was not seen "
             "to end: a broker that ends takes no store",
             f"Run the command again in {duration(view.own.ends_s)}, once that process has ended and waits again.",
         )
     elif view.runs is None:
-        yield PROCESS_NOT_KNOWN(
-            f"{name}: its ports refuse, as those of a waiting broker do; whether its process lives cannot be seen",
-            f"A planned move needs that: write at broker {view.pair} of site {view.site} in the settings which command "
-            "tells whether it runs: `process: {state: [ssh, HOST, systemctl, is-active, --quiet, activemq]}`. Where it "
-            "does not run, nobody takes what the other site gives up.",
-        )
+        yield found("DR-STORE-007", broker=name, pair=view.pair, site=view.site)
 
 
 def of_both(rules: Rules, seen: Seen[BrokerView], move: Move, source: BrokerView, target: BrokerView) -> list[Finding]:
@@ -240,17 +218,17 @@ def _process(view: BrokerView) -> str:
 
 BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
     *(replace(each, read=_of_holder(each.read)) for each in BY_CONSOLE),
-    Named(LOCK_NOT_READ, _lock),
-    Named(LOCK_NAMES_ANOTHER, _of_holder(_lock)),
-    Named(LOCK_NAMES_STRANGER, _lock),
-    Named(SERVES_WITHOUT_LOCK, _of_holder(_lock)),
-    Named(NO_LEASE, _of_holder(_lock)),
-    Named(NOT_IN_STORE, _of_holder(lambda view: f"{sum(view.in_memory.values())} message(s) in memory alone")),
-    Named(NOBODY_WAITS, _process),
+    Named("DR-STORE-001", _lock),
+    Named("DR-STORE-002", _of_holder(_lock)),
+    Named("DR-STORE-014", _lock),
+    Named("DR-STORE-003", _of_holder(_lock)),
+    Named("DR-STORE-013", _of_holder(_lock)),
+    Named("DR-STORE-008", _of_holder(lambda view: f"{sum(view.in_memory.values())} message(s) in memory alone")),
+    Named("DR-STORE-004", _process),
     Named(
-        LEASE_TOO_SHORT,
+        "DR-STORE-005",
         lambda view: f"every {duration(view.own.keep_alive_s)} of {duration(view.own.lease_s)}",
     ),
-    Named(LEASE_ENDS_ODDLY, _clock),
-    Named(PROCESS_NOT_KNOWN, _process),
+    Named("DR-STORE-006", _clock),
+    Named("DR-STORE-007", _process),
 )

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding
 from dr_ctl.engine.operations import ACTIVATE, FAILOVER, FENCE
 from dr_ctl.engine.ports import Move
@@ -15,7 +16,6 @@ from dr_ctl.topologies.common.verbs import canary, fence, plain, proving, quiesc
 from dr_ctl.topologies.sharedstore import activate, checks, waits
 from dr_ctl.topologies.sharedstore.access import Observer
 from dr_ctl.topologies.sharedstore.checks import BY_BROKER
-from dr_ctl.topologies.sharedstore.findings import HOLDS_AND_SERVES_NOBODY
 from dr_ctl.topologies.sharedstore.tools import StoreTools
 from dr_ctl.topologies.sharedstore.view import BrokerView
 
@@ -53,15 +53,15 @@ class StoreRecipe(common.Recipe[BrokerView]):
     """The half that decides."""
 
     def why_not(self, seen: Seen[BrokerView], move: Move) -> Sequence[Finding]:
-        found = super().why_not(seen, move)
+        findings = super().why_not(seen, move)
         if move.ask.operation == ACTIVATE and _holds_closed(seen, move.target) and not move.sent:
             text = f"{move.target} holds the store already, and is closed: there is nothing to take"
-            return [HOLDS_AND_SERVES_NOBODY(text, f"`dr-ctl unfence {move.target}` lets clients in there."), *found]
+            return [found("DR-STORE-011", text, f"`dr-ctl unfence {move.target}` lets clients in there."), *findings]
         if move.ask.operation != FAILOVER or not _holds_closed(seen, move.source):
-            return found
+            return findings
         text = f"{move.source} answers, is closed and holds the store: {move.target} cannot take it"
         remedy = f"`dr-ctl drain --to {move.target}`, then `dr-ctl activate {move.target}`, makes it give that up."
-        return [HOLDS_AND_SERVES_NOBODY(text, remedy), *found]
+        return [found("DR-STORE-011", text, remedy), *findings]
 
 
 def _holds_closed(seen: Seen[BrokerView], site: str) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final, Self
 
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role, some
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call
@@ -22,7 +23,6 @@ from dr_ctl.topologies.common.link import NoLink
 from dr_ctl.topologies.common.names import OWN
 from dr_ctl.topologies.common.seen import Silent
 from dr_ctl.topologies.console.requests import request
-from dr_ctl.topologies.sharedstore.findings import LOCK_NOT_READ, NOBODY_TAKES
 from dr_ctl.topologies.sharedstore.lock import Lag, LockSeen, LockUnreadable, SilentAndUnread
 from dr_ctl.topologies.topology import LinkSeen, Stake
 
@@ -246,7 +246,7 @@ class StoreSeen(seen.Seen[BrokerView]):
         unread = [error.unread for error in errors if isinstance(error, SilentAndUnread)]
         unread += [each.unread for each in brokers if isinstance(each, BrokerView) and each.lock is None]
         if unread:
-            yield LOCK_NOT_READ(f"who holds the store cannot be told: {unread[0]}", LockUnreadable.remedy)
+            yield found("DR-STORE-001", f"who holds the store cannot be told: {unread[0]}", LockUnreadable.remedy)
 
     def _nobody(self) -> Iterator[Finding]:
         """Find that nobody holds the store, or that a broker takes it: a waiting broker has no management to say so."""
@@ -256,11 +256,11 @@ class StoreSeen(seen.Seen[BrokerView]):
             return
         if (held := next((view.lock for view in views if view.lock is not None and view.lock.held), None)) is not None:
             text = f"{held.text}, and no broker answers: one of them is starting, or has died a moment ago"
-            yield NOBODY_TAKES(text, "Look again in a moment.")
+            yield found("DR-STORE-012", text, "Look again in a moment.")
             return
         states = some([f"{view.site}/{view.pair}: {_STATES[view.runs]}" for view in views])
         remedy = f"{'; '.join(view.own.start for view in views)}. The first that starts takes the store and serves."
-        yield NOBODY_TAKES(f"nobody holds the store, and no broker takes it: {states}", remedy)
+        yield found("DR-STORE-012", f"nobody holds the store, and no broker takes it: {states}", remedy)
 
     def as_if_lost(self, site: str) -> Self:
         """The lost broker's process has ended, and its lock has run out."""

@@ -4,20 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role, Severity
 from dr_ctl.core.printable import if_known
 from dr_ctl.engine.operations import ACTIVATE, DRAIN, FAILBACK, FAILOVER, FENCE, QUIESCE, RESTART, SWAPOVER, UNFENCE
 from dr_ctl.engine.ports import Check, Move
 from dr_ctl.topologies.topology import PartState, WorkloadSeen
-from dr_ctl.topologies.workloads.findings import (
-    SINGLETON_AT_BOTH,
-    WORKLOAD_AT_STANDBY,
-    WORKLOAD_CANNOT_BE_ASKED,
-    WORKLOAD_DID_NOT_STOP,
-    WORKLOAD_NOT_READ,
-    WORKLOAD_NOT_RUNNING,
-    WORKLOAD_NOT_STARTED,
-)
 
 # A run that closes a site, or moves nothing, goes on whatever runs where.
 _SAFE: Final = (FENCE, UNFENCE, RESTART)
@@ -82,16 +74,11 @@ def twice(seen: Sequence[WorkloadSeen], severity: Severity = Severity.ERROR) -> 
             where.setdefault(each.name, []).append(each.site)
     for name, sites in where.items():
         if len(sites) > 1:
-            text = f"{name} is a singleton, and it runs at {' and '.join(sites)}"
-            remedy = "Stop it by hand where it must not run; look at what both have done; then run the command again."
-            yield SINGLETON_AT_BOTH(text, remedy, severity=severity)
+            yield found("DR-WORK-001", name=name, sites=" and ".join(sites), severity=severity)
 
 
 def unread(each: WorkloadSeen, severity: Severity) -> Finding:
-    text = f"whether {each.name} runs at {each.site} cannot be told: {if_known(each.silent)}"
-    return WORKLOAD_NOT_READ(
-        text, "Bring what manages it back: nothing is taken for stopped unseen.", severity=severity
-    )
+    return found("DR-WORK-002", name=each.name, site=each.site, silent=if_known(each.silent), severity=severity)
 
 
 def misplaced(each: WorkloadSeen, roles: Mapping[str, Role]) -> Iterator[Finding]:
@@ -101,12 +88,10 @@ def misplaced(each: WorkloadSeen, roles: Mapping[str, Role]) -> Iterator[Finding
     if each.alone or len(serving) != 1:
         return
     if each.site not in serving and each.runs:
-        text = f"{each.name} runs at {each.site}, which does not serve"
-        remedy = "Stop it there by hand, unless it is meant to run: a move does not start it then."
-        yield WORKLOAD_AT_STANDBY(text, remedy)
+        yield found("DR-WORK-005", name=each.name, site=each.site)
     elif each.site in serving and each.state != PartState.RUNNING.value:
         text = f"{each.name} is {each.state} at {each.site}, which serves"
-        yield WORKLOAD_NOT_RUNNING(text, _starting(each))
+        yield found("DR-WORK-006", text, _starting(each))
 
 
 def _lost(each: WorkloadSeen, move: Move, roles: Mapping[str, Role]) -> Finding:
@@ -119,7 +104,7 @@ def _lost(each: WorkloadSeen, move: Move, roles: Mapping[str, Role]) -> Finding:
         remedy = (
             f"Stop it at {site}, or cut its host off; then the same with --presume-down {site} --reason TEXT. {remedy}"
         )
-    return WORKLOAD_CANNOT_BE_ASKED(text, remedy)
+    return found("DR-WORK-007", text, remedy)
 
 
 def is_gone(each: WorkloadSeen, move: Move, role: Role) -> bool:
@@ -132,14 +117,13 @@ def is_gone(each: WorkloadSeen, move: Move, role: Role) -> bool:
 
 
 def did_not_stop(each: WorkloadSeen, why: str) -> Finding:
-    text = f"{each.name} did not stop at {each.site}: {why}; that stop may still take effect"
-    return WORKLOAD_DID_NOT_STOP(text, "See what it waits for; then run the same command again.")
+    return found("DR-WORK-003", name=each.name, site=each.site, why=why)
 
 
 def did_not_start(each: WorkloadSeen, why: str) -> Finding:
     text = f"{each.name} is {each.state} at {each.site}: {why}"
     remedy = f"Mend what keeps it from starting. {_starting(each)}"
-    return WORKLOAD_NOT_STARTED(text, remedy)
+    return found("DR-WORK-004", text, remedy)
 
 
 def _starting(each: WorkloadSeen) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Generic, TypeVar
 
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Json, Role, Severity, some
 from dr_ctl.core.patience import Patience
 from dr_ctl.core.printable import if_known
@@ -22,7 +23,6 @@ from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.topology import Glance, Keeper, Seen, Topology, WorkloadSeen, glance_of, keeper_of
 from dr_ctl.topologies.workloads import checks
 from dr_ctl.topologies.workloads.calls import concerned, holds, mine, without_mine
-from dr_ctl.topologies.workloads.findings import WORKLOAD_SHUTS_GATE
 from dr_ctl.topologies.workloads.recipe import RecipeWithWorkloads
 from dr_ctl.topologies.workloads.seen import SeenWithWorkloads
 from dr_ctl.topologies.workloads.sites import WorkloadPatience, WorkloadSites
@@ -102,7 +102,7 @@ class DriverWithWorkloads(Generic[S]):
             return None
         text = some([f"{each.name} is {each.state} at {each.site}" for each in left])
         remedy = f"Stop it there by hand, or begin with `dr-ctl quiesce {move.source}` while {move.source} serves."
-        return Refused(text, findings=(WORKLOAD_SHUTS_GATE(text, remedy),))
+        return Refused(text, findings=(found("DR-WORK-008", text, remedy),))
 
     def _checked(self, step: PlannedStep, move: Move, outcome: Done | NotNeeded) -> Outcome:
         """The checks once more, right before anything is changed."""

@@ -5,17 +5,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json
 from dr_ctl.engine.debts import Debt
 from dr_ctl.topologies.brokersync import proven
 from dr_ctl.topologies.brokersync.access import Observer
-from dr_ctl.topologies.brokersync.findings import (
-    BROWSE_ENDED_EARLY,
-    LEFT_UNACKNOWLEDGED,
-    NOT_TAKEN_IN_YET,
-)
 from dr_ctl.topologies.brokersync.sync.brokers import End, RealPrimary, RealStandby
-from dr_ctl.topologies.brokersync.sync.findings import DELETION_REFUSED, NOT_ANNOUNCED, UNPROVEN
 from dr_ctl.topologies.brokersync.sync.pair import Pair
 from dr_ctl.topologies.classic.operations import REMOVES
 from dr_ctl.topologies.common.debts import debts_of
@@ -81,20 +76,19 @@ class PairsKeeper:
     def _findings(self, queues: Sequence[QueueKept]) -> list[Finding]:
         excess = [queue for pair in self._pairs for queue in pair.queues.values() if queue.excess]
         names = {(each.pair, each.name) for each in excess}
-        found = [
+        findings = [
             _vanished(each.vanished, each.name, self._primary)
             for each in queues
             if each.vanished and (each.pair, each.name) not in names
         ]
-        found += [_excess(each.excess, each.name, self._primary, self._standby) for each in excess]
-        found += [_not_whole(each.why_not) for each in queues if each.why_not]
-        found += [_unheard(each, self._primary) for each in queues if each.unheard]
-        found += [_unproven(each, self._standby) for each in queues if each.unproven]
+        findings += [_excess(each.excess, each.name, self._primary, self._standby) for each in excess]
+        findings += [_not_whole(each.why_not) for each in queues if each.why_not]
+        findings += [_unheard(each, self._primary) for each in queues if each.unheard]
+        findings += [_unproven(each, self._standby) for each in queues if each.unproven]
         if (why := self._owed()) is not None:
             lost = why.split(" ")[0]
-            remedy = f"`dr-ctl reinstate {lost}` does that once it is back; the agent goes on by itself."
-            found.append(NOT_TAKEN_IN_YET(f"{why}: no copy is deleted", remedy))
-        return [*found, *(_refused(pair.refused, self._standby) for pair in self._pairs if pair.refused is not None)]
+            findings.append(found("DR-AGENT-005", why=why, lost=lost))
+        return [*findings, *(_refused(pair.refused, self._standby) for pair in self._pairs if pair.refused is not None)]
 
 
 def _vanished(count: int, queue: str, site: str) -> Finding:
@@ -103,7 +97,7 @@ def _vanished(count: int, queue: str, site: str) -> Finding:
         "Purged, moved or deleted by hand? `dr-ctl sync --go-on` counts them as consumed: their copies at the waiting "
         "site are then deleted too."
     )
-    return LEFT_UNACKNOWLEDGED(text, remedy)
+    return found("DR-AGENT-001", text, remedy)
 
 
 def _excess(count: int, queue: str, primary: str, standby: str) -> Finding:
@@ -116,42 +110,24 @@ def _excess(count: int, queue: str, primary: str, standby: str) -> Finding:
         f"copies: stop the broker of {primary}, and `dr-ctl failover --to {standby}`. Only where somebody knows that "
         "they were consumed: `dr-ctl sync --go-on` deletes them."
     )
-    return LEFT_UNACKNOWLEDGED(text, remedy)
+    return found("DR-AGENT-001", text, remedy)
 
 
 def _not_whole(why: str) -> Finding:
     remedy = "A browse shows at most maxBrowsePageSize messages (400 unless set); what lies behind is not compared."
-    return BROWSE_ENDED_EARLY(why, remedy)
+    return found("DR-AGENT-002", why, remedy)
 
 
 def _unheard(queue: QueueKept, site: str) -> Finding:
-    text = f"{queue.unheard} message(s) left {queue.name} at {site} that its broker announced to nobody"
-    remedy = (
-        f'In activemq.xml of {site}: advisoryForConsumed="true" at the <policyEntry> that matches {queue.name}. Until '
-        "then the agent compares both sites instead."
-    )
-    return NOT_ANNOUNCED(text, remedy)
+    return found("DR-AGENT-006", unheard=queue.unheard, name=queue.name, site=site)
 
 
 def _unproven(queue: QueueKept, site: str) -> Finding:
-    text = (
-        f"{queue.unproven} copies of {queue.name} lie at {site} of which nothing proves that they were consumed: they "
-        "stay"
-    )
-    remedy = (
-        "The agent compares again by itself. Only where somebody knows that they were consumed: `dr-ctl sync --go-on` "
-        "deletes them."
-    )
-    return UNPROVEN(text, remedy)
+    return found("DR-AGENT-007", unproven=queue.unproven, name=queue.name, site=site)
 
 
 def _refused(why: str, site: str) -> Finding:
-    text = f"the policy of the console at {site} forbids deletion, so no copy is deleted there: {why}"
-    remedy = (
-        f"In jolokia-access.xml of {site}, take <operation>{REMOVES.name}</operation> out of <deny> for {REMOVES.what} "
-        f"and see that this stands there: {REMOVES.line} Then restart that broker."
-    )
-    return DELETION_REFUSED(text, remedy)
+    return found("DR-AGENT-003", site=site, why=why, name=REMOVES.name, what=REMOVES.what, line=REMOVES.line)
 
 
 def keeper(observer: Observer, primary: str, remembered: Mapping[str, Any]) -> PairsKeeper:

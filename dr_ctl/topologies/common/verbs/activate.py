@@ -7,6 +7,7 @@ answered: to open an open door changes nothing. The run cannot go back from ther
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Role, some
 from dr_ctl.engine.goals import ALL
 from dr_ctl.engine.operations import ACTIVATE, FAILBACK, FAILOVER
@@ -19,7 +20,6 @@ from dr_ctl.topologies.common import checks, receipts
 from dr_ctl.topologies.common.baseline import before
 from dr_ctl.topologies.common.calls import holds, left_of, resume, still, to_undo
 from dr_ctl.topologies.common.failover import came_back_open, let_in_again
-from dr_ctl.topologies.common.findings import SERVES_BY_FLAGS
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.common.single import paused_at
@@ -89,7 +89,9 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outc
     if not (starts or rest or admits):
         return NotNeeded(f"{move.target} serves already")
     by_flag = all(access.settings.stomp is None for access in tools.observer.at(move.target))
-    findings = (SERVES_BY_FLAGS(f"{move.target}: shown to serve by flag only", checks.NAME_STOMP),) if by_flag else ()
+    findings = (
+        (found("DR-ACTIVATE-001", f"{move.target}: shown to serve by flag only", checks.NAME_STOMP),) if by_flag else ()
+    )
     return Done(f"{move.target} lets clients in", {"proof": "flag" if by_flag else "attempt"}, findings)
 
 

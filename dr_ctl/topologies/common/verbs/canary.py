@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json
 from dr_ctl.core.printable import if_known
 from dr_ctl.engine.goals import Goal
@@ -19,7 +20,6 @@ from dr_ctl.engine.waiting import until
 from dr_ctl.stomp_io.answers import Connected, Failed, Passed, RoundTrip
 from dr_ctl.topologies.common.access import Access
 from dr_ctl.topologies.common.calls import call
-from dr_ctl.topologies.common.findings import CANARY_IN_PART, REHEARSAL_LEFT
 from dr_ctl.topologies.common.link import Carries
 from dr_ctl.topologies.common.names import REHEARSAL
 from dr_ctl.topologies.common.rules import Rules
@@ -101,7 +101,7 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outc
     ways = tools.observer.ways(move)
     if lacking := [here for here, _ in ways if here.settings.stomp is None]:
         text = f"{lacking[0].site}/{lacking[0].pair}: the settings name no `stomp:` address, so nothing can be sent"
-        return Refused(text, findings=(CANARY_IN_PART(text, NAME_STOMP),))
+        return Refused(text, findings=(found("DR-REHEARSE-001", text, NAME_STOMP),))
     tools.change(step.part(CREATE), hand)
     pairs: dict[str, Json] = {}
     findings: list[Finding] = []
@@ -131,7 +131,7 @@ def undo(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Out
         hand.change([call for call in step.inverse if call.part == TAKE and call.unit == here.pair], empty)
         if (after := here.look().named.get(name)) is not None and after.depth:
             text = f"{after.depth} message(s) of the rehearsal lie in {name} at {here.site}/{here.pair}"
-            return Refused(text, findings=(REHEARSAL_LEFT(text, "`dr-ctl rehearse` takes them first."),))
+            return Refused(text, findings=(found("DR-REHEARSE-002", text, "`dr-ctl rehearse` takes them first."),))
     left = _removed(tools, step, hand, move)
     return Refused(left[0].text, findings=tuple(left)) if left else Done("nothing of the rehearsal is left")
 
@@ -145,7 +145,7 @@ def clean(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Ou
     left = [f"{view.site}: {name}" for view in tools.views(move.source, move.target) for name in left_at(view)]
     if left:
         text = f"left by rehearsals: {', '.join(left)}"
-        return Refused(text, findings=(REHEARSAL_LEFT(text, "Remove them in the console of that broker."),))
+        return Refused(text, findings=(found("DR-REHEARSE-002", text, "Remove them in the console of that broker."),))
     return Done("no queue of a rehearsal is left at either site")
 
 
@@ -221,7 +221,7 @@ class _Pair:
             what = f"{count} message(s) sent to {self._name}" if count else f"the acknowledgements of {self._name}"
             text = f"{self._there.site}/{self._there.pair}: {what} not seen within {self._within_s:g} s ({has})"
             needs = self._here.names().link.needs.format(self._name)
-            findings = (CANARY_IN_PART(text, needs),) if needs and count else ()
+            findings = (found("DR-REHEARSE-001", text, needs),) if needs and count else ()
             return Refused(text, code=ExitCode.DRAIN_TIMEOUT, findings=findings)
         took[key] = round(self._hand.monotonic() - began, 4)
         return None
@@ -235,7 +235,7 @@ class _Pair:
         needs = self._here.names().link.needs.format(self._name) if carries is Carries.NOTHING else ""
         text = f"{self._where()}: not rehearsed: {left}"
         remedy = needs or "A swapover to and fro, announced to the clients, tries it."
-        return (CANARY_IN_PART(text, remedy),) if left else ()
+        return (found("DR-REHEARSE-001", text, remedy),) if left else ()
 
 
 def _removed(tools: Tools[Broker], step: PlannedStep, hand: Hand, move: Move) -> list[Finding]:
@@ -259,7 +259,7 @@ def _removed(tools: Tools[Broker], step: PlannedStep, hand: Hand, move: Move) ->
         meanwhile=remove,
     )
     remedy = "`dr-ctl rehearse clean` tries again."
-    return [REHEARSAL_LEFT(f"left at {call.site}: {call.thing}", remedy) for call in waited.look]
+    return [found("DR-REHEARSE-002", f"left at {call.site}: {call.thing}", remedy) for call in waited.look]
 
 
 def _there(calls: Sequence[Call], views: Sequence[Broker]) -> list[Call]:

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, some
 from dr_ctl.engine.outcome import NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Draft, Hand, Move
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.common.calls import holds, left_of
-from dr_ctl.topologies.common.findings import TRAFFIC_WHILE_OPEN
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker
@@ -49,4 +49,4 @@ def closed_first(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand
     if left := left_of(shut, tools.views(move.target)):
         return Refused(f"{move.target} could not be fenced: {some(left)}")
     text = f"{move.target} came back open: its clients may have worked beside those of {move.source}"
-    return [TRAFFIC_WHILE_OPEN(text, "Compare what they did.")]
+    return [found("DR-RETURN-002", text, "Compare what they did.")]

@@ -3,9 +3,9 @@
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Json, Role, Severity, some
 from dr_ctl.core.printable import if_known
-from dr_ctl.engine.findings import BOTH_SERVE
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.operations import ACTIVATE, DRAIN, FAILOVER, REINSTATE, SWAPOVER
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
@@ -17,7 +17,6 @@ from dr_ctl.stomp_io.answers import Failed, Passed
 from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common.access import Access
 from dr_ctl.topologies.common.calls import document, remove_document
-from dr_ctl.topologies.common.findings import NO_PROBE, NOT_ALL_APPLIED, PROBE_FAILED, PROBE_QUEUE_LEFT
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.common.tools import Tools
@@ -107,7 +106,7 @@ def check(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Ou
         opened = [unit.name for unit in seen.units if move.target in unit.open_at and not move.leaves(unit.name)]
         if opened:
             text = f"{move.target} was opened to clients meanwhile: {some(opened)}"
-            finding = BOTH_SERVE(text, "`dr-ctl status` says who serves.")
+            finding = found("DR-ROLE-001", text, "`dr-ctl status` says who serves.")
             return Refused(text, findings=(finding,), code=ExitCode.PRECHECK_FAILED)
     findings = tools.doors.greet(move.source) if fences(seen, move) else []
     greeted: list[Json] = [site for site, _ in tools.doors.greeted]
@@ -135,7 +134,7 @@ def settle(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> O
     if waited.look is None:
         text = f"which acknowledgements from {move.source} are not applied at {move.target} was not read"
     remedy = f"Nothing to do now; `dr-ctl reinstate {move.source}` compares both sites once {move.source} is back."
-    return Done(text, {"pending": waited.look}, (NOT_ALL_APPLIED(text, remedy),))
+    return Done(text, {"pending": waited.look}, (found("DR-SETTLE-001", text, remedy),))
 
 
 def verify(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outcome:
@@ -165,21 +164,21 @@ def probe(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Ou
     pairs = {access.pair: access for access in tools.observer.at(move.target) if access.settings.stomp is not None}
     if not pairs:
         text = f"{move.target}: the settings name no `stomp:` address, so no message was sent through it"
-        return NotNeeded(text, findings=(NO_PROBE(text, "Set `stomp:`."),))
+        return NotNeeded(text, findings=(found("DR-PROBE-001", text, "Set `stomp:`."),))
     create = [call for call in step.calls if call.unit in pairs and call.goal is Goal.WRITE]
     remove = [call for call in step.calls if call.unit in pairs and call.goal is Goal.STRIKE]
     tools.change(create, hand)
     round_trips = [access.round_trip(name, timeout_s=tools.patience.probe_s) for access in pairs.values()]
     removed = tools.change(remove, hand)
     findings = tuple(
-        PROBE_QUEUE_LEFT(f"{move.target}: {name} is left there: {each.text}", "Remove that queue.")
+        found("DR-PROBE-002", target=move.target, name=name, said=each.text)
         for each in removed
         if not isinstance(each, Done)
     )
     for access, each in zip(pairs.values(), round_trips, strict=True):
         if isinstance(each, Failed):
             text = f"{access.site}/{access.pair}: the probe message did not come back: {each.because}"
-            return Refused(text, findings=(PROBE_FAILED(text, _why_no_probe(access)), *findings))
+            return Refused(text, findings=(found("DR-PROBE-003", text, _why_no_probe(access)), *findings))
     took: list[Json] = [round(each.took_s, 4) for each in round_trips if isinstance(each, Passed)]
     return Done("a message went in and came out", {"round_trips_s": took}, findings)
 

@@ -1,5 +1,6 @@
 """`quarantine`: no live consumer may get what a lost site still holds; and the debts."""
 
+from dr_ctl.core.findings import found
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome
 from dr_ctl.engine.plan import Call, PlannedStep
@@ -8,7 +9,6 @@ from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.common.baseline import before
 from dr_ctl.topologies.common.calls import close_door, open_door
 from dr_ctl.topologies.common.debts import document, owe, owe_again, pay
-from dr_ctl.topologies.common.findings import NOT_KEPT_OUT
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.common.tools import Tools
@@ -79,7 +79,7 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outc
         remedy = (
             f"Keep the brokers of {move.source} down, or without their link, until `dr-ctl reinstate {move.source}`."
         )
-        return Done(text, findings=(NOT_KEPT_OUT(text, remedy),))
+        return Done(text, findings=(found("DR-RETURN-009", text, remedy),))
     return Done(f"what {move.source} still holds cannot reach {move.target}")
 
 

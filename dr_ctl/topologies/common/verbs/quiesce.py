@@ -10,6 +10,7 @@ from functools import partial
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Role, Severity, some
 from dr_ctl.core.system import beside
 from dr_ctl.engine.goals import Goal
@@ -20,7 +21,6 @@ from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.common.baseline import before
 from dr_ctl.topologies.common.calls import TOGETHER, of_new_queues, of_those_left, pause, queues_of, resume, together
-from dr_ctl.topologies.common.findings import CLIENTS_HOLD_MESSAGES, COME_AGAIN, COUNTED_BELOW_ZERO
 from dr_ctl.topologies.common.rules import Rules, selected
 from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.common.tools import Tools
@@ -264,7 +264,7 @@ def _not_quiet(tools: Tools[Broker], now: _Dispatch, move: Move, step: PlannedSt
     busy = now.busy
     if now.unknown:
         text = f"what clients hold cannot be told: {some(now.unknown)}"
-        finding = COUNTED_BELOW_ZERO(text, "Its counters begin anew with a restart of that broker.")
+        finding = found("DR-QUEUE-003", text, "Its counters begin anew with a restart of that broker.")
         if not move.ask.cut_in_flight:
             return Refused(text, {"queues": dict(busy)}, (finding,))
         return Done(text, {"come_again": None}, (replace(finding, severity=Severity.WARNING),))
@@ -276,11 +276,11 @@ def _not_quiet(tools: Tools[Broker], now: _Dispatch, move: Move, step: PlannedSt
     total = sum(busy.values())
     if move.ask.cut_in_flight:
         text = f"{total} message(s) in delivery are cut and will come again{tools.cut_but}: {some(holders)}"
-        finding = COME_AGAIN(text, "The clients must recognise what they have done.")
+        finding = found("DR-QUIESCE-002", text, "The clients must recognise what they have done.")
         return Done(text, {"come_again": total, "queues": dict(busy)}, (finding,))
     text = f"clients did not finish what they hold within {step.limits['within']:g} s: {some(holders)}"
     cut = f"with --cut-in-flight they are cut and come again{tools.cut_but}."
-    finding = CLIENTS_HOLD_MESSAGES(text, f"Stop that client or let it finish, then run again; {cut}")
+    finding = found("DR-QUIESCE-001", text, f"Stop that client or let it finish, then run again; {cut}")
     return Refused(text, {"queues": dict(busy)}, (finding,))
 
 
