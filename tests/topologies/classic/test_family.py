@@ -33,7 +33,8 @@ class Told:
         return self.answers
 
 
-def test_parts_of_a_name_are_encoded_as_the_broker_does() -> None:
+def test_names_and_ids_are_encoded_as_the_broker_does() -> None:
+    assert by_ids(["ID:a", "ID:o'b"]) == "JMSMessageID IN ('ID:a','ID:o''b')"
     assert beans.broker('a:b,"c"=*?') == "org.apache.activemq:type=Broker,brokerName=a_b__c_&amp;&ast;&qe;"
 
 
@@ -48,10 +49,6 @@ def test_whether_an_operation_may_be_called_is_asked_of_a_bean_that_nobody_has()
         "<allow><mbean><name>org.apache.activemq:type=Broker,brokerName=*,connector=clientConnectors,connectorName=*</name>"
         "<operation>stop</operation></mbean></allow>"
     )
-
-
-def test_a_selector_by_ids_holds_any_id() -> None:
-    assert by_ids(["ID:a", "ID:o'b"]) == "JMSMessageID IN ('ID:a','ID:o''b')"
 
 
 def test_what_a_queue_counts_below_zero_is_told_by_those_who_hold_it() -> None:
