@@ -388,7 +388,7 @@ def test_a_killed_holder_is_followed_by_the_other_with_all_messages(lab: Lab, op
     send(lab, "london")
     lab.kill("london")
     began = time.monotonic()
-    taken_over = operator.run("failover", "--to", "paris", "--yes")
+    taken_over = operator.run("failover", "--to", "paris", "--yes", "--accept-duplicates", "unknown")
     took_s = time.monotonic() - began
 
     print("taken over after", took_s)
